@@ -1,0 +1,287 @@
+"""The test itself: a model, a noise model and a search in; images in; results out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.attention import ScoreFunction, ViTScores, load_vit
+from attentest.baselines import PermutationResult, permutation_test
+from attentest.contrast import background_contrast
+from attentest.errors import AttentestError, InputError
+from attentest.image import ImageLike, image_tensor
+from attentest.line import Lines, lines_through
+from attentest.noise import NoiseLike, as_noise
+from attentest.region import attention_map, check_not_constant, check_threshold, margins, region_of
+from attentest.result import AttentionTestResult, result_of
+from attentest.search import Report, Search, SearchProblem, as_search
+from attentest.truncated_normal import Alternative, check_alternative
+
+Progress: TypeAlias = Callable[[float, "int | None"], None]
+"""Called with (images done, images in all or None if unknown); done has a fraction while a search is under way."""
+
+
+class AttentionTest:
+    """A statistical test of the region a Vision Transformer attends to.
+
+    Parameters
+    ----------
+    model
+        A Hugging Face ``ViTForImageClassification`` or ``ViTModel``, or a ``ScoreFunction``. A model is copied to
+        float64 and never modified.
+    noise
+        Standard deviation of the pixel noise, or a model from ``attentest.noise``, in the units of the image.
+    threshold
+        tau: the region is where the attention map exceeds it.
+    search
+        "adaptive", "fixed", "combination", or a configured search.
+    alternative
+        "two-sided" (the paper's), "greater" (the region is brighter) or "less".
+    device
+        Where to compute, for example "cuda"; by default where the model is.
+    batch_size
+        Images a model call; by default chosen by memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from attentest import AttentionTest, bundled_model
+    >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
+    >>> image = np.random.default_rng(0).normal(size=(16, 16))
+    >>> result = test(image)
+    >>> result.naive_pvalue < 0.05 < result.pvalue
+    True
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module | ScoreFunction,
+        *,
+        noise: NoiseLike,
+        threshold: float = 0.6,
+        search: str | Search = "adaptive",
+        alternative: Alternative = "two-sided",
+        device: torch.device | str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
+        check_threshold(threshold)
+        check_alternative(alternative)
+        self._noise = as_noise(noise)
+        self._search = as_search(search)
+        self._threshold = float(threshold)
+        self._alternative: Alternative = alternative
+        self._scores = _score_function(model, device, batch_size)
+        pixels = int(np.prod(self.image_shape))
+        if self._noise.size not in (None, pixels):
+            raise InputError(f"the noise model is for {self._noise.size} pixels, but the model's images have {pixels}.")
+        self._settings = {
+            "threshold": self._threshold,
+            "alternative": alternative,
+            "search": dict(self._search.describe()),
+            "noise": dict(self._noise.describe()),
+        }
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_dir: str | Path,
+        *,
+        noise: NoiseLike,
+        threshold: float = 0.6,
+        search: str | Search = "adaptive",
+        alternative: Alternative = "two-sided",
+        device: torch.device | str | None = None,
+        batch_size: int | None = None,
+    ) -> AttentionTest:
+        """Make a test of a model saved in a local Hugging Face directory; parameters as in the class."""
+        return cls(
+            load_vit(model_dir),
+            noise=noise,
+            threshold=threshold,
+            search=search,
+            alternative=alternative,
+            device=device,
+            batch_size=batch_size,
+        )
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """The (C, H, W) of the images it takes."""
+        return self._scores.image_shape
+
+    def __call__(self, image: ImageLike) -> AttentionTestResult:
+        """Test one image.
+
+        Parameters
+        ----------
+        image
+            PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (C, H, W); pixel values in the units of
+            the noise, finite, of the size the model takes.
+        """
+        return self._test([image_tensor(image, self.image_shape)], first=None)[0]
+
+    def map(self, images: Iterable[ImageLike], progress: Progress | None = None) -> list[AttentionTestResult]:
+        """Test many images and return their results in order; the numbers are those of one by one.
+
+        Parameters
+        ----------
+        images
+            Any iterable of images; only one batch of them is held at a time.
+        progress
+            Called with (images done, images in all or None).
+        """
+        return list(self.stream(images, progress))
+
+    def stream(
+        self, images: Iterable[ImageLike], progress: Progress | None = None
+    ) -> Iterator[AttentionTestResult]:
+        """Yield the results of :meth:`map` as they are ready, so that an interruption loses none of them."""
+        total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
+        if total is not None:  # find a bad image before hours of computation, not after
+            for index, image in enumerate(images):
+                _named(index, image, self.image_shape)
+        source = iter(images)
+        done = 0
+        while batch := list(islice(source, self._scores.batch_size)):
+            pixels = [_named(done + offset, image, self.image_shape) for offset, image in enumerate(batch)]
+
+            def report(share: float, start: int = done, count: int = len(batch)) -> None:
+                if progress is not None:
+                    progress(start + share * count, total)
+
+            yield from self._test(pixels, first=done, report=report)
+            done += len(batch)
+            report(0.0, start=done)
+        if done == 0:
+            raise InputError("there are no images to test: the iterable is empty.")
+
+    def permutation_test(
+        self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
+    ) -> PermutationResult:
+        """Run the paper's permutation test, which is not valid for correlated noise, for comparison.
+
+        Parameters
+        ----------
+        image
+            As in calling the test.
+        permutations
+            Number B of permutations.
+        rng
+            A generator, or a seed for one.
+        """
+        pixels = image_tensor(image, self.image_shape).numpy()
+
+        def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
+            return self._observe(torch.from_numpy(batch), first=None).lines.z_obs
+
+        generator = np.random.default_rng(rng)
+        return permutation_test(pixels, statistics, permutations, self._scores.batch_size, generator)
+
+    def _test(
+        self, images: list[Tensor], first: int | None, report: Report | None = None
+    ) -> list[AttentionTestResult]:
+        observed = self._observe(torch.stack(images), first)
+        outcomes = self._search.find(self._problem(observed, first or 0), report)
+        return [
+            result_of(
+                float(observed.lines.z_obs[i]),
+                observed.regions[i].copy(),
+                observed.attention[i].copy(),
+                outcome,
+                self._alternative,
+                self._settings,
+            )
+            for i, outcome in enumerate(outcomes)
+        ]
+
+    @torch.no_grad()
+    def _observe(self, images: Tensor, first: int | None) -> _Observed:
+        """Compute maps, regions and lines of images (k, C, H, W)."""
+        channels, height, width = self.image_shape
+        scores = self._scores(images.to(self._scores.device))
+        for index, single in enumerate(scores):
+            with _blaming(None if first is None else first + index):
+                check_not_constant(single)
+        attention = attention_map(scores, (height, width))
+        regions = region_of(attention, self._threshold).cpu().numpy()
+        eta = background_contrast(regions, channels)
+        return _Observed(
+            attention=attention.cpu().numpy(),
+            regions=regions,
+            lines=lines_through(images.flatten(1).numpy(), eta, self._noise),
+        )
+
+    def _problem(self, observed: _Observed, first: int) -> SearchProblem:
+        device = self._scores.device
+        shape = self.image_shape
+        lines = observed.lines
+        base, direction, origin = (torch.from_numpy(v).to(device) for v in (lines.images, lines.b, lines.z_obs))
+        regions = torch.from_numpy(observed.regions).to(device)
+
+        def scores(which: Tensor, z: Tensor) -> Tensor:
+            # a + b z, written around the observed image so that z_obs gives that image exactly.
+            images = base[which] + direction[which] * (z - origin[which]).unsqueeze(1)
+            return self._scores(images.unflatten(1, shape))
+
+        def margins_of(which: Tensor, raw: Tensor) -> Tensor:
+            return margins(attention_map(raw, shape[1:]), regions[which], self._threshold)
+
+        return SearchProblem(
+            z_obs=lines.z_obs,
+            scores=scores,
+            margins=margins_of,
+            device=device,
+            batch_size=self._scores.batch_size,
+            first_image=first,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Observed:
+    """Images as observed: attention maps (k, H, W), regions (k, H, W) and lines."""
+
+    attention: NDArray[np.float64]
+    regions: NDArray[np.bool_]
+    lines: Lines
+
+
+class _blaming:
+    """Says in an error which image of many it is about."""
+
+    def __init__(self, index: int | None) -> None:
+        self._index = index
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._index is not None and isinstance(error, AttentestError):
+            raise type(error)(f"image {self._index}: {error}") from None
+
+
+def _named(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
+    with _blaming(index):
+        return image_tensor(image, shape)
+
+
+def _score_function(
+    model: torch.nn.Module | ScoreFunction, device: torch.device | str | None, batch_size: int | None
+) -> ScoreFunction:
+    if isinstance(model, torch.nn.Module):
+        return ViTScores(model, device=device, batch_size=batch_size)
+    if not isinstance(model, ScoreFunction):
+        raise InputError(
+            f"model must be a Hugging Face ViT or a ScoreFunction, got {type(model).__name__}: "
+            "to load a directory use AttentionTest.from_pretrained."
+        )
+    if device is not None or batch_size is not None:
+        raise InputError("device and batch_size belong to the score function: set them there.")
+    return model

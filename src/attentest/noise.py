@@ -1,0 +1,249 @@
+"""Noise models: the covariance Sigma of the paper's section 2 as an operator, never as an n x n array.
+
+A noise model answers two questions: what is ``Sigma v`` (:meth:`NoiseModel.apply`) and what does noise look
+like (:meth:`NoiseModel.sample`). Pixels are indexed in row-major order; for an image of C channels the vector
+is the (C, H, W) array flattened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import LinAlgError, cholesky
+
+from attentest.errors import InputError
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+SYMMETRY_TOLERANCE = 1e-10
+"""Largest |Sigma - Sigma'| allowed, relative to the largest entry: above rounding, below any real asymmetry."""
+
+DEFINITENESS_TOLERANCE = 1e-10
+"""Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
+
+
+@runtime_checkable
+class NoiseModel(Protocol):
+    """What attentest asks of a noise model; write your own by providing these."""
+
+    @property
+    def size(self) -> int | None:
+        """Length of the vectors it applies to, or None for any length."""
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis of an array of shape (..., n)."""
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` noise vectors; shape (k, n). ``n`` is needed where ``size`` is None."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the model's name and parameters as JSON-ready values."""
+
+
+NoiseLike: TypeAlias = "NoiseModel | float"
+
+
+def as_noise(noise: NoiseLike) -> NoiseModel:
+    """Turn a bare number (the standard deviation of independent noise) into a noise model."""
+    if isinstance(noise, (int, float, np.integer, np.floating)) and not isinstance(noise, bool):
+        return Isotropic(float(noise))
+    if isinstance(noise, NoiseModel):
+        return noise
+    raise InputError(
+        f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}."
+    )
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """Independent noise of one standard deviation: Sigma = sigma^2 I."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check_sigma(self.sigma)
+
+    @property
+    def size(self) -> None:
+        """Any length."""
+        return None
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``sigma^2 v``."""
+        return self.sigma**2 * v
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors of length ``n``."""
+        return self.sigma * rng.standard_normal((k, _length(n, None)))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"model": "isotropic", "sigma": self.sigma}
+
+
+@dataclass(frozen=True)
+class AR1:
+    """First-order autoregressive noise over the flattened index: Sigma_ij = sigma^2 rho^|i-j|, in O(n)."""
+
+    rho: float
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_sigma(self.sigma)
+        if not -1.0 < self.rho < 1.0:
+            raise InputError(f"rho must lie strictly between -1 and 1, got {self.rho}.")
+
+    @property
+    def size(self) -> None:
+        """Any length."""
+        return None
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` by one recursive filter forwards and one backwards."""
+        forward = _decay(v, self.rho)
+        backward = _decay(v[..., ::-1], self.rho)[..., ::-1]
+        return self.sigma**2 * (forward + backward - v)
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` stationary vectors of length ``n``."""
+        innovation = rng.standard_normal((k, _length(n, None)))
+        innovation[:, 1:] *= np.sqrt(1.0 - self.rho**2)
+        return self.sigma * _decay(innovation, self.rho)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"model": "ar1", "rho": self.rho, "sigma": self.sigma}
+
+
+class Diagonal:
+    """Independent noise with a variance for each pixel.
+
+    Parameters
+    ----------
+    variance : array of shape (n,), (H, W) or (C, H, W)
+        Variances, not standard deviations; non-negative, not all zero.
+    """
+
+    def __init__(self, variance: ArrayLike) -> None:
+        variance = np.array(_as_float_array(variance, "variance")).ravel()
+        if not np.all(np.isfinite(variance)):
+            raise InputError("variance must be finite, got NaN or infinite entries.")
+        if np.any(variance < 0) or not np.any(variance > 0):
+            raise InputError(
+                "variance must be non-negative and not all zero, "
+                f"got values from {variance.min(initial=0.0)} to {variance.max(initial=0.0)}."
+            )
+        variance.setflags(write=False)
+        self.variance = variance
+
+    def __repr__(self) -> str:
+        return f"Diagonal(<{self.size} variances>)"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return int(self.variance.size)
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``variance * v``."""
+        return self.variance * v
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return np.sqrt(self.variance) * rng.standard_normal((k, _length(n, self.size)))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and size."""
+        return {"model": "diagonal", "size": self.size}
+
+
+class Dense:
+    """Noise with a full covariance matrix, for small images.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n)
+        Symmetric positive semi-definite; checked here, in O(n^3).
+    """
+
+    def __init__(self, covariance: ArrayLike) -> None:
+        covariance = np.array(_as_float_array(covariance, "covariance"))
+        if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or covariance.size == 0:
+            raise InputError(f"covariance must be a square (n, n) matrix, got shape {covariance.shape}.")
+        if not np.all(np.isfinite(covariance)):
+            raise InputError("covariance must be finite, got NaN or infinite entries.")
+        asymmetry = np.abs(covariance - covariance.T).max()
+        if asymmetry > SYMMETRY_TOLERANCE * np.abs(covariance).max():
+            raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")
+        covariance = (covariance + covariance.T) / 2
+        covariance.setflags(write=False)
+        self.covariance = covariance
+        _ = self._factor  # refuses what is not positive semi-definite
+
+    def __repr__(self) -> str:
+        return f"Dense(<{self.size} x {self.size} covariance>)"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return int(self.covariance.shape[0])
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``covariance @ v`` along the last axis."""
+        return v @ self.covariance
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return rng.standard_normal((k, _length(n, self.size))) @ self._factor.T
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and size."""
+        return {"model": "dense", "size": self.size}
+
+    @cached_property
+    def _factor(self) -> FloatArray:
+        """Lower Cholesky factor, of the covariance lifted by the definiteness tolerance so that a singular one has it."""
+        largest = float(np.diag(self.covariance).max())
+        lifted = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
+        try:
+            if largest <= 0:
+                raise LinAlgError("no positive variance")
+            return np.asarray(cholesky(lifted, lower=True, check_finite=False), dtype=np.float64)
+        except LinAlgError:
+            smallest = float(np.linalg.eigvalsh(self.covariance)[0])
+            raise InputError(
+                "covariance must be positive semi-definite with some variance, "
+                f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
+            ) from None
+
+
+def _check_sigma(sigma: float) -> None:
+    if not (np.isfinite(sigma) and sigma > 0):
+        raise InputError(f"sigma (a standard deviation) must be positive and finite, got {sigma}.")
+
+
+def _as_float_array(values: ArrayLike, name: str) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers: {error}.") from None
+
+
+def _length(asked: int | None, own: int | None) -> int:
+    if asked is None and own is None:
+        raise InputError("this noise model fits any image: say how many pixels to draw, sample(rng, k, n).")
+    if asked is not None and own is not None and asked != own:
+        raise InputError(f"this noise model is for {own} pixels, but {asked} were asked for.")
+    return int(own if own is not None else asked)  # type: ignore[arg-type]  # one of the two is an int here
+
+
+def _decay(v: FloatArray, rho: float) -> FloatArray:
+    """Return y with y_i = v_i + rho y_{i-1} along the last axis."""
+    from scipy.signal import lfilter  # here because scipy.signal is slow to import and only AR1 needs it
+
+    return np.asarray(lfilter([1.0], [1.0, -rho], v, axis=-1), dtype=np.float64)

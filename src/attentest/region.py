@@ -1,0 +1,78 @@
+"""From raw scores to the attention map and its region (appendix A.2 and section 2)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from attentest.errors import InputError
+
+CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
+"""A map whose range is below this share of its largest score varies by rounding alone."""
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse a tau outside (0, 1): at the ends every region is empty or everything."""
+    if not 0.0 < threshold < 1.0:
+        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {threshold}.")
+
+
+def upsample(scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return scores (m, gh, gw) on the pixels, (m, H, W), bilinearly with half-pixel centres."""
+    return interpolate(scores.unsqueeze(1), size=size, mode="bilinear", align_corners=False).squeeze(1)
+
+
+def attention_map(scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """Return the attention map A in [0, 1]: scores upsampled, then min-max normalised image by image.
+
+    Parameters
+    ----------
+    scores : (m, gh, gw)
+        Raw scores on the patch grid.
+    size
+        The (H, W) of the image.
+
+    Returns
+    -------
+    Tensor of shape (m, H, W)
+        A constant map becomes zero everywhere: no pixel exceeds any threshold.
+    """
+    pixels = upsample(scores, size)
+    low = pixels.amin(dim=(-2, -1), keepdim=True)
+    span = pixels.amax(dim=(-2, -1), keepdim=True) - low
+    return (pixels - low) / torch.where(span > 0, span, 1.0)
+
+
+def region_of(attention: Tensor, threshold: float) -> Tensor:
+    """Return the attention region M = {i : A_i > tau}, bool, of the map's shape."""
+    return attention > threshold
+
+
+def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
+    """Return f_i: negative for every pixel where, and only where, the map has the given region.
+
+    Parameters
+    ----------
+    attention : (m, H, W)
+        Attention maps.
+    region : (m, H, W) bool
+        The observed region of each.
+
+    Returns
+    -------
+    Tensor of shape (m, H * W)
+        tau - A_i inside the region, A_i - tau outside.
+    """
+    excess = attention - threshold
+    return torch.where(region, -excess, excess).flatten(1)
+
+
+def check_not_constant(scores: Tensor) -> None:
+    """Refuse an image whose scores (gh, gw) are all the same: its map has no region."""
+    span, largest = float(scores.max() - scores.min()), float(scores.abs().max())
+    if not span > CONSTANT_MAP_TOLERANCE * largest:
+        raise InputError(
+            f"the attention map is constant (every score is {largest:.6g} to rounding), so there is no region to "
+            "test: is the model trained, and does the image have any content?"
+        )

@@ -1,0 +1,43 @@
+"""Searches for the truncation set Z = {z : the region at z is the observed one} (section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attentest.errors import InputError
+from attentest.search.grid import GridSearch
+from attentest.search.outcome import CONVERGED, Report, Search, SearchOutcome
+from attentest.search.problem import SearchProblem
+from attentest.search.steps import Adaptive, Combination, Fixed
+
+SEARCHES: Mapping[str, Search] = {
+    "adaptive": GridSearch(step=Adaptive()),
+    "fixed": GridSearch(step=Fixed()),
+    "combination": GridSearch(step=Combination()),
+}
+
+
+def as_search(search: str | Search) -> Search:
+    """Return the search of a name, or a configured search as it is."""
+    if isinstance(search, str):
+        if search not in SEARCHES:
+            raise InputError(f"search must be one of {', '.join(SEARCHES)} or a search object, got {search!r}.")
+        return SEARCHES[search]
+    if isinstance(search, Search):
+        return search
+    raise InputError(f"search must be a name or a search object, got {type(search).__name__}.")
+
+
+__all__ = [
+    "CONVERGED",
+    "SEARCHES",
+    "Adaptive",
+    "Combination",
+    "Fixed",
+    "GridSearch",
+    "Report",
+    "Search",
+    "SearchOutcome",
+    "SearchProblem",
+    "as_search",
+]

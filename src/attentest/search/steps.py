@@ -1,0 +1,134 @@
+"""Step rules of the paper's grid searches (section 3 and appendix C.1): how far to go from a grid point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from attentest.errors import InputError
+
+
+class StepRule(Protocol):
+    """Says how wide the next step is.
+
+    ``looks_ahead`` tells that the width depends on z alone, so that many grid points can be laid out before any
+    is evaluated.
+    """
+
+    name: ClassVar[str]
+    looks_ahead: ClassVar[bool]
+
+    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+        """Return for which grid points (m,) the width depends on the margins' derivatives, bool."""
+
+    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+        """Return the step (m,) from grid points z (m,).
+
+        ``margins`` and ``slopes`` are (m, n); both None for a rule that looks ahead, slopes None where not
+        needed.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """The paper's adaptive width: margin over an estimated Lipschitz constant (theorem 2 and its heuristics).
+
+    Parameters
+    ----------
+    eps_min, eps_max
+        Least and greatest step.
+    near
+        Within this distance of the observed statistic the Lipschitz constant is taken to be one.
+    safety
+        Farther away it is taken to be this many times the derivative, and only margins that move towards zero
+        are considered.
+    """
+
+    eps_min: float = 1e-4
+    eps_max: float = 0.2
+    near: float = 0.1
+    safety: float = 10.0
+
+    name: ClassVar[str] = "adaptive"
+    looks_ahead: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.eps_min <= self.eps_max < math.inf:
+            raise InputError(f"steps need 0 < eps_min <= eps_max, got eps_min={self.eps_min}, eps_max={self.eps_max}.")
+        if not (0 <= self.near < math.inf and 0 < self.safety < math.inf):
+            raise InputError(f"near must be >= 0 and safety > 0, got near={self.near}, safety={self.safety}.")
+
+    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+        """Return where the linear heuristic is used."""
+        return (z - z_obs).abs() >= self.near
+
+    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+        """Return min(eps_max, max(d(z), eps_min))."""
+        if margins is None:
+            raise InputError("the adaptive step needs the margins at the grid point.")
+        if slopes is None:
+            distance, considered = margins.abs(), torch.ones_like(margins, dtype=torch.bool)
+        else:
+            distance, considered = (margins / (self.safety * slopes)).abs(), margins * slopes < 0
+        # Inside Z the set is left when the first margin reaches zero, outside it is not entered before the last
+        # positive one has. With no margin on its way to zero nothing limits the step.
+        first = distance.masked_fill(~considered, math.inf).amin(dim=1)
+        blocking = considered & (margins >= 0)
+        last = distance.masked_fill(~blocking, -math.inf).amax(dim=1)
+        last = torch.where(blocking.any(dim=1), last, math.inf)
+        inside = margins.amax(dim=1) < 0
+        return torch.where(inside, first, last).clamp(self.eps_min, self.eps_max)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """One step everywhere."""
+
+    step: float = 1e-3
+
+    name: ClassVar[str] = "fixed"
+    looks_ahead: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_steps(step=self.step)
+
+    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+        """Return False everywhere."""
+        return torch.zeros_like(z, dtype=torch.bool)
+
+    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+        """Return the step."""
+        return torch.full_like(z, self.step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combination:
+    """A fine step near the observed statistic, a coarse one elsewhere."""
+
+    fine: float = 1e-4
+    coarse: float = 1e-2
+    near: float = 0.1
+
+    name: ClassVar[str] = "combination"
+    looks_ahead: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_steps(fine=self.fine, coarse=self.coarse, near=self.near)
+
+    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+        """Return False everywhere."""
+        return torch.zeros_like(z, dtype=torch.bool)
+
+    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+        """Return the fine or the coarse step."""
+        return torch.where((z - z_obs).abs() < self.near, self.fine, self.coarse).to(z.dtype)
+
+
+def _check_steps(**steps: float) -> None:
+    for name, step in steps.items():
+        if not 0 < step < math.inf:
+            raise InputError(f"{name} must be positive and finite, got {step}.")
