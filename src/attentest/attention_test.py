@@ -140,9 +140,7 @@ class AttentionTest:
         """
         return list(self.stream(images, progress))
 
-    def stream(
-        self, images: Iterable[ImageLike], progress: Progress | None = None
-    ) -> Iterator[AttentionTestResult]:
+    def stream(self, images: Iterable[ImageLike], progress: Progress | None = None) -> Iterator[AttentionTestResult]:
         """Yield the results of :meth:`map` as they are ready, so that an interruption loses none of them."""
         total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
         if total is not None:  # find a bad image before hours of computation, not after
@@ -185,9 +183,7 @@ class AttentionTest:
         generator = np.random.default_rng(rng)
         return permutation_test(pixels, statistics, permutations, self._scores.batch_size, generator)
 
-    def _test(
-        self, images: list[Tensor], first: int | None, report: Report | None = None
-    ) -> list[AttentionTestResult]:
+    def _test(self, images: list[Tensor], first: int | None, report: Report | None = None) -> list[AttentionTestResult]:
         observed = self._observe(torch.stack(images), first)
         outcomes = self._search.find(self._problem(observed, first or 0), report)
         return [

@@ -54,9 +54,7 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
         return Isotropic(float(noise))
     if isinstance(noise, NoiseModel):
         return noise
-    raise InputError(
-        f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}."
-    )
+    raise InputError(f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}.")
 
 
 @dataclass(frozen=True)
@@ -130,16 +128,16 @@ class Diagonal:
     """
 
     def __init__(self, variance: ArrayLike) -> None:
-        variance = np.array(_as_float_array(variance, "variance")).ravel()
-        if not np.all(np.isfinite(variance)):
+        flat = np.array(_as_float_array(variance, "variance")).ravel()
+        if not np.all(np.isfinite(flat)):
             raise InputError("variance must be finite, got NaN or infinite entries.")
-        if np.any(variance < 0) or not np.any(variance > 0):
+        if np.any(flat < 0) or not np.any(flat > 0):
             raise InputError(
                 "variance must be non-negative and not all zero, "
-                f"got values from {variance.min(initial=0.0)} to {variance.max(initial=0.0)}."
+                f"got values from {flat.min(initial=0.0)} to {flat.max(initial=0.0)}."
             )
-        variance.setflags(write=False)
-        self.variance = variance
+        flat.setflags(write=False)
+        self.variance: FloatArray = flat
 
     def __repr__(self) -> str:
         return f"Diagonal(<{self.size} variances>)"
@@ -172,17 +170,17 @@ class Dense:
     """
 
     def __init__(self, covariance: ArrayLike) -> None:
-        covariance = np.array(_as_float_array(covariance, "covariance"))
-        if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or covariance.size == 0:
-            raise InputError(f"covariance must be a square (n, n) matrix, got shape {covariance.shape}.")
-        if not np.all(np.isfinite(covariance)):
+        matrix = np.array(_as_float_array(covariance, "covariance"))
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+            raise InputError(f"covariance must be a square (n, n) matrix, got shape {matrix.shape}.")
+        if not np.all(np.isfinite(matrix)):
             raise InputError("covariance must be finite, got NaN or infinite entries.")
-        asymmetry = np.abs(covariance - covariance.T).max()
-        if asymmetry > SYMMETRY_TOLERANCE * np.abs(covariance).max():
+        asymmetry = np.abs(matrix - matrix.T).max()
+        if asymmetry > SYMMETRY_TOLERANCE * np.abs(matrix).max():
             raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")
-        covariance = (covariance + covariance.T) / 2
-        covariance.setflags(write=False)
-        self.covariance = covariance
+        matrix = (matrix + matrix.T) / 2
+        matrix.setflags(write=False)
+        self.covariance: FloatArray = matrix
         _ = self._factor  # refuses what is not positive semi-definite
 
     def __repr__(self) -> str:
@@ -207,7 +205,7 @@ class Dense:
 
     @cached_property
     def _factor(self) -> FloatArray:
-        """Lower Cholesky factor, of the covariance lifted by the definiteness tolerance so that a singular one has it."""
+        """Lower Cholesky factor of the covariance, lifted by the tolerance so that a singular one has it too."""
         largest = float(np.diag(self.covariance).max())
         lifted = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
         try:

@@ -58,6 +58,8 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
         Attention maps.
     region : (m, H, W) bool
         The observed region of each.
+    threshold
+        tau.
 
     Returns
     -------

@@ -11,9 +11,7 @@ from attentest.noise import Isotropic, NoiseLike, as_noise
 UNIT_NOISE = Isotropic(1.0)
 
 
-def null_images(
-    rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE
-) -> NDArray[np.float64]:
+def null_images(rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE) -> NDArray[np.float64]:
     """Draw images of zero mean.
 
     Parameters

@@ -72,9 +72,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
-            raise InputError(
-                f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}."
-            )
+            raise InputError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.")
         if self.image_size < 4 or self.image_size % self.patch_size:
             raise InputError(
                 f"image_size must be at least 4 and a multiple of the patch size max(2, image_size // 8) "

@@ -88,7 +88,7 @@ def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-s
     intervals : (k, 2)
         The truncation set; must contain ``z``.
     alternative
-        "two-sided" is P(\\|Z\\| > \\|z\\|) as in the paper, "greater" P(Z > z), "less" P(Z < z), for a standard
+        "two-sided" is P(abs(Z) > abs(z)) as in the paper, "greater" P(Z > z), "less" P(Z < z), for a standard
         normal Z truncated to ``intervals``.
     """
     return log_pvalue_bounds(z, intervals, intervals, alternative)[0]

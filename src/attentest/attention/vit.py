@@ -95,7 +95,8 @@ class ViTScores:
         # Parameters need no gradient, so no graph is kept; forward-mode derivatives pass through all the same.
         attentions = self._encoder(images, output_attentions=True).attentions
         self._check(attentions, len(images))
-        return class_token_rollout(attentions).unflatten(-1, self.grid_shape)
+        scores: Tensor = class_token_rollout(attentions).unflatten(-1, self.grid_shape)
+        return scores
 
     def _check(self, attentions: tuple[Tensor | None, ...] | None, count: int) -> None:
         layers = int(self._encoder.config.num_hidden_layers)

@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -138,9 +137,7 @@ class _Walk:
                 columns.append(self._after(active, columns[-1]))
         return np.column_stack(columns)
 
-    def _evaluate(
-        self, active: Which, points: Points, fresh: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.bool_], Points]:
+    def _evaluate(self, active: Which, points: Points, fresh: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Points]:
         """Return which points lie in Z, and the grid points that follow the last ones."""
         z_obs = self._problem.z_obs[active]
         if self._step.looks_ahead:
@@ -152,7 +149,7 @@ class _Walk:
             z = points[:, 0]
             inside = np.empty((len(active), 1), dtype=np.bool_)
             beyond = np.empty(len(active))
-            sloped = self._step.needs_slopes(torch.from_numpy(z), torch.from_numpy(z_obs)).numpy()
+            sloped = self._step.needs_slopes(z, z_obs)
             for chosen in (np.flatnonzero(sloped), np.flatnonzero(~sloped)):
                 if len(chosen) == 0:
                     continue
@@ -164,20 +161,15 @@ class _Walk:
                 inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
                 beyond[chosen] = self._after(which, at, margins, slopes)
         inside[points == z_obs[:, None]] = True
-        for column in range(1, points.shape[1]):  # repeats of the limit were not evaluated
-            inside[:, column] = np.where(fresh[:, column], inside[:, column], inside[:, column - 1])
-        return inside, beyond
+        # Repeats of the limit were not evaluated: they are as the limit is.
+        evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
+        return np.take_along_axis(inside, evaluated, axis=1), beyond
 
-    def _after(
-        self, which: Which, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None
-    ) -> Points:
+    def _after(self, which: Which, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
         """Return the grid points that follow ``z``, stopping at the observed statistic and at the limit."""
         z_obs = self._problem.z_obs[which]
-        device = torch.device("cpu") if margins is None else margins.device
-        width = self._step.width(
-            torch.from_numpy(z).to(device), torch.from_numpy(z_obs).to(device), margins, slopes
-        )
-        following = np.maximum(z + width.cpu().numpy(), np.nextafter(z, np.inf))
+        width = self._step.width(z, z_obs, margins, slopes)
+        following = np.maximum(z + width, np.nextafter(z, np.inf))
         following = np.where((z < z_obs) & (z_obs < following), z_obs, following)
         return np.minimum(following, self._limit[which])
 

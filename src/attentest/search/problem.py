@@ -63,7 +63,7 @@ class SearchProblem:
     def margins_and_slopes_at(self, which: Which, z: Points) -> tuple[Tensor, Tensor]:
         """Return the margins (m, n) and their derivatives in z (m, n), by forward mode."""
         images, points = self._tensors(which, z)
-        values, slopes = torch.func.jvp(
+        values, slopes = torch.func.jvp(  # type: ignore[misc]  # a third value comes only with has_aux=True
             lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
         )
         return self._checked(values, which, z), self._checked(slopes, which, z)

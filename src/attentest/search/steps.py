@@ -6,10 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import InputError
+from attentest.search.problem import Points
 
 
 class StepRule(Protocol):
@@ -22,10 +25,10 @@ class StepRule(Protocol):
     name: ClassVar[str]
     looks_ahead: ClassVar[bool]
 
-    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return for which grid points (m,) the width depends on the margins' derivatives, bool."""
 
-    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+    def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the step (m,) from grid points z (m,).
 
         ``margins`` and ``slopes`` are (m, n); both None for a rule that looks ahead, slopes None where not
@@ -62,11 +65,11 @@ class Adaptive:
         if not (0 <= self.near < math.inf and 0 < self.safety < math.inf):
             raise InputError(f"near must be >= 0 and safety > 0, got near={self.near}, safety={self.safety}.")
 
-    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return where the linear heuristic is used."""
-        return (z - z_obs).abs() >= self.near
+        return np.abs(z - z_obs) >= self.near
 
-    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+    def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return min(eps_max, max(d(z), eps_min))."""
         if margins is None:
             raise InputError("the adaptive step needs the margins at the grid point.")
@@ -81,7 +84,8 @@ class Adaptive:
         last = distance.masked_fill(~blocking, -math.inf).amax(dim=1)
         last = torch.where(blocking.any(dim=1), last, math.inf)
         inside = margins.amax(dim=1) < 0
-        return torch.where(inside, first, last).clamp(self.eps_min, self.eps_max)
+        width = torch.where(inside, first, last).clamp(self.eps_min, self.eps_max)
+        return np.asarray(width.cpu().numpy(), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,13 +100,13 @@ class Fixed:
     def __post_init__(self) -> None:
         _check_steps(step=self.step)
 
-    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return False everywhere."""
-        return torch.zeros_like(z, dtype=torch.bool)
+        return np.zeros(z.shape, dtype=np.bool_)
 
-    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+    def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the step."""
-        return torch.full_like(z, self.step)
+        return np.full_like(z, self.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,13 +123,13 @@ class Combination:
     def __post_init__(self) -> None:
         _check_steps(fine=self.fine, coarse=self.coarse, near=self.near)
 
-    def needs_slopes(self, z: Tensor, z_obs: Tensor) -> Tensor:
+    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return False everywhere."""
-        return torch.zeros_like(z, dtype=torch.bool)
+        return np.zeros(z.shape, dtype=np.bool_)
 
-    def width(self, z: Tensor, z_obs: Tensor, margins: Tensor | None, slopes: Tensor | None) -> Tensor:
+    def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the fine or the coarse step."""
-        return torch.where((z - z_obs).abs() < self.near, self.fine, self.coarse).to(z.dtype)
+        return np.where(np.abs(z - z_obs) < self.near, self.fine, self.coarse)
 
 
 def _check_steps(**steps: float) -> None:

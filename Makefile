@@ -1,0 +1,40 @@
+# Everything here needs only Python 3.11+, make and the package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test test-slow check format clean help
+
+help:
+	@echo "make demo       test an image of noise and one with a signal, draw both to demo/demo.png"
+	@echo "make test       run the tests"
+	@echo "make test-slow  run the long statistical tests (hours on a CPU, minutes on a GPU)"
+	@echo "make check      lint, formatting, types"
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attentest needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/attentest demo --out demo/demo.png
+
+test: $(INSTALLED)
+	$(BIN)/pytest
+
+test-slow: $(INSTALLED)
+	$(BIN)/pytest -m slow -s
+
+check: $(INSTALLED)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

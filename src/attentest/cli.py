@@ -1,0 +1,248 @@
+"""The command line: data on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from attentest import __version__
+from attentest.bundled import bundled_model
+from attentest.errors import AttentestError
+
+if TYPE_CHECKING:
+    from attentest.result import AttentionTestResult
+
+app = typer.Typer(
+    name="attentest",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Is the region a Vision Transformer attends to statistically real?",
+    epilog="Start with: attentest demo",
+)
+
+
+class SearchName(StrEnum):
+    """Searches for the truncation set."""
+
+    adaptive = "adaptive"
+    fixed = "fixed"
+    combination = "combination"
+
+
+class AlternativeName(StrEnum):
+    """Alternatives."""
+
+    two_sided = "two-sided"
+    greater = "greater"
+    less = "less"
+
+
+class ArchitectureName(StrEnum):
+    """Architectures of the paper."""
+
+    small = "small"
+    base = "base"
+    large = "large"
+    huge = "huge"
+
+
+SearchOption = Annotated[SearchName, typer.Option(help="How to search the z axis.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object an image, as each is ready.")]
+AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict.", min=0.0, max=1.0)]
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """Is the region a Vision Transformer attends to statistically real?"""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to write the figure (png, svg or pdf).")] = Path("demo/demo.png"),
+    seed: Annotated[int, typer.Option(help="Seed of the two images.", min=0)] = 0,
+    search: SearchOption = SearchName.adaptive,
+    alpha: AlphaOption = 0.05,
+    as_json: JsonOption = False,
+) -> None:
+    """Test an image of pure noise and one with a signal, and draw both.
+
+    The naive test calls both regions significant. The selective test, which knows that the model chose the region by
+    looking at the image, tells them apart.
+    """
+    from attentest.demo import demo_panels
+    from attentest.plots import results_figure, save_figure
+
+    with progress_bar("testing 2 images") as progress:
+        panels = demo_panels(seed, search.value, progress)
+    save_figure(results_figure(panels), out)
+    _print_results([(panel.title, panel.result) for panel in panels], alpha, as_json)
+    _say(f"figure: {out}")
+
+
+@app.command()
+def test(
+    images: Annotated[list[Path], typer.Argument(help="Image files: .npy, or PNG, JPEG, TIFF.", show_default=False)],
+    noise: Annotated[
+        float,
+        typer.Option(help="Standard deviation of the pixel noise, in the images' own units.", show_default=False),
+    ],
+    model: Annotated[
+        Path | None, typer.Option(help="Hugging Face ViT directory.", show_default="the bundled 16x16 model")
+    ] = None,
+    rho: Annotated[float, typer.Option(help="AR(1) correlation of neighbouring pixels of a row.")] = 0.0,
+    threshold: Annotated[float, typer.Option(help="The region is where the attention map exceeds this.")] = 0.6,
+    search: SearchOption = SearchName.adaptive,
+    alternative: Annotated[
+        AlternativeName, typer.Option(help="What the region's mean is, against the background.")
+    ] = AlternativeName.two_sided,
+    alpha: AlphaOption = 0.05,
+    figure: Annotated[Path | None, typer.Option(help="Also draw the results to this file.", show_default=False)] = None,
+    device: DeviceOption = "cpu",
+    as_json: JsonOption = False,
+) -> None:
+    """Test whether the region a model attends to differs from the rest of each image.
+
+    Example: attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
+    """
+    from attentest.attention_test import AttentionTest
+    from attentest.image_file import read_image
+    from attentest.noise import AR1, Isotropic
+    from attentest.plots import Panel, results_figure, save_figure
+
+    pixels = [read_image(path) for path in images]
+    attention_test = AttentionTest.from_pretrained(
+        model or bundled_model(),
+        noise=AR1(rho, noise) if rho else Isotropic(noise),
+        threshold=threshold,
+        search=search.value,
+        alternative=alternative.value,
+        device=device,
+    )
+    with progress_bar(f"testing {len(pixels)} image(s)") as progress:
+        results: list[AttentionTestResult] = []
+        for path, result in zip(images, attention_test.stream(pixels, progress), strict=True):
+            results.append(result)
+            if as_json:
+                _print_json(str(path), result)
+    if not as_json:
+        _print_table([(str(path), result) for path, result in zip(images, results, strict=True)], alpha)
+    if figure is not None:
+        panels = [
+            Panel(title=path.name, image=image.squeeze(), result=result)
+            for path, image, result in zip(images, pixels, results, strict=True)
+        ]
+        save_figure(results_figure(panels), figure)
+        _say(f"figure: {figure}")
+
+
+@app.command()
+def train(
+    directory: Annotated[Path, typer.Argument(help="New directory for the model.", show_default=False)],
+    image_size: Annotated[int, typer.Option(help="Side of the images in pixels.")] = 16,
+    architecture: Annotated[ArchitectureName, typer.Option(help="Size of the model.")] = ArchitectureName.base,
+    seed: Annotated[int, typer.Option(help="Seed of images, weights, batches and dropout.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
+    batch_size: Annotated[int, typer.Option(help="Images a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-4,
+    dropout: Annotated[float, typer.Option(help="Dropout while training.")] = 0.1,
+    images_per_class: Annotated[int, typer.Option(help="Training images without and with a signal, each.")] = 1000,
+    device: DeviceOption = "cpu",
+) -> None:
+    """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
+    from attentest.training import TrainingSettings, check_target
+    from attentest.training import train as run_training
+
+    check_target(directory)
+    settings = TrainingSettings(
+        image_size=image_size,
+        architecture=architecture.value,
+        seed=seed,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        dropout=dropout,
+        images_per_class=images_per_class,
+    )
+    with progress_bar(f"training {architecture.value} {image_size}x{image_size}") as progress:
+        trained = run_training(settings, device, progress)
+    trained.save(directory)
+    accuracy = trained.record["accuracy"]
+    _say(f"held-out accuracy {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
+    typer.echo(str(directory))
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one sentence and exit code 2."""
+    try:
+        app()
+    except AttentestError as error:
+        _fail(str(error), 2)
+    except KeyboardInterrupt:
+        _fail("interrupted; what was printed is complete.", 130)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        _fail(f"{error.strerror or error}{where}.", 1)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[float, float | None], None]]:
+    """Show a bar on standard error and yield the callback (done, total) that moves it."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_results(results: Iterable[tuple[str, AttentionTestResult]], alpha: float, as_json: bool) -> None:
+    results = list(results)
+    if not as_json:
+        return _print_table(results, alpha)
+    for name, result in results:
+        _print_json(name, result)
+
+
+def _print_json(name: str, result: AttentionTestResult) -> None:
+    sys.stdout.write(json.dumps({"image": name, **result.to_dict()}, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def _print_table(results: Iterable[tuple[str, AttentionTestResult]], alpha: float) -> None:
+    from rich.markup import escape
+
+    table = Table()
+    for heading in ("image", "statistic", "naive p", "selective p", "verdict"):
+        table.add_column(heading, justify="left" if heading in ("image", "verdict") else "right")
+    for name, result in results:
+        verdict = "attention is real" if result.pvalue <= alpha else "not significant"
+        numbers = (f"{result.statistic:.4f}", f"{result.naive_pvalue:.3g}", f"{result.pvalue:.4g}")
+        table.add_row(escape(name), *numbers, f"{verdict} at {alpha:g}")
+    Console().print(table)
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _fail(text: str, code: int) -> None:
+    _say(f"attentest: {text}")
+    raise SystemExit(code)
+
+
+__all__ = ["app", "main"]

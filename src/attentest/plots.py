@@ -1,0 +1,121 @@
+"""Pictures of results: image, attention map, region, and the truncation set on the z axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from attentest.errors import InputError
+from attentest.intervals import clip
+from attentest.result import AttentionTestResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+REGION_COLOUR = "#d1495b"
+KEPT_COLOUR = "#9fc5e8"
+EXTREME_COLOUR = "#1f6fb2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One row of a figure: a tested image, shown as (H, W) or (H, W, 3), and its result."""
+
+    title: str
+    image: NDArray[np.float64]
+    result: AttentionTestResult
+
+
+def results_figure(panels: Sequence[Panel]) -> Figure:
+    """Draw a row for each tested image; needs Matplotlib (``pip install 'attentest[plots]'``)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
+    if not panels:
+        raise InputError("there is nothing to draw: give at least one panel.")
+    figure = Figure(figsize=(13.0, 3.1 * len(panels)), layout="constrained")
+    grid = figure.add_gridspec(len(panels), 4, width_ratios=[1, 1.18, 1, 2.1])
+    for row, panel in enumerate(panels):
+        image_axes, map_axes, region_axes, set_axes = (figure.add_subplot(grid[row, i]) for i in range(4))
+        image_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
+        image_axes.set_title(panel.title)
+        shown = map_axes.imshow(panel.result.attention, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+        map_axes.set_title("attention map")
+        figure.colorbar(shown, ax=map_axes, shrink=0.85)
+        region_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
+        _outline(region_axes, panel.result.region)
+        region_axes.set_title(f"region: {int(panel.result.region.sum())} of {panel.result.region.size} pixels")
+        for axes in (image_axes, map_axes, region_axes):
+            axes.set_xticks([])
+            axes.set_yticks([])
+        draw_truncation_set(set_axes, panel.result)
+    return figure
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure to a file whose suffix names the format (png, svg, pdf)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        figure.savefig(path, dpi=110)
+    except ValueError as error:
+        raise InputError(f"the figure cannot be written to {path}: {error}.") from None
+
+
+def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
+    """Shade the truncation set under the standard normal density, on a log scale.
+
+    The p-value is the dark area as a share of all the shaded area.
+    """
+    size = abs(result.statistic)
+    reach = max(4.0, size + 1.5)
+    floor = norm.pdf(reach)
+    line = np.linspace(-reach, reach, 801)
+    axes.semilogy(line, norm.pdf(line), color="0.6", lw=1)
+    parts = ((-np.inf, -size, EXTREME_COLOUR), (-size, size, KEPT_COLOUR), (size, np.inf, EXTREME_COLOUR))
+    for lower, upper, colour in parts:
+        for left, right in clip(clip(result.intervals, -reach, reach), lower, upper):
+            at = np.linspace(left, right, 101)
+            # The edge keeps a set far narrower than a pixel visible.
+            axes.fill_between(at, floor, norm.pdf(at), color=colour, lw=1.0)
+    axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
+    axes.annotate(
+        f" z = {result.statistic:.2f}", (result.statistic, 0.6), color=REGION_COLOUR, va="center",
+        ha="left" if result.statistic < reach / 2 else "right",
+    )  # fmt: skip
+    axes.set_xlim(-reach, reach)
+    axes.set_ylim(floor, 1.0)
+    axes.set_xlabel("z: where the same region would be chosen (shaded)")
+    axes.set_ylabel("normal density")
+    axes.set_title(f"naive p = {_short(result.naive_pvalue)},  selective p = {_short(result.pvalue)}")
+
+
+def _displayed(image: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an image as Matplotlib shows it: grey as it is, colour scaled to [0, 1]."""
+    if image.ndim == 2:
+        return image
+    span = float(image.max() - image.min()) or 1.0
+    return np.asarray((image - image.min()) / span)
+
+
+def _outline(axes: Axes, region: NDArray[np.bool_]) -> None:
+    """Draw the region's border along pixel edges."""
+    from matplotlib.collections import LineCollection
+
+    padded = np.pad(region, 1)
+    rows, columns = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    horizontal = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)] for r, c in zip(rows, columns, strict=True)]
+    rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
+    vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    axes.add_collection(LineCollection(horizontal + vertical, colors=REGION_COLOUR, linewidths=2.5))
+
+
+def _short(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import ViTForImageClassification
+
+from attentest import AttentionTest, bundled_model
+from toys import tiny_vit
+
+
+@pytest.fixture(scope="session")
+def reference_directory() -> Path:
+    """The published models and p-values; tests that need them are skipped where they are absent."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "reference"
+    directory = Path(os.environ.get("ATTENTEST_REFERENCE", default))
+    if not (directory / "expected.json").is_file():
+        pytest.skip("the reference data is not here (set ATTENTEST_REFERENCE to its directory)")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """Where the long tests compute."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> ViTForImageClassification:
+    return tiny_vit()
+
+
+@pytest.fixture(scope="session")
+def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
+    return AttentionTest(tiny_model, noise=1.0)
+
+
+@pytest.fixture(scope="session")
+def tiny_images() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(12, 8, 8))
+
+
+@pytest.fixture(scope="session")
+def bundled_test() -> AttentionTest:
+    return AttentionTest.from_pretrained(bundled_model(), noise=1.0)

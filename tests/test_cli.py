@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from attentest import AttentionTest, __version__, bundled_model
+
+NULL = np.random.default_rng(0).normal(size=(16, 16))
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "attentest", *arguments], capture_output=True, text=True, cwd=cwd, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "small8"
+    done = run("train", str(directory), "--image-size", "8", "--architecture", "small", "--epochs", "1",
+               "--images-per-class", "50", "--seed", "3")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{directory}\n"
+    assert "held-out accuracy" in done.stderr
+    return directory
+
+
+def test_train_records_its_command(tiny_directory: Path) -> None:
+    record = json.loads((tiny_directory / "training.json").read_text())
+    assert record["settings"] == {
+        "image_size": 8,
+        "architecture": "small",
+        "seed": 3,
+        "epochs": 1,
+        "batch_size": 32,
+        "learning_rate": 1e-4,
+        "dropout": 0.1,
+        "images_per_class": 50,
+    }
+    repeated = record["command"].replace("DIRECTORY", str(tiny_directory.parent / "again")).split()[1:]
+    assert run(*repeated).returncode == 0
+    again = (tiny_directory.parent / "again" / "model.safetensors").read_bytes()
+    assert again == (tiny_directory / "model.safetensors").read_bytes()
+
+
+def test_test_prints_a_table_or_json_and_draws(tiny_directory: Path, tmp_path: Path) -> None:
+    image = np.random.default_rng(1).normal(size=(8, 8))
+    np.save(tmp_path / "scan.npy", image)
+    Image.fromarray((128 + 40 * image).clip(0, 255).astype(np.uint8)).save(tmp_path / "scan.png")
+    expected = AttentionTest.from_pretrained(tiny_directory, noise=1.0)(image)
+
+    table = run("test", str(tmp_path / "scan.npy"), "--noise", "1.0", "--model", str(tiny_directory),
+                "--figure", str(tmp_path / "out" / "figure.png"))  # fmt: skip
+    assert table.returncode == 0, table.stderr
+    assert f"{expected.statistic:.4f}" in table.stdout
+    assert "verdict" in table.stdout
+    assert "figure:" in table.stderr
+    assert Image.open(tmp_path / "out" / "figure.png").width > 500
+
+    lines = run("test", "scan.npy", "scan.png", "--noise", "1", "--rho", "0.3", "--model", str(tiny_directory),
+                "--search", "combination", "--alternative", "greater", "--json", cwd=tmp_path)  # fmt: skip
+    assert lines.returncode == 0, lines.stderr
+    first, second = (json.loads(line) for line in lines.stdout.splitlines())
+    assert (first["image"], second["image"]) == ("scan.npy", "scan.png")
+    assert first["noise"] == {"model": "ar1", "rho": 0.3, "sigma": 1.0}
+    assert first["search"]["name"] == "combination"
+    assert first["alternative"] == "greater"
+    assert 0 < first["pvalue"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["test", "missing.npy", "--noise", "1"], "there is no image file missing.npy"),
+        (["test", "text.png", "--noise", "1"], "text.png is not an image that can be read"),
+        (["test", "text.npy", "--noise", "1"], "text.npy is not a readable .npy array"),
+        (["test", "pickled.npy", "--noise", "1"], "pickled.npy is not a readable .npy array"),
+        (["test", "cut.png", "--noise", "1"], "cut.png"),
+        (["test", "wide.npy", "--noise", "1"], "height 16, width 16 and 1 channel"),
+        (["test", "null.npy", "--noise", "0"], "sigma .* must be positive"),
+        (["test", "null.npy", "--noise", "1", "--rho", "2"], "rho must lie"),
+        (["test", "null.npy", "--noise", "1", "--threshold", "1.5"], "threshold .tau."),
+        (["test", "null.npy", "--noise", "1", "--model", "nowhere"], "there is no model directory nowhere"),
+        (["test", "null.npy", "--noise", "1", "--device", "nonsense"], "device 'nonsense' cannot be used"),
+        (["test", "null.npy"], "Missing option '--noise'"),
+        (["train", "null.npy"], "already exists"),
+        (["train", "new", "--image-size", "9"], "multiple of the patch size"),
+    ],
+)
+def test_mistakes_end_in_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    np.save(tmp_path / "null.npy", NULL)
+    np.save(tmp_path / "wide.npy", np.ones((16, 17)))
+    np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (tmp_path / "text.png").write_text("hello")
+    (tmp_path / "text.npy").write_text("hello")
+    Image.fromarray(np.zeros((64, 64), dtype=np.uint8)).save(tmp_path / "whole.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:60])
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert re.search(message, done.stderr), done.stderr
+
+
+def test_help_and_version_teach() -> None:
+    assert run("--version").stdout.strip() == __version__
+    text = run("--help").stdout
+    for command in ("demo", "test", "train"):
+        assert command in text
+    assert "--noise" in run("test", "--help").stdout
+
+
+def test_an_interrupt_keeps_what_was_printed(tmp_path: Path) -> None:
+    np.save(tmp_path / "null.npy", NULL)
+    command = [
+        sys.executable,
+        "-m",
+        "attentest",
+        "test",
+        "null.npy",
+        "--noise",
+        "1",
+        "--search",
+        "fixed",
+        "--json",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    time.sleep(12)  # enough to start up and be in the middle of a search that takes minutes
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.strip().endswith("interrupted; what was printed is complete.")
+    assert "Traceback" not in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_ends_in_one_sentence(tiny_directory: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "scan.npy", np.random.default_rng(1).normal(size=(8, 8)))
+    (tmp_path / "figure.png").symlink_to("/dev/full")
+    done = run(
+        "test", "scan.npy", "--noise", "1", "--model", str(tiny_directory), "--figure", "figure.png", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert "scan.npy" in done.stdout  # the numbers are out before the figure fails
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_demo_tells_noise_from_signal(tmp_path: Path) -> None:
+    done = run("demo", "--out", str(tmp_path / "demo.png"), "--json")
+    assert done.returncode == 0, done.stderr
+    noise, signal_ = (json.loads(line) for line in done.stdout.splitlines())
+    assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
+    assert signal_["pvalue"] < 0.05
+    assert Image.open(tmp_path / "demo.png").height > 500
+    assert bundled_model().is_dir()

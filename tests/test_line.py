@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attentest import InputError
+from attentest.contrast import background_contrast
+from attentest.line import lines_through
+from attentest.noise import AR1, Dense, Diagonal, Isotropic
+
+N = 20
+
+
+@pytest.fixture
+def observed() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    regions = rng.random((3, 4, 5)) > 0.6
+    return rng.normal(size=(3, N)) * 40, background_contrast(regions)
+
+
+@pytest.mark.parametrize("noise", [Isotropic(0.3), AR1(0.5, 2.0), Diagonal(np.linspace(0.1, 3, N))])
+def test_the_line_passes_through_the_image(observed: tuple[np.ndarray, np.ndarray], noise: object) -> None:
+    images, eta = observed
+    lines = lines_through(images, eta, noise)  # type: ignore[arg-type]
+    through = lines.a + lines.b * lines.z_obs[:, None]
+    np.testing.assert_allclose(through, images, rtol=0, atol=8 * np.finfo(float).eps * np.abs(images).max())
+
+
+def test_matches_the_matrices_of_the_paper(observed: tuple[np.ndarray, np.ndarray]) -> None:
+    images, eta = observed
+    sigma = 0.7 ** np.abs(np.subtract.outer(np.arange(N), np.arange(N)))
+    lines = lines_through(images, eta, Dense(sigma))
+    for k in range(3):
+        variance = eta[k] @ sigma @ eta[k]
+        projector = np.eye(N) - np.outer(sigma @ eta[k], eta[k]) / variance
+        np.testing.assert_allclose(lines.a[k], projector @ images[k], atol=1e-12)
+        np.testing.assert_allclose(lines.b[k], sigma @ eta[k] / np.sqrt(variance), atol=1e-14)
+        assert lines.z_obs[k] == pytest.approx(eta[k] @ images[k] / np.sqrt(variance), rel=1e-13)
+        assert eta[k] @ lines.b[k] == pytest.approx(lines.scale[k], rel=1e-13)
+
+
+def test_a_noise_model_of_another_size_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:
+    with pytest.raises(InputError, match="for 7 pixels, but the image has 20"):
+        lines_through(*observed, Diagonal(np.ones(7)))
+
+
+def test_noise_that_does_not_reach_the_contrast_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:
+    common = Dense(np.ones((N, N)))  # every pixel moves alike, so no difference of means varies
+    with pytest.raises(InputError, match="no variance"):
+        lines_through(*observed, common)

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import ViTForImageClassification
+
+from attentest import AttentionTest, ModelError, bundled_model
+from attentest.attention import load_vit
+from attentest.synthetic import null_images, signal_images
+from attentest.training import TrainingSettings
+
+
+@pytest.fixture
+def directory(tiny_model: ViTForImageClassification, tmp_path: Path) -> Path:
+    tiny_model.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def refusal(directory: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        load_vit(directory)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_good_directory_loads_quietly(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = load_vit(directory)
+    assert model.dtype == torch.float64
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_missing_directory(tmp_path: Path) -> None:
+    assert "there is no model directory" in refusal(tmp_path / "nowhere")
+    with pytest.raises(ModelError, match="there is no model directory"):
+        AttentionTest.from_pretrained("google/vit-base-patch16-224", noise=1.0)
+
+
+def test_a_directory_without_configuration(tmp_path: Path) -> None:
+    assert "has no config.json" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "\xff", ""])
+def test_a_corrupt_configuration(directory: Path, text: str) -> None:
+    (directory / "config.json").write_bytes(text.encode("latin-1"))
+    assert "config.json" in refusal(directory)
+    assert "cannot be read" in refusal(directory)
+
+
+def test_another_kind_of_model(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "model_type": "swin"}))
+    assert "'swin', but attentest loads 'vit'" in refusal(directory)
+    (directory / "config.json").write_text("[]")
+    assert "None" in refusal(directory)
+
+
+def test_an_impossible_configuration(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "hidden_size": 17}))
+    assert str(directory) in refusal(directory)
+
+
+def test_missing_weights(directory: Path) -> None:
+    (directory / "model.safetensors").unlink()
+    assert "cannot be loaded" in refusal(directory)
+
+
+@pytest.mark.parametrize("keep", [0, 100, 5000])
+def test_truncated_weights(directory: Path, keep: int) -> None:
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    assert "cannot be loaded" in refusal(directory)
+
+
+def test_pickled_weights_are_not_read(directory: Path, tiny_model: ViTForImageClassification) -> None:
+    (directory / "model.safetensors").unlink()
+    torch.save(tiny_model.state_dict(), directory / "pytorch_model.bin")
+    assert "model.safetensors" in refusal(directory)
+
+
+def test_a_lost_tensor_is_not_replaced_by_random_numbers(directory: Path) -> None:
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    name = next(key for key in tensors if "layernorm_after.weight" in key)
+    del tensors[name]
+    save_file(tensors, path, metadata={"format": "pt"})
+    assert "lack 1 tensor" in refusal(directory)
+
+
+def test_a_tensor_of_another_shape_is_refused(directory: Path) -> None:
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    name = next(key for key in tensors if key.endswith("cls_token"))
+    tensors[name] = torch.zeros(1, 1, 17)
+    save_file(tensors, path, metadata={"format": "pt"})
+    refusal(directory)
+
+
+def test_the_bundled_model_is_the_one_its_record_describes(tmp_path: Path) -> None:
+    record = json.loads((bundled_model() / "training.json").read_text())
+    weights = (bundled_model() / "model.safetensors").read_bytes()
+    assert hashlib.sha256(weights).hexdigest() == record["weights_sha256"]
+    settings = TrainingSettings(**record["settings"])
+    assert settings == TrainingSettings()  # the paper's 16x16 base model
+    assert record["command"] == settings.command()
+    shutil.copytree(bundled_model(), tmp_path / "copy")
+    model = ViTForImageClassification.from_pretrained(tmp_path / "copy")
+    rng = np.random.default_rng(99)
+    null, signal = null_images(rng, 500, 16), signal_images(rng, 500, 16, (1.0, 4.0))[0]
+    with torch.no_grad():
+        logits = [model(torch.from_numpy(x).float().unsqueeze(1)).logits[:, 0] for x in (null, signal)]
+    accuracy = (float((logits[0] <= 0).double().mean()) + float((logits[1] > 0).double().mean())) / 2
+    # The record's accuracy is of 2000 images and this one of 1000: standard errors of at most 0.01 and 0.007.
+    assert accuracy == pytest.approx(record["accuracy"]["held_out"], abs=0.05)

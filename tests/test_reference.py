@@ -1,0 +1,79 @@
+"""Agreement with the statistics and p-values the paper's authors published for their own models.
+
+Theirs are float32 on a grid of step 1e-3; how far true float64 lies from them is stated beside each bound.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attentest import AttentionTest
+from attentest.noise import AR1, Isotropic, NoiseModel
+
+SIDES = {"d8": 8, "d16": 16, "d16small": 16, "d32": 32}
+NOISES: dict[str, NoiseModel] = {"iid": Isotropic(1.0), "corr": AR1(0.5)}
+STATISTIC_ERROR = 1e-9
+
+
+def reference_images(side: int, noise: str) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    if noise == "iid":
+        return rng.normal(0.0, 1.0, (102, side, side, 1))[:100, ..., 0]
+    pixels = np.arange(side * side)
+    covariance = 0.5 ** np.abs(np.subtract.outer(pixels, pixels))
+    return rng.multivariate_normal(np.zeros(len(pixels)), covariance, 102)[:100].reshape(-1, side, side)
+
+
+def differences(
+    directory: Path, model: str, noise: str, search: str, chosen: np.ndarray, device: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return |difference| of statistics and of p-values of the chosen images from the published ones."""
+    expected = json.loads((directory / "expected.json").read_text())["models"][model][noise]
+    test = AttentionTest.from_pretrained(directory / model, noise=NOISES[noise], search=search, device=device)
+    results = test.map(reference_images(SIDES[model], noise)[chosen])
+    statistics = np.array([result.statistic for result in results]) - np.array(expected["statistic"])[chosen]
+    pvalues = np.array([result.pvalue for result in results]) - np.array(expected["pvalue"])[chosen]
+    return np.abs(statistics), np.abs(pvalues)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize(
+    ("model", "search", "count"),
+    [
+        ("d8", "adaptive", 4),
+        ("d16small", "adaptive", 2),
+        ("d16", "adaptive", 1),
+        ("d32", "adaptive", 1),
+        ("d8", "fixed", 1),
+    ],
+)
+def test_a_sample_of_the_published_values(
+    reference_directory: Path, model: str, noise: str, search: str, count: int
+) -> None:
+    chosen = np.random.default_rng(0).choice(100, count, replace=False)
+    statistics, pvalues = differences(reference_directory, model, noise, search, chosen, "cpu")
+    assert statistics.max() < STATISTIC_ERROR
+    assert pvalues.max() < (4e-2 if model == "d32" else 2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("search", ["adaptive", "fixed"])
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("model", SIDES)
+def test_all_published_values(reference_directory: Path, model: str, noise: str, search: str, device: str) -> None:
+    statistics, pvalues = differences(reference_directory, model, noise, search, np.arange(100), device)
+    print(
+        f"\n{model} {noise} {search}: |statistic| max {statistics.max():.1e}; |p| max {pvalues.max():.1e}, "
+        f"90% {np.quantile(pvalues, 0.9):.1e}, median {np.median(pvalues):.1e}"
+    )
+    assert statistics.max() < STATISTIC_ERROR
+    if model == "d32":
+        assert np.median(pvalues) < 1e-3
+        assert pvalues.max() <= 4e-2
+    else:
+        assert pvalues.max() <= 2e-3
+        assert np.mean(pvalues <= 1e-4) >= 0.9

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attentest import InputError
+from attentest.contrast import background_contrast
+from attentest.region import attention_map, check_not_constant, check_threshold, margins, region_of, upsample
+
+
+def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Half-pixel centres, written out pixel by pixel."""
+
+    def weights(position: int, size: int, cells: int) -> list[tuple[int, float]]:
+        at = max((position + 0.5) * cells / size - 0.5, 0.0)
+        low = int(at)
+        return [(low, 1 - (at - low)), (min(low + 1, cells - 1), at - low)]
+
+    return np.array(
+        [
+            [
+                sum(
+                    wr * wc * grid[r, c]
+                    for r, wr in weights(i, height, grid.shape[0])
+                    for c, wc in weights(j, width, grid.shape[1])
+                )
+                for j in range(width)
+            ]
+            for i in range(height)
+        ]
+    )
+
+
+@pytest.mark.parametrize(("grid", "size"), [((4, 4), (8, 8)), ((8, 8), (32, 32)), ((3, 5), (12, 10)), ((2, 2), (2, 2))])
+def test_upsampling_is_bilinear_with_half_pixel_centres(grid: tuple[int, int], size: tuple[int, int]) -> None:
+    scores = np.random.default_rng(0).normal(size=grid)
+    ours = upsample(torch.from_numpy(scores)[None], size)[0].numpy()
+    np.testing.assert_allclose(ours, slow_bilinear(scores, *size), atol=1e-14)
+
+
+def test_map_runs_from_zero_to_one_image_by_image() -> None:
+    scores = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 4, 4)) * [[[1]], [[100]], [[1e-3]]])
+    attention = attention_map(scores, (8, 8))
+    assert attention.amin(dim=(1, 2)).tolist() == [0, 0, 0]
+    assert attention.amax(dim=(1, 2)).tolist() == [1, 1, 1]
+    assert torch.equal(attention_map(scores[1:2], (8, 8))[0], attention[1])
+
+
+def test_margins_are_negative_exactly_where_the_region_is_the_same() -> None:
+    rng = np.random.default_rng(0)
+    attention = attention_map(torch.from_numpy(rng.normal(size=(50, 2, 2))), (2, 2))
+    region = region_of(attention[0], 0.6)
+    f = margins(attention, region.expand(50, 2, 2), 0.6)
+    same = [bool((region_of(a, 0.6) == region).all()) for a in attention]
+    assert ((f < 0).all(dim=1)).tolist() == same
+    assert 1 < sum(same) < 50
+    inside = region.flatten()
+    assert torch.allclose(f[0][inside], 0.6 - attention[0].flatten()[inside])
+    assert torch.allclose(f[0][~inside], attention[0].flatten()[~inside] - 0.6)
+
+
+def test_a_constant_map_on_the_line_lies_outside() -> None:
+    flat = attention_map(torch.ones(1, 2, 2, dtype=torch.float64), (4, 4))
+    region = torch.zeros(1, 4, 4, dtype=torch.bool)
+    region[0, 0, 0] = True
+    assert margins(flat, region, 0.6).max() > 0
+
+
+def test_constant_scores_are_refused_even_with_rounding() -> None:
+    scores = torch.full((4, 4), 0.1, dtype=torch.float64)
+    with pytest.raises(InputError, match="attention map is constant"):
+        check_not_constant(scores)
+    scores[0, 0] += 1e-16
+    with pytest.raises(InputError, match="attention map is constant"):
+        check_not_constant(scores)
+    scores[0, 0] += 1e-9
+    check_not_constant(scores)
+
+
+@pytest.mark.parametrize("tau", [0.0, 1.0, -0.1, 1.5, float("nan")])
+def test_threshold_outside_the_open_unit_interval_is_refused(tau: float) -> None:
+    with pytest.raises(InputError, match="strictly between 0 and 1"):
+        check_threshold(tau)
+
+
+def test_contrast_is_the_difference_of_means() -> None:
+    rng = np.random.default_rng(0)
+    regions = rng.random((4, 5, 6)) > 0.7
+    images = rng.normal(size=(4, 3, 5, 6))
+    eta = background_contrast(regions, channels=3)
+    for image, region, weights in zip(images, regions, eta, strict=True):
+        grey = image.mean(axis=0)
+        assert weights @ image.ravel() == pytest.approx(grey[region].mean() - grey[~region].mean(), rel=1e-12)
+    np.testing.assert_allclose(eta.sum(axis=1), 0, atol=1e-15)

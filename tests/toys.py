@@ -1,0 +1,92 @@
+"""Small models and problems whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import ViTConfig, ViTForImageClassification
+
+from attentest.search import SearchProblem
+
+
+def tiny_vit(image_size: int = 8, channels: int = 1, seed: int = 0) -> ViTForImageClassification:
+    """A two-layer ViT with random weights, sharp enough for its attention to move with the image."""
+    config = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=image_size,
+        patch_size=2,
+        num_channels=channels,
+        num_labels=1,
+        initializer_range=0.5,
+        hidden_dropout_prob=0.3,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return ViTForImageClassification(config).eval()
+
+
+class SoftmaxScores:
+    """One attention layer on a 2 x 2 image whose keys are the pixels: scores are their softmax."""
+
+    image_shape = (1, 2, 2)
+    device = torch.device("cpu")
+    batch_size = 5
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return torch.softmax(images.flatten(1), dim=1).unflatten(1, (2, 2))
+
+
+class ConstantScores(SoftmaxScores):
+    """A model that attends everywhere alike."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return torch.full((len(images), 2, 2), 0.25, dtype=torch.float64)
+
+
+class OverflowingScores(SoftmaxScores):
+    """A model that breaks down for large pixel values."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return super().__call__(images) / (images.abs().amax(dim=(1, 2, 3), keepdim=True)[:, 0] < 5)
+
+
+def curve_problem(z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 64) -> SearchProblem:
+    """A problem whose images share the same margins f_i(z), given as functions of a tensor z (m,)."""
+
+    def scores(which: Tensor, z: Tensor) -> Tensor:
+        return z.reshape(-1, 1, 1)
+
+    def margins(which: Tensor, raw: Tensor) -> Tensor:
+        z = raw[:, 0, 0]
+        return torch.stack([curve(z) for curve in curves], dim=1)
+
+    return SearchProblem(
+        z_obs=np.array(z_obs, dtype=np.float64),
+        scores=scores,
+        margins=margins,
+        device=torch.device("cpu"),
+        batch_size=batch_size,
+    )
+
+
+def softmax_boundary(image: NDArray[np.float64], tau: float) -> tuple[float, float]:
+    """Return z_obs and the left end of Z = (left, inf) for ``SoftmaxScores`` and unit noise.
+
+    Valid for an image (2, 2) whose region is its brightest pixel alone. Along the line that pixel rises by
+    b_0 dz while the others fall together, so with x the sorted values the second brightest stays below tau while
+    (exp(x_2 - x_min) - 1) / (exp(x_1 - x_min + c dz) - 1) < tau.
+    """
+    x = np.sort(image.ravel())[::-1]
+    eta = np.array([1.0, -1 / 3, -1 / 3, -1 / 3])
+    scale = np.sqrt(eta @ eta)
+    c = (eta[0] - eta[1]) / scale
+    z_obs = float(eta @ x / scale)
+    shift = (np.log1p(np.expm1(x[1] - x[3]) / tau) - (x[0] - x[3])) / c
+    return z_obs, z_obs + float(shift)
