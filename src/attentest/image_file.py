@@ -47,7 +47,8 @@ def _read_picture(path: Path) -> NDArray[Any]:
                     )
                 if picture.mode not in PIL_MODES:
                     raise InputError(
-                        f"{path} has mode {picture.mode!r}, but one of {', '.join(PIL_MODES)} is needed: convert it first."
+                        f"{path} has mode {picture.mode!r}, but one of {', '.join(PIL_MODES)} is needed: "
+                        "convert it first."
                     )
                 return np.asarray(picture)
     except UnidentifiedImageError:

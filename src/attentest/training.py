@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import transformers
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
+from attentest import __version__
 from attentest.errors import InputError
 from attentest.synthetic import null_images, signal_images
 
@@ -199,7 +199,7 @@ def train(
         "parameters": sum(p.numel() for p in model.parameters()),
         "device": device.type,
         "versions": {
-            "attentest": version("attentest"),
+            "attentest": __version__,
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "numpy": np.__version__,
