@@ -22,7 +22,7 @@ demo: $(INSTALLED)
 	$(BIN)/attentest demo --out demo/demo.png
 
 test: $(INSTALLED)
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow -s

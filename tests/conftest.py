@@ -12,6 +12,13 @@ from attentest import AttentionTest, bundled_model
 from toys import tiny_vit
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each of several test processes one thread, or they fight over the cores."""
+    if hasattr(config, "workerinput"):
+        os.environ["OMP_NUM_THREADS"] = "1"
+        torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def reference_directory() -> Path:
     """The published models and p-values; tests that need them are skipped where they are absent."""
@@ -35,7 +42,8 @@ def tiny_model() -> ViTForImageClassification:
 
 @pytest.fixture(scope="session")
 def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
-    return AttentionTest(tiny_model, noise=1.0)
+    """A test whose search needs no derivatives: on a model this small they cost far more than its evaluations."""
+    return AttentionTest(tiny_model, noise=1.0, search="combination")
 
 
 @pytest.fixture(scope="session")

@@ -76,6 +76,7 @@ def test_scores_of_a_colour_model_equal_a_plain_float64_forward_pass() -> None:
 
 def test_scores_along_a_line_carry_no_noise_above_rounding(bundled: ViTForImageClassification) -> None:
     start, direction = images(2, 16)
+    direction = direction / direction.norm()  # for unit noise the directions of the test have norm one
     z = 1e-6 * torch.arange(60, dtype=torch.float64)
     scores = ViTScores(bundled)(start + direction * z[:, None, None, None])
     # Curvature adds 1e-12 times a second derivative of order 0.01 to the rounding; float32 anywhere gives 1e-10.

@@ -11,10 +11,13 @@ from scipy import stats
 from attentest import AttentionTest, AttentionTestResult, InputError, SearchError
 from attentest.intervals import contains
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
-from attentest.search import Adaptive, Fixed, GridSearch
+from attentest.search import Fixed, GridSearch
 from toys import ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
+QUICK = GridSearch(step=Fixed(step=0.05))
+"""A coarse search, for tests of what surrounds it."""
+
 SAME_NUMBER = 1e-9
 """How closely p must agree where only the order of float64 operations differs."""
 
@@ -52,7 +55,7 @@ def test_alternatives_follow_the_sign() -> None:
 def test_all_ways_to_say_identity_agree(
     noise: object, tiny_model: torch.nn.Module, tiny_test: AttentionTest, tiny_images: np.ndarray
 ) -> None:
-    result = AttentionTest(tiny_model, noise=noise)(tiny_images[0])  # type: ignore[arg-type]
+    result = AttentionTest(tiny_model, noise=noise, search="combination")(tiny_images[0])  # type: ignore[arg-type]
     expected = tiny_test(tiny_images[0])
     assert result.statistic == pytest.approx(expected.statistic, rel=1e-13)
     assert result.pvalue == pytest.approx(expected.pvalue, abs=SAME_NUMBER)
@@ -60,8 +63,8 @@ def test_all_ways_to_say_identity_agree(
 
 def test_correlated_noise_as_operator_and_as_matrix_agree(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
     covariance = 0.5 ** np.abs(np.subtract.outer(np.arange(64), np.arange(64)))
-    operator = AttentionTest(tiny_model, noise=AR1(0.5))(tiny_images[1])
-    matrix = AttentionTest(tiny_model, noise=Dense(covariance))(tiny_images[1])
+    operator = AttentionTest(tiny_model, noise=AR1(0.5), search="combination")(tiny_images[1])
+    matrix = AttentionTest(tiny_model, noise=Dense(covariance), search="combination")(tiny_images[1])
     assert operator.statistic == pytest.approx(matrix.statistic, rel=1e-12)
     assert operator.pvalue == pytest.approx(matrix.pvalue, abs=SAME_NUMBER)
 
@@ -84,20 +87,29 @@ def test_units_do_not_matter(unit: float) -> None:
     assert scaled.pvalue == pytest.approx(plain.pvalue, abs=SAME_NUMBER)
 
 
-def test_map_gives_the_numbers_of_one_by_one_in_any_order(
-    tiny_model: torch.nn.Module, tiny_test: AttentionTest, tiny_images: np.ndarray
-) -> None:
+def test_map_gives_the_numbers_of_one_by_one_in_any_order(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
     chosen = tiny_images[:5]
     order = np.array([3, 0, 4, 2, 1])
-    together = tiny_test.map(chosen)
-    shuffled = AttentionTest(tiny_model, noise=1.0, batch_size=2).map(list(chosen[order]))
+    quick = AttentionTest(tiny_model, noise=1.0, search=QUICK)
+    together = quick.map(chosen)
+    shuffled = AttentionTest(tiny_model, noise=1.0, search=QUICK, batch_size=2).map(list(chosen[order]))
     for index, image in enumerate(chosen):
-        alone = tiny_test(image)
+        alone = quick(image)
         assert isinstance(alone, AttentionTestResult)
         for other in (together[index], shuffled[int(np.flatnonzero(order == index)[0])]):
             assert np.array_equal(other.region, alone.region)
             assert other.statistic == pytest.approx(alone.statistic, rel=1e-12)
             assert other.pvalue == pytest.approx(alone.pvalue, abs=SAME_NUMBER)
+
+
+def test_adaptive_map_gives_the_numbers_of_one_by_one() -> None:
+    test = AttentionTest(SoftmaxScores(), noise=1.0, search="adaptive")
+    images = np.random.default_rng(8).normal(size=(6, 2, 2))
+    for image, result in zip(images, test.map(images), strict=True):
+        alone = test(image)
+        assert result.evaluations == alone.evaluations
+        np.testing.assert_allclose(result.intervals, alone.intervals, atol=SAME_NUMBER)
+        assert result.pvalue == pytest.approx(alone.pvalue, abs=SAME_NUMBER)
 
 
 def test_a_result_is_consistent(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
@@ -128,7 +140,7 @@ def test_a_result_goes_to_json_and_back(tiny_test: AttentionTest, tiny_images: n
     plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert plain["pvalue"] == result.pvalue
     assert plain["intervals"] == result.intervals.tolist()
-    assert plain["search"]["name"] == "adaptive"
+    assert plain["search"]["name"] == "combination"
     assert plain["noise"] == {"model": "isotropic", "sigma": 1.0}
     assert "region" not in plain
     full = json.loads(json.dumps(result.to_dict(arrays=True), allow_nan=False))
@@ -153,7 +165,7 @@ def test_every_kind_of_image_is_the_same_image(tiny_test: AttentionTest) -> None
 
 
 def test_colour_images_average_their_channels() -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=1.0, search=GridSearch(step=Adaptive(eps_min=1e-2)))
+    test = AttentionTest(tiny_vit(channels=3), noise=1.0, search="combination")
     image = np.random.default_rng(0).normal(size=(8, 8, 3))
     result = test(image)
     grey = image.mean(axis=2)
@@ -166,7 +178,7 @@ def test_colour_images_average_their_channels() -> None:
 
 
 def test_a_generator_is_consumed_batch_by_batch(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
-    test = AttentionTest(tiny_model, noise=1.0, batch_size=2)
+    test = AttentionTest(tiny_model, noise=1.0, search=QUICK, batch_size=2)
     taken: list[int] = []
 
     def source() -> object:
@@ -182,7 +194,7 @@ def test_a_generator_is_consumed_batch_by_batch(tiny_model: torch.nn.Module, tin
 
 
 def test_an_interrupted_stream_keeps_what_was_finished(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
-    test = AttentionTest(tiny_model, noise=1.0, batch_size=1)
+    test = AttentionTest(tiny_model, noise=1.0, search=QUICK, batch_size=1)
 
     def source() -> object:
         yield tiny_images[0]

@@ -24,6 +24,11 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     )
 
 
+def picture_size(path: Path) -> tuple[int, int]:
+    with Image.open(path) as picture:
+        return picture.size
+
+
 @pytest.fixture(scope="module")
 def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("models") / "small8"
@@ -57,15 +62,15 @@ def test_test_prints_a_table_or_json_and_draws(tiny_directory: Path, tmp_path: P
     image = np.random.default_rng(1).normal(size=(8, 8))
     np.save(tmp_path / "scan.npy", image)
     Image.fromarray((128 + 40 * image).clip(0, 255).astype(np.uint8)).save(tmp_path / "scan.png")
-    expected = AttentionTest.from_pretrained(tiny_directory, noise=1.0)(image)
+    expected = AttentionTest.from_pretrained(tiny_directory, noise=1.0, search="combination")(image)
 
     table = run("test", str(tmp_path / "scan.npy"), "--noise", "1.0", "--model", str(tiny_directory),
-                "--figure", str(tmp_path / "out" / "figure.png"))  # fmt: skip
+                "--search", "combination", "--figure", str(tmp_path / "out" / "figure.png"))  # fmt: skip
     assert table.returncode == 0, table.stderr
     assert f"{expected.statistic:.4f}" in table.stdout
     assert "verdict" in table.stdout
     assert "figure:" in table.stderr
-    assert Image.open(tmp_path / "out" / "figure.png").width > 500
+    assert picture_size(tmp_path / "out" / "figure.png")[0] > 500
 
     lines = run("test", "scan.npy", "scan.png", "--noise", "1", "--rho", "0.3", "--model", str(tiny_directory),
                 "--search", "combination", "--alternative", "greater", "--json", cwd=tmp_path)  # fmt: skip
@@ -135,7 +140,7 @@ def test_an_interrupt_keeps_what_was_printed(tmp_path: Path) -> None:
         "--json",
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    time.sleep(12)  # enough to start up and be in the middle of a search that takes minutes
+    time.sleep(8)  # into start-up or into a search that takes minutes: both must end the same way
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -149,7 +154,17 @@ def test_a_full_disk_ends_in_one_sentence(tiny_directory: Path, tmp_path: Path) 
     np.save(tmp_path / "scan.npy", np.random.default_rng(1).normal(size=(8, 8)))
     (tmp_path / "figure.png").symlink_to("/dev/full")
     done = run(
-        "test", "scan.npy", "--noise", "1", "--model", str(tiny_directory), "--figure", "figure.png", cwd=tmp_path
+        "test",
+        "scan.npy",
+        "--noise",
+        "1",
+        "--model",
+        str(tiny_directory),
+        "--search",
+        "combination",
+        "--figure",
+        "figure.png",
+        cwd=tmp_path,
     )
     assert done.returncode == 1
     assert "scan.npy" in done.stdout  # the numbers are out before the figure fails
@@ -163,5 +178,5 @@ def test_demo_tells_noise_from_signal(tmp_path: Path) -> None:
     noise, signal_ = (json.loads(line) for line in done.stdout.splitlines())
     assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
     assert signal_["pvalue"] < 0.05
-    assert Image.open(tmp_path / "demo.png").height > 500
+    assert picture_size(tmp_path / "demo.png")[1] > 500
     assert bundled_model().is_dir()

@@ -14,10 +14,11 @@ from attentest.search import Fixed, GridSearch
 
 count = int(sys.argv[1])
 rng = np.random.default_rng(0)
-test = AttentionTest(tiny_vit(image_size=32), noise=1.0, search=GridSearch(step=Fixed(step=1.0)), batch_size=16)
-test.map(rng.normal(size=(32, 32)) for _ in range(16))
+model = tiny_vit(image_size=128, patch_size=32)
+test = AttentionTest(model, noise=1.0, search=GridSearch(step=Fixed(step=2.0)), batch_size=8)
+test.map(rng.normal(size=(128, 128)) for _ in range(32))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-results = test.map(rng.normal(size=(32, 32)) for _ in range(count))
+results = test.map(rng.normal(size=(128, 128)) for _ in range(count))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 kept = sum(r.attention.nbytes + r.region.nbytes + r.intervals.nbytes for r in results) / 1024
 print(after - before - kept)
@@ -32,7 +33,6 @@ def test_map_keeps_nothing_but_the_results() -> None:
         done = subprocess.run([sys.executable, "-c", script, str(count)], check=True, capture_output=True, text=True)
         return float(done.stdout)
 
-    few, many = growth(64), growth(576)
-    # 512 more images of 8 KiB pixels, 24 evaluations each: keeping even one copy of each image more would show as
-    # 4 MiB, keeping the points of the line as 100 MiB. The allocator's own noise is below 3 MiB.
-    assert many - few < 3 * 1024
+    few, many = growth(32), growth(160)
+    # Keeping one more copy of each of the 128 additional images, of 128 KiB, would show as 16 MiB.
+    assert many - few < 8 * 1024

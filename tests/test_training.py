@@ -75,7 +75,9 @@ def test_a_saved_model_loads_into_a_test_with_its_record(trained: TrainedModel, 
     assert 0 <= record["accuracy"]["held_out"] <= 1
     weights = load_file(directory / "model.safetensors")
     assert sum(tensor.numel() for tensor in weights.values()) == record["parameters"]
-    result = AttentionTest.from_pretrained(directory, noise=1.0)(null_images(np.random.default_rng(0), 1, 8)[0])
+    result = AttentionTest.from_pretrained(directory, noise=1.0, search="combination")(
+        null_images(np.random.default_rng(0), 1, 8)[0]
+    )
     assert 0 < result.pvalue <= 1
     with pytest.raises(InputError, match="already exists"):
         trained.save(directory)

@@ -13,7 +13,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from attentest.search import SearchProblem
 
 
-def tiny_vit(image_size: int = 8, channels: int = 1, seed: int = 0) -> ViTForImageClassification:
+def tiny_vit(image_size: int = 8, patch_size: int = 2, channels: int = 1, seed: int = 0) -> ViTForImageClassification:
     """A two-layer ViT with random weights, sharp enough for its attention to move with the image."""
     config = ViTConfig(
         hidden_size=16,
@@ -21,7 +21,7 @@ def tiny_vit(image_size: int = 8, channels: int = 1, seed: int = 0) -> ViTForIma
         num_attention_heads=2,
         intermediate_size=32,
         image_size=image_size,
-        patch_size=2,
+        patch_size=patch_size,
         num_channels=channels,
         num_labels=1,
         initializer_range=0.5,

@@ -22,6 +22,9 @@ from attentest.errors import AttentestError
 if TYPE_CHECKING:
     from attentest.result import AttentionTestResult
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, by convention; Typer turns the interrupt into it."""
+
 app = typer.Typer(
     name="attentest",
     no_args_is_help=True,
@@ -63,14 +66,19 @@ AlphaOption = Annotated[float, typer.Option(help="Significance level of the verd
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
 
 
-@app.callback()
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-) -> None:
-    """Is the region a Vision Transformer attends to statistically real?"""
-    if version:
+def _print_version(asked: bool) -> None:
+    if asked:
         typer.echo(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Is the region a Vision Transformer attends to statistically real?"""
 
 
 @app.command()
@@ -194,8 +202,10 @@ def main() -> None:
         app()
     except AttentestError as error:
         _fail(str(error), 2)
-    except KeyboardInterrupt:
-        _fail("interrupted; what was printed is complete.", 130)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
+            raise
+        _fail("interrupted; what was printed is complete.", INTERRUPTED)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         _fail(f"{error.strerror or error}{where}.", 1)

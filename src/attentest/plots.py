@@ -86,13 +86,20 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
             # The edge keeps a set far narrower than a pixel visible.
             axes.fill_between(at, floor, norm.pdf(at), color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
+    right = result.statistic < reach / 2
     axes.annotate(
-        f" z = {result.statistic:.2f}", (result.statistic, 0.6), color=REGION_COLOUR, va="center",
-        ha="left" if result.statistic < reach / 2 else "right",
-    )  # fmt: skip
+        f"z = {result.statistic:.2f}",
+        (result.statistic, 0.93),
+        xycoords=("data", "axes fraction"),
+        xytext=(4 if right else -4, 0),
+        textcoords="offset points",
+        color=REGION_COLOUR,
+        ha="left" if right else "right",
+        va="center",
+    )
     axes.set_xlim(-reach, reach)
     axes.set_ylim(floor, 1.0)
-    axes.set_xlabel("z: where the same region would be chosen (shaded)")
+    axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
     axes.set_ylabel("normal density")
     axes.set_title(f"naive p = {_short(result.naive_pvalue)},  selective p = {_short(result.pvalue)}")
 
