@@ -112,6 +112,15 @@ def test_adaptive_map_gives_the_numbers_of_one_by_one() -> None:
         assert result.pvalue == pytest.approx(alone.pvalue, abs=SAME_NUMBER)
 
 
+def test_cuda_gives_the_numbers_of_the_cpu(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    cpu, cuda = (AttentionTest(tiny_model, noise=1.0, search="adaptive", device=name) for name in ("cpu", "cuda"))
+    for one, other in zip(cpu.map(tiny_images), cuda.map(tiny_images), strict=True):
+        assert np.array_equal(one.region, other.region)
+        assert other.pvalue == pytest.approx(one.pvalue, abs=1e-7)
+
+
 def test_a_result_is_consistent(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
     image = tiny_images[2].copy()
     result = tiny_test(image)
