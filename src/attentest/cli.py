@@ -237,12 +237,12 @@ def _print_table(results: Iterable[tuple[str, AttentionTestResult]], alpha: floa
     from rich.markup import escape
 
     table = Table()
-    for heading in ("image", "statistic", "naive p", "selective p", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("image", "verdict") else "right")
+    for heading in ("image", "statistic", "naive p", "selective p", f"verdict at {alpha:g}"):
+        table.add_column(heading, justify="right" if heading.endswith((" p", "statistic")) else "left")
     for name, result in results:
-        verdict = "attention is real" if result.pvalue <= alpha else "not significant"
+        verdict = "significant" if result.pvalue <= alpha else "not significant"
         numbers = (f"{result.statistic:.4f}", f"{result.naive_pvalue:.3g}", f"{result.pvalue:.4g}")
-        table.add_row(escape(name), *numbers, f"{verdict} at {alpha:g}")
+        table.add_row(escape(name), *numbers, verdict)
     Console().print(table)
 
 
