@@ -266,6 +266,7 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad()(Image.new("P", (2, 2))), "got 'P': convert it first"),
         (lambda: bad().map([]), "no images to test"),
         (lambda: bad().map(iter(())), "no images to test"),
+        (lambda: bad().map(Image.new("L", (2, 2))), "iterable of images, got Image"),
         (lambda: bad().map([TOY_IMAGE, TOY_IMAGE * np.nan]), "image 1: .* 4 of 4 are NaN"),
         (lambda: bad().map(TOY_IMAGE), r"image 0: .* has shape \(2,\)"),
         (lambda: bad(model=ConstantScores())(TOY_IMAGE), "attention map is constant"),

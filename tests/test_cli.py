@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attentest import AttentionTest, __version__, bundled_model
+from attentest import AttentionTest, InputError, __version__, bundled_model
 
 NULL = np.random.default_rng(0).normal(size=(16, 16))
 
@@ -170,6 +173,41 @@ def test_a_full_disk_ends_in_one_sentence(tiny_directory: Path, tmp_path: Path) 
     assert "scan.npy" in done.stdout  # the numbers are out before the figure fails
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from attentest.cli import app
+    from attentest.training import TrainedModel
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    save = TrainedModel.save
+
+    def full(self: TrainedModel, directory: Path) -> None:
+        if directory == tmp_path / "model":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(self, directory)
+
+    monkeypatch.setattr(TrainedModel, "save", full)
+    arguments = ["train", str(tmp_path / "model"), "--image-size", "8", "--architecture", "small", "--epochs", "1",
+                 "--images-per-class", "20"]  # fmt: skip
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, InputError)
+    rescued = re.search(r"the trained model is in (.*)\.$", str(result.exception))
+    assert rescued
+    assert (Path(rescued[1]) / "model.safetensors").is_file()
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    from attentest.cli import AlternativeName, ArchitectureName, SearchName
+    from attentest.search import SEARCHES
+    from attentest.training import ARCHITECTURES
+    from attentest.truncated_normal import Alternative
+
+    assert set(SearchName) == set(SEARCHES)
+    assert set(ArchitectureName) == set(ARCHITECTURES)
+    assert set(AlternativeName) == set(get_args(Alternative))
 
 
 def test_demo_tells_noise_from_signal(tmp_path: Path) -> None:

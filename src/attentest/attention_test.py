@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -117,6 +118,10 @@ class AttentionTest:
         """The (C, H, W) of the images it takes."""
         return self._scores.image_shape
 
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        return f"AttentionTest(image_shape={self.image_shape}, {settings})"
+
     def __call__(self, image: ImageLike) -> AttentionTestResult:
         """Test one image.
 
@@ -142,14 +147,18 @@ class AttentionTest:
 
     def stream(self, images: Iterable[ImageLike], progress: Progress | None = None) -> Iterator[AttentionTestResult]:
         """Yield the results of :meth:`map` as they are ready, so that an interruption loses none of them."""
+        if not isinstance(images, Iterable):
+            raise InputError(
+                f"images must be an iterable of images, got {type(images).__name__}: for one, call the test."
+            )
         total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
         if total is not None:  # find a bad image before hours of computation, not after
             for index, image in enumerate(images):
-                _named(index, image, self.image_shape)
+                _pixels(index, image, self.image_shape)
         source = iter(images)
         done = 0
         while batch := list(islice(source, self._scores.batch_size)):
-            pixels = [_named(done + offset, image, self.image_shape) for offset, image in enumerate(batch)]
+            pixels = [_pixels(done + offset, image, self.image_shape) for offset, image in enumerate(batch)]
 
             def report(share: float, start: int = done, count: int = len(batch)) -> None:
                 if progress is not None:
@@ -249,21 +258,18 @@ class _Observed:
     lines: Lines
 
 
-class _blaming:
-    """Says in an error which image of many it is about."""
-
-    def __init__(self, index: int | None) -> None:
-        self._index = index
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._index is not None and isinstance(error, AttentestError):
-            raise type(error)(f"image {self._index}: {error}") from None
+@contextmanager
+def _blaming(index: int | None) -> Iterator[None]:
+    """Say in an error which image of many it is about."""
+    try:
+        yield
+    except AttentestError as error:
+        if index is None:
+            raise
+        raise type(error)(f"image {index}: {error}") from None
 
 
-def _named(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
+def _pixels(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
     with _blaming(index):
         return image_tensor(image, shape)
 

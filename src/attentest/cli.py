@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -17,7 +18,7 @@ from rich.table import Table
 
 from attentest import __version__
 from attentest.bundled import bundled_model
-from attentest.errors import AttentestError
+from attentest.errors import AttentestError, InputError
 
 if TYPE_CHECKING:
     from attentest.result import AttentionTestResult
@@ -190,7 +191,12 @@ def train(
     )
     with progress_bar(f"training {architecture.value} {image_size}x{image_size}") as progress:
         trained = run_training(settings, device, progress)
-    trained.save(directory)
+    try:
+        trained.save(directory)
+    except OSError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
+        trained.save(rescue)
+        raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
     accuracy = trained.record["accuracy"]
     _say(f"held-out accuracy {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
     typer.echo(str(directory))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
@@ -130,7 +131,10 @@ class TrainedModel:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".training-") as scratch:
             staging = Path(scratch) / directory.name
-            self.model.save_pretrained(staging)
+            try:
+                self.model.save_pretrained(staging)
+            except SafetensorError as error:  # how a full disk shows
+                raise OSError(f"the weights cannot be written to {directory.parent}: {error}") from None
             weights = hashlib.sha256((staging / "model.safetensors").read_bytes()).hexdigest()
             record = {**self.record, "weights_sha256": weights}
             (staging / RECORD_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
