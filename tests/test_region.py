@@ -6,7 +6,7 @@ import torch
 
 from attentest import InputError
 from attentest.contrast import background_contrast
-from attentest.region import attention_map, check_not_constant, check_threshold, margins, region_of, upsample
+from attentest.region import attention_map, check_threshold, margins, region_of, unusable_scores, upsample
 
 
 def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -67,15 +67,24 @@ def test_a_constant_map_on_the_line_lies_outside() -> None:
     assert margins(flat, region, 0.6).max() > 0
 
 
-def test_constant_scores_are_refused_even_with_rounding() -> None:
-    scores = torch.full((4, 4), 0.1, dtype=torch.float64)
-    with pytest.raises(InputError, match="attention map is constant"):
-        check_not_constant(scores)
-    scores[0, 0] += 1e-16
-    with pytest.raises(InputError, match="attention map is constant"):
-        check_not_constant(scores)
-    scores[0, 0] += 1e-9
-    check_not_constant(scores)
+def test_constant_scores_are_found_even_with_rounding() -> None:
+    scores = torch.full((3, 4, 4), 0.1, dtype=torch.float64)
+    scores[0, 0, 0] += 1e-9
+    scores[1, 0, 0] += 1e-16
+    found = unusable_scores(scores)
+    assert found is not None
+    assert found[0] == 1
+    assert "attention map is constant" in found[1]
+    assert unusable_scores(scores[:1]) is None
+
+
+def test_scores_that_are_not_numbers_are_found() -> None:
+    scores = torch.rand(2, 4, 4, dtype=torch.float64)
+    scores[1, 0, 0] = torch.inf
+    found = unusable_scores(scores)
+    assert found is not None
+    assert found[0] == 1
+    assert "overflows" in found[1]
 
 
 @pytest.mark.parametrize("tau", [0.0, 1.0, -0.1, 1.5, float("nan")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,11 +16,11 @@ from torch import Tensor
 from attentest.attention import ScoreFunction, ViTScores, load_vit
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.contrast import background_contrast
-from attentest.errors import AttentestError, InputError
+from attentest.errors import InputError
 from attentest.image import ImageLike, image_tensor
 from attentest.line import Lines, lines_through
 from attentest.noise import NoiseLike, as_noise
-from attentest.region import attention_map, check_not_constant, check_threshold, margins, region_of
+from attentest.region import attention_map, check_threshold, margins, region_of, unusable_scores
 from attentest.result import AttentionTestResult, result_of
 from attentest.search import Report, Search, SearchProblem, as_search
 from attentest.truncated_normal import Alternative, check_alternative
@@ -212,9 +211,9 @@ class AttentionTest:
         """Compute maps, regions and lines of images (k, C, H, W)."""
         channels, height, width = self.image_shape
         scores = self._scores(images.to(self._scores.device))
-        for index, single in enumerate(scores):
-            with _blaming(None if first is None else first + index):
-                check_not_constant(single)
+        if unusable := unusable_scores(scores):
+            index, reason = unusable
+            raise InputError(reason if first is None else f"image {first + index}: {reason}")
         attention = attention_map(scores, (height, width))
         regions = region_of(attention, self._threshold).cpu().numpy()
         eta = background_contrast(regions, channels)
@@ -258,20 +257,12 @@ class _Observed:
     lines: Lines
 
 
-@contextmanager
-def _blaming(index: int | None) -> Iterator[None]:
-    """Say in an error which image of many it is about."""
-    try:
-        yield
-    except AttentestError as error:
-        if index is None:
-            raise
-        raise type(error)(f"image {index}: {error}") from None
-
-
 def _pixels(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
-    with _blaming(index):
+    """Return one of many images as a tensor; an error says which one it is about."""
+    try:
         return image_tensor(image, shape)
+    except InputError as error:
+        raise InputError(f"image {index}: {error}") from None
 
 
 def _score_function(

@@ -70,11 +70,18 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
     return torch.where(region, -excess, excess).flatten(1)
 
 
-def check_not_constant(scores: Tensor) -> None:
-    """Refuse an image whose scores (gh, gw) are all the same: its map has no region."""
-    span, largest = float(scores.max() - scores.min()), float(scores.abs().max())
-    if not span > CONSTANT_MAP_TOLERANCE * largest:
-        raise InputError(
-            f"the attention map is constant (every score is {largest:.6g} to rounding), so there is no region to "
-            "test: is the model trained, and does the image have any content?"
-        )
+def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
+    """Return the index of the first image whose scores (m, gh, gw) give no region, and why; None if all do."""
+    flat = scores.flatten(1)
+    finite = torch.isfinite(flat).all(dim=1)
+    largest = flat.abs().amax(dim=1)
+    constant = ~(flat.amax(dim=1) - flat.amin(dim=1) > CONSTANT_MAP_TOLERANCE * largest)
+    if not bool((constant | ~finite).any()):
+        return None
+    index = int((constant | ~finite).nonzero()[0, 0])
+    if not bool(finite[index]):
+        return index, "the attention scores are NaN or infinite: the model overflows on pixel values this large."
+    return index, (
+        f"the attention map is constant (every score is {float(largest[index]):.6g} to rounding), so there is no "
+        "region to test: is the model trained, and does the image have any content?"
+    )

@@ -113,9 +113,9 @@ class _Walk:
     def advance(self) -> None:
         """Evaluate the next grid points of every active image and note the changes between them."""
         active = self._active
-        points = self._next_points(active)  # (m, w), non-decreasing along rows, ending in repeats of the limit
-        fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
-        inside, beyond = self._evaluate(active, points, fresh)
+        evaluate = self._evaluate_block if self._step.looks_ahead else self._evaluate_point
+        points, inside, following = evaluate(active)
+        inside[points == self._problem.z_obs[active][:, None]] = True
         if self._last_inside is None:
             self._last_inside = inside[:, 0].copy()
             self.starts_inside[:] = inside[:, 0]
@@ -123,47 +123,55 @@ class _Walk:
         came_from = np.column_stack([self._last[active], points[:, :-1]])
         row, column = np.nonzero(before != inside)
         self._changes.append((active[row], came_from[row, column], points[row, column], before[row, column]))
-        self.evaluations[active] += fresh.sum(axis=1)
         self._last[active] = points[:, -1]
         self._last_inside[active] = inside[:, -1]
-        self._next[active] = beyond
+        self._next[active] = following
         self._active = active[points[:, -1] < self._limit[active]]
 
-    def _next_points(self, active: Which) -> Points:
-        """Return as many grid points for each image as are known before evaluating any."""
-        columns = [self._next[active]]
-        if self._step.looks_ahead:
-            for _ in range(max(1, self._problem.batch_size // len(active)) - 1):
-                columns.append(self._after(active, columns[-1]))
-        return np.column_stack(columns)
+    def _evaluate_block(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Lay out and evaluate many grid points an image.
 
-    def _evaluate(self, active: Which, points: Points, fresh: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Points]:
-        """Return which points lie in Z, and the grid points that follow the last ones."""
-        z_obs = self._problem.z_obs[active]
-        if self._step.looks_ahead:
-            which = np.broadcast_to(active[:, None], points.shape)
-            inside = np.zeros(points.shape, dtype=np.bool_)
-            inside[fresh] = self._problem.inside_at(which[fresh], points[fresh])
-            beyond = self._after(active, points[:, -1])
-        else:
-            z = points[:, 0]
-            inside = np.empty((len(active), 1), dtype=np.bool_)
-            beyond = np.empty(len(active))
-            sloped = self._step.needs_slopes(z, z_obs)
-            for chosen in (np.flatnonzero(sloped), np.flatnonzero(~sloped)):
-                if len(chosen) == 0:
-                    continue
-                which, at, slopes = active[chosen], z[chosen], None
-                if sloped[chosen[0]]:
-                    margins, slopes = self._problem.margins_and_slopes_at(which, at)
-                else:
-                    margins = self._problem.margins_at(which, at)
-                inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
-                beyond[chosen] = self._after(which, at, margins, slopes)
-        inside[points == z_obs[:, None]] = True
+        Returns
+        -------
+        points : (m, w)
+            Grid points; a row that reaches the limit repeats it.
+        inside : (m, w) bool
+            Which of them lie in Z.
+        following : (m,)
+            The grid points after the last ones.
+        """
+        columns = [self._next[active]]
+        for _ in range(max(1, self._problem.batch_size // len(active))):
+            columns.append(self._after(active, columns[-1]))
+        *columns, following = columns
+        points = np.column_stack(columns)
+        fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
+        which = np.broadcast_to(active[:, None], points.shape)
+        inside = np.zeros(points.shape, dtype=np.bool_)
+        inside[fresh] = self._problem.inside_at(which[fresh], points[fresh])
+        self.evaluations[active] += fresh.sum(axis=1)
         # Repeats of the limit were not evaluated: they are as the limit is.
         evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
-        return np.take_along_axis(inside, evaluated, axis=1), beyond
+        return points, np.take_along_axis(inside, evaluated, axis=1), following
+
+    def _evaluate_point(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Evaluate one grid point an image, with slopes where the step needs them; returns as for a block."""
+        z = self._next[active]
+        inside = np.empty((len(active), 1), dtype=np.bool_)
+        following = np.empty(len(active))
+        sloped = self._step.needs_slopes(z, self._problem.z_obs[active])
+        for chosen, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
+            if len(chosen) == 0:
+                continue
+            which, at, slopes = active[chosen], z[chosen], None
+            if with_slopes:
+                margins, slopes = self._problem.margins_and_slopes_at(which, at)
+            else:
+                margins = self._problem.margins_at(which, at)
+            inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
+            following[chosen] = self._after(which, at, margins, slopes)
+        self.evaluations[active] += 1
+        return z[:, None], inside, following
 
     def _after(self, which: Which, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
         """Return the grid points that follow ``z``, stopping at the observed statistic and at the limit."""
