@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import ViTForImageClassification, ViTModel
 
-from attentest import ModelError, bundled_model
+from attentest import InputError, ModelError, bundled_model
 from attentest.attention import ScoreFunction, ViTScores, load_vit
 from attentest.attention.rollout import class_token_rollout
 from toys import tiny_vit
@@ -206,8 +206,18 @@ def test_other_modules_are_refused_by_name() -> None:
         ViTScores(torch.nn.Linear(2, 2))
 
 
-def test_an_unusable_device_is_refused(tiny_model: ViTForImageClassification) -> None:
-    with pytest.raises(ModelError, match="device 'nonsense' cannot be used"):
-        ViTScores(tiny_model, device="nonsense")
-    with pytest.raises(ModelError, match="batch_size must be at least 1"):
-        ViTScores(tiny_model, batch_size=0)
+@pytest.mark.parametrize("device", ["nonsense", "meta", "cuda:99", []])
+def test_an_unusable_device_is_refused(tiny_model: ViTForImageClassification, device: str) -> None:
+    with pytest.raises(InputError, match=r"device '.*' cannot be used"):
+        ViTScores(tiny_model, device=device)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5, "4", True, 10**12])
+def test_an_impossible_batch_size_is_refused(tiny_model: ViTForImageClassification, batch_size: int) -> None:
+    with pytest.raises(InputError, match="batch_size must be"):
+        ViTScores(tiny_model, batch_size=batch_size)
+
+
+def test_patches_that_do_not_cover_the_image_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"5 x 5 pixels into patches of 2 x 2"):
+        ViTScores(tiny_vit(image_size=5))

@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from attentest import AttentionTest, AttentionTestResult, InputError, SearchError
+from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
 from attentest.intervals import contains
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
-from attentest.search import Fixed, GridSearch
+from attentest.search import Adaptive, Fixed, GridSearch
 from toys import ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
@@ -245,7 +245,7 @@ def bad(**changes: object) -> AttentionTest:
     [
         (lambda: bad(threshold=0.0), "threshold .* strictly between 0 and 1, got 0.0"),
         (lambda: bad(threshold=1.0), "got 1.0"),
-        (lambda: bad(noise=0.0), "sigma .* must be positive and finite, got 0.0"),
+        (lambda: bad(noise=0.0), "sigma .* must be positive and finite.* got 0.0"),
         (lambda: bad(noise=-2), "got -2"),
         (lambda: bad(noise=Dense(np.eye(3))), "for 3 pixels, but the model's images have 4"),
         (lambda: bad(noise=np.eye(4)), "standard deviation or a model from attentest.noise, got ndarray"),
@@ -253,6 +253,23 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(search="quick"), "search must be one of"),
         (lambda: bad(model="vit"), "got str: to load a directory use AttentionTest.from_pretrained"),
         (lambda: bad(device="cpu"), "belong to the score function"),
+        (lambda: bad(threshold=None), "threshold .tau. must be a number, got None"),
+        (lambda: bad(threshold="0.5"), "must be a number, got '0.5'"),
+        (lambda: bad(noise=Isotropic), "got type"),
+        (lambda: bad(noise=10**400), "fits a float64"),
+        (lambda: bad(noise=1e200), "from 1e-150 to 1e.150 so that its square is too"),
+        (lambda: bad(search=GridSearch), "search object such as"),
+        (lambda: bad(model=SoftmaxScores), "ScoreFunction, got type"),
+        (lambda: bad(model=type("Zero", (SoftmaxScores,), {"batch_size": 0})()), "batch_size must be at least 1"),
+        (lambda: bad().map([TOY_IMAGE], progress=3), "progress must be a function"),
+        (lambda: bad().map(5), "iterable of images, got int"),
+        (lambda: bad().permutation_test(TOY_IMAGE, permutations=2.5), "permutations must be a whole number"),
+        (lambda: bad().permutation_test(TOY_IMAGE, rng=-1), "rng must be"),
+        (lambda: bad()(np.ma.masked_array(TOY_IMAGE, mask=TOY_IMAGE > 1)), "masks some"),
+        (lambda: bad()([[1.0, 2.0], [3.0]]), "array of numbers"),
+        (lambda: bad()(np.ones((2, 2), dtype="m8[s]")), "of numbers, got ndarray of timedelta64"),
+        (lambda: bad()(torch.ones(1, 2, 2).to_sparse()), "must be dense"),
+        (lambda: bad()(TOY_IMAGE * np.array([[1e300, 1], [1, 1]]) * np.inf), "NaN or infinite"),
         (lambda: bad()(np.full((2, 2), np.nan)), "4 of 4 are NaN or infinite"),
         (lambda: bad()(np.array([[1, np.inf], [0, 0]])), "1 of 4 are NaN or infinite"),
         (lambda: bad()(np.ones((3, 2))), "height 2, width 2 and 1 channel.* has height 3, width 2 and 1 channel"),
@@ -277,6 +294,32 @@ def test_bad_input_ends_in_one_sentence(make: object, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         make()  # type: ignore[operator]
     assert "\n" not in str(caught.value)
+
+
+def test_a_score_function_of_another_shape_is_refused() -> None:
+    flat = type("Flat", (SoftmaxScores,), {"__call__": lambda self, images: images.flatten(1)})()
+    with pytest.raises(ModelError, match=r"scores of shape \(1, gh, gw\).* returned torch.float64 of shape \(1, 4\)"):
+        AttentionTest(flat, noise=1.0)(TOY_IMAGE)
+
+
+@pytest.mark.parametrize("search", ["adaptive", "fixed", "combination"])
+def test_noise_in_other_units_than_the_pixels_is_refused_at_once(search: str) -> None:
+    with pytest.raises(SearchError, match=r"more than max_evaluations = 2000000: is the noise in the units"):
+        AttentionTest(SoftmaxScores(), noise=1e-9, search=search)(TOY_IMAGE)
+
+
+def test_a_budget_that_runs_out_on_the_way_is_an_error() -> None:
+    search = GridSearch(step=Adaptive(), max_evaluations=150)
+    with pytest.raises(SearchError, match="max_evaluations = 150"):
+        AttentionTest(SoftmaxScores(), noise=1.0, search=search)(TOY_IMAGE)
+
+
+def test_settings_of_a_result_cannot_be_changed_through_its_dictionary() -> None:
+    test = AttentionTest(SoftmaxScores(), noise=np.float32(1), search=GridSearch(step=Fixed(step=np.float32(0.25))))
+    first = test(TOY_IMAGE)
+    json.dumps(first.to_dict())
+    first.to_dict()["noise"]["sigma"] = 99
+    assert test(TOY_IMAGE).to_dict()["noise"]["sigma"] == 1.0
 
 
 def test_a_bad_image_in_a_list_is_found_before_anything_is_computed(tiny_test: AttentionTest) -> None:

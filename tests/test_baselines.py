@@ -34,12 +34,37 @@ def test_permutation_counts_what_exceeds() -> None:
         return images.reshape(len(images), -1) @ weights
 
     result = permutation_test(image, statistics, 400, 33, np.random.default_rng(0))
-    exceeding = np.sum(np.abs(result.permuted) > abs(result.statistic))
-    assert 0 < exceeding < 400
-    assert result.count_pvalue == exceeding / 400
-    assert result.pvalue == (exceeding + 1) / 401
+    above, equal = (compare(np.abs(result.permuted), abs(result.statistic)).sum() for compare in (np.greater, np.equal))
+    assert 0 < above < 400
+    assert equal > 0
+    assert result.count_pvalue == above / 400
+    assert result.pvalue == (above + equal + 1) / 401
+    one_sided = [
+        permutation_test(image, statistics, 400, 33, np.random.default_rng(0), alternative).count_pvalue
+        for alternative in ("greater", "less")
+    ]
+    assert one_sided[0] == np.mean(result.permuted > result.statistic)
+    assert one_sided[1] == np.mean(result.permuted < result.statistic)
     again = permutation_test(image, statistics, 400, 33, np.random.default_rng(0))
     assert np.array_equal(result.permuted, again.permuted)
+
+
+def test_permutation_is_valid_with_ties() -> None:
+    """A fixed region and one bright pixel anywhere: exchangeable, with two possible statistics."""
+    rng = np.random.default_rng(0)
+
+    def statistics(images: np.ndarray) -> np.ndarray:
+        return images.reshape(len(images), -1)[:, :3].sum(axis=1)
+
+    pvalues = []
+    for _ in range(400):
+        image = np.zeros(16)
+        image[rng.integers(16)] = 1.0
+        pvalues.append(permutation_test(image.reshape(1, 4, 4), statistics, 19, 19, rng).pvalue)
+    # A valid test rejects at most 5%; the standard error of 400 repeats is 1.1%.
+    assert np.mean(np.array(pvalues) <= 0.05) < 0.05 + 3 * 0.011
+    flat = permutation_test(np.ones((1, 4, 4)), statistics, 19, 19, rng)
+    assert (flat.pvalue, flat.count_pvalue) == (1.0, 0.0)
 
 
 def test_permutation_keeps_the_channels_of_a_pixel_together() -> None:
@@ -63,5 +88,5 @@ def test_permutation_of_a_model_selects_each_region_anew(tiny_test: AttentionTes
     first = tiny_test(tiny_images[0].ravel()[order].reshape(8, 8))
     assert result.permuted[0] == pytest.approx(first.statistic, rel=1e-10)
     assert 1 / 51 <= result.pvalue <= 1
-    with pytest.raises(InputError, match="permutations must be at least 1, got 0"):
+    with pytest.raises(InputError, match="permutations must be at least 1 .* got 0"):
         tiny_test.permutation_test(tiny_images[0], permutations=0)

@@ -94,13 +94,19 @@ def test_test_prints_a_table_or_json_and_draws(tiny_directory: Path, tmp_path: P
         (["test", "text.npy", "--noise", "1"], "text.npy is not a readable .npy array"),
         (["test", "pickled.npy", "--noise", "1"], "pickled.npy is not a readable .npy array"),
         (["test", "cut.png", "--noise", "1"], "cut.png"),
-        (["test", "wide.npy", "--noise", "1"], "height 16, width 16 and 1 channel"),
+        (["test", "wide.npy", "--noise", "1"], "wide.npy: the model takes images of height 16, width 16 and 1 channel"),
         (["test", "null.npy", "--noise", "0"], "sigma .* must be positive"),
         (["test", "null.npy", "--noise", "1", "--rho", "2"], "rho must lie"),
         (["test", "null.npy", "--noise", "1", "--threshold", "1.5"], "threshold .tau."),
         (["test", "null.npy", "--noise", "1", "--model", "nowhere"], "there is no model directory nowhere"),
         (["test", "null.npy", "--noise", "1", "--device", "nonsense"], "device 'nonsense' cannot be used"),
         (["test", "null.npy"], "Missing option '--noise'"),
+        (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
+        (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* convert it first.$"),
+        (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the image whole.png"),
+        (["test", "null.npy", "--noise", "1", "--figure", "figure"], "must end in .png, .svg, .pdf, got 'figure'"),
+        (["train", "new", "--device", "cuda:99"], "device 'cuda:99' cannot be used"),
+        (["train", "text.npy/model"], "cannot be made"),
         (["train", "null.npy"], "already exists"),
         (["train", "new", "--image-size", "9"], "multiple of the patch size"),
     ],
@@ -109,6 +115,9 @@ def test_mistakes_end_in_one_sentence(tmp_path: Path, arguments: list[str], mess
     np.save(tmp_path / "null.npy", NULL)
     np.save(tmp_path / "wide.npy", np.ones((16, 17)))
     np.save(tmp_path / "pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with open(tmp_path / "archive.npy", "wb") as archive:
+        np.savez(archive, a=NULL)
+    Image.new("RGBA", (16, 16)).save(tmp_path / "rgba.png")
     (tmp_path / "text.png").write_text("hello")
     (tmp_path / "text.npy").write_text("hello")
     Image.fromarray(np.zeros((64, 64), dtype=np.uint8)).save(tmp_path / "whole.png")
@@ -117,7 +126,7 @@ def test_mistakes_end_in_one_sentence(tmp_path: Path, arguments: list[str], mess
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert re.search(message, done.stderr), done.stderr
+    assert re.search(message, done.stderr.strip()), done.stderr
 
 
 def test_help_and_version_teach() -> None:

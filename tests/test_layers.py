@@ -13,6 +13,9 @@ PACKAGE = Path(attentest.__file__).parent
 
 FLOW = [
     "errors",
+    "checks",
+    "device",
+    "quiet",
     "image",
     "image_file",
     "attention",
@@ -35,7 +38,7 @@ FLOW = [
 ]
 """The design's order, from image to command line."""
 
-MATHEMATICS = {"errors", "intervals", "search", "truncated_normal", "baselines"}
+MATHEMATICS = {"errors", "checks", "intervals", "search", "truncated_normal", "baselines"}
 """Below the line nothing knows of images or models."""
 
 

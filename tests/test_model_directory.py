@@ -95,6 +95,27 @@ def test_a_lost_tensor_is_not_replaced_by_random_numbers(directory: Path) -> Non
     assert "lack 1 tensor" in refusal(directory)
 
 
+def test_weights_of_more_layers_than_configured_are_refused(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    assert "tensor(s) that config.json knows nothing of" in refusal(directory)
+
+
+@pytest.mark.parametrize(
+    "change", [{"patch_size": 0}, {"num_attention_heads": 0}, {"image_size": "8"}, {"layer_norm_eps": "x"}]
+)
+def test_a_nonsensical_configuration_is_refused(directory: Path, change: dict[str, object]) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, **change}))
+    assert str(directory) in refusal(directory)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"model"])
+def test_what_is_no_path_is_refused(path: object) -> None:
+    with pytest.raises(ModelError, match="must be given as a path"):
+        load_vit(path)  # type: ignore[arg-type]
+
+
 def test_a_tensor_of_another_shape_is_refused(directory: Path) -> None:
     path = directory / "model.safetensors"
     tensors = load_file(path)

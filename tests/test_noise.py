@@ -84,7 +84,14 @@ def test_models_do_not_share_the_callers_array() -> None:
         (lambda: Diagonal([1.0, -2.0]), "non-negative"),
         (lambda: Diagonal([0.0, 0.0]), "not all zero"),
         (lambda: Diagonal([np.inf]), "finite"),
-        (lambda: Diagonal("abc"), "array of numbers"),
+        (lambda: Diagonal("abc"), "array of real numbers"),
+        (lambda: Diagonal(np.ones(2) * 1j), "real numbers"),
+        (lambda: Diagonal(np.ma.masked_array([1.0, 2.0], mask=[False, True])), "without a mask"),
+        (lambda: Diagonal([[1.0], [1.0, 2.0]]), "array of numbers"),
+        (lambda: Isotropic("1"), "must be a number, got '1'"),  # type: ignore[arg-type]
+        (lambda: Isotropic(True), "must be a number"),
+        (lambda: AR1(None), "rho must be a number"),  # type: ignore[arg-type]
+        (lambda: Isotropic(1.0).sample(np.random.default_rng(0), -1, 2), "number of draws must be at least 0"),
         (lambda: Dense(np.ones((2, 3))), r"square .* got shape \(2, 3\)"),
         (lambda: Dense([[1.0, 0.5], [0.4, 1.0]]), "symmetric"),
         (lambda: Dense([[1.0, 2.0], [2.0, 1.0]]), "smallest eigenvalue is -1"),

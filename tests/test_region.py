@@ -6,7 +6,7 @@ import torch
 
 from attentest import InputError
 from attentest.contrast import background_contrast
-from attentest.region import attention_map, check_threshold, margins, region_of, unusable_scores, upsample
+from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores, upsample
 
 
 def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_scores_that_are_not_numbers_are_found() -> None:
 @pytest.mark.parametrize("tau", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_threshold_outside_the_open_unit_interval_is_refused(tau: float) -> None:
     with pytest.raises(InputError, match="strictly between 0 and 1"):
-        check_threshold(tau)
+        as_threshold(tau)
 
 
 def test_contrast_is_the_difference_of_means() -> None:

@@ -229,7 +229,11 @@ def test_a_margin_that_is_not_a_number_names_image_and_point() -> None:
     ("make", "message"),
     [
         (lambda: as_search("thorough"), "adaptive, fixed, combination or a search object, got 'thorough'"),
-        (lambda: as_search(3), "got int"),  # type: ignore[arg-type]
+        (lambda: as_search(3), "got 3"),  # type: ignore[arg-type]
+        (lambda: GridSearch(step=Fixed), "step must be a step rule"),  # type: ignore[arg-type]
+        (lambda: GridSearch(step="fixed"), "got 'fixed'"),  # type: ignore[arg-type]
+        (lambda: Fixed(step=None), "step must be a number, got None"),  # type: ignore[arg-type]
+        (lambda: GridSearch(step=Fixed(), max_evaluations=0), "max_evaluations"),
         (lambda: Fixed(step=0.0), "step must be positive"),
         (lambda: Combination(fine=-1e-4), "fine must be positive"),
         (lambda: Adaptive(eps_min=0.3), "eps_min <= eps_max"),

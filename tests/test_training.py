@@ -11,7 +11,7 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
 from attentest.synthetic import null_images, signal_images
-from attentest.training import ARCHITECTURES, TrainedModel, TrainingSettings, train
+from attentest.training import ARCHITECTURES, TrainedModel, TrainingSettings, check_target, train
 
 
 def small(**changes: object) -> TrainingSettings:
@@ -97,14 +97,30 @@ def test_progress_counts_epochs() -> None:
         ({"image_size": 9}, "multiple of the patch size .* = 2, got 9"),
         ({"image_size": 2}, "at least 4"),
         ({"epochs": 0}, "epochs must be at least 1"),
-        ({"seed": -1}, "seed must not be negative"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 10**20}, "below 2.63"),
         ({"dropout": 1.0}, "dropout"),
-        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": 0.0}, "learning_rate must lie in"),
+        ({"learning_rate": 1e30}, "learning_rate must lie in"),
     ],
 )
 def test_impossible_settings_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         small(**changes)
+
+
+def test_a_target_that_cannot_be_made_is_refused_before_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot be made: .*file is not a directory"):
+        check_target(tmp_path / "file" / "model")
+
+
+def test_an_empty_directory_is_a_good_target(
+    trained: TrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained.save(Path("."))
+    assert (tmp_path / "model.safetensors").is_file()
 
 
 def test_signal_images_are_noise_plus_a_square() -> None:

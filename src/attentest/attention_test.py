@@ -13,14 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import ScoreFunction, ViTScores, load_vit
+from attentest.attention import MOST_TOGETHER, ScoreFunction, ViTScores, load_vit
 from attentest.baselines import PermutationResult, permutation_test
+from attentest.checks import whole_number
 from attentest.contrast import background_contrast
-from attentest.errors import InputError
+from attentest.errors import InputError, ModelError
 from attentest.image import ImageLike, image_tensor
 from attentest.line import Lines, lines_through
 from attentest.noise import NoiseLike, as_noise
-from attentest.region import attention_map, check_threshold, margins, region_of, unusable_scores
+from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
 from attentest.result import AttentionTestResult, result_of
 from attentest.search import Report, Search, SearchProblem, as_search
 from attentest.truncated_normal import Alternative, check_alternative
@@ -72,11 +73,10 @@ class AttentionTest:
         device: torch.device | str | None = None,
         batch_size: int | None = None,
     ) -> None:
-        check_threshold(threshold)
         check_alternative(alternative)
         self._noise = as_noise(noise)
         self._search = as_search(search)
-        self._threshold = float(threshold)
+        self._threshold = as_threshold(threshold)
         self._alternative: Alternative = alternative
         self._scores = _score_function(model, device, batch_size)
         pixels = int(np.prod(self.image_shape))
@@ -145,11 +145,13 @@ class AttentionTest:
         return list(self.stream(images, progress))
 
     def stream(self, images: Iterable[ImageLike], progress: Progress | None = None) -> Iterator[AttentionTestResult]:
-        """Yield the results of :meth:`map` as they are ready, so that an interruption loses none of them."""
+        """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
         if not isinstance(images, Iterable):
             raise InputError(
                 f"images must be an iterable of images, got {type(images).__name__}: for one, call the test."
             )
+        if progress is not None and not callable(progress):
+            raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
         total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
         if total is not None:  # find a bad image before hours of computation, not after
             for index, image in enumerate(images):
@@ -188,8 +190,12 @@ class AttentionTest:
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
             return self._observe(torch.from_numpy(batch), first=None).lines.z_obs
 
-        generator = np.random.default_rng(rng)
-        return permutation_test(pixels, statistics, permutations, self._scores.batch_size, generator)
+        try:
+            generator = np.random.default_rng(rng)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+        batch_size = self._scores.batch_size
+        return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
 
     def _test(self, images: list[Tensor], first: int | None, report: Report | None = None) -> list[AttentionTestResult]:
         observed = self._observe(torch.stack(images), first)
@@ -211,6 +217,11 @@ class AttentionTest:
         """Compute maps, regions and lines of images (k, C, H, W)."""
         channels, height, width = self.image_shape
         scores = self._scores(images.to(self._scores.device))
+        if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64:
+            raise ModelError(
+                f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
+                f"images, but it returned {scores.dtype} of shape {tuple(scores.shape)}."
+            )
         if unusable := unusable_scores(scores):
             index, reason = unusable
             raise InputError(reason if first is None else f"image {first + index}: {reason}")
@@ -270,11 +281,12 @@ def _score_function(
 ) -> ScoreFunction:
     if isinstance(model, torch.nn.Module):
         return ViTScores(model, device=device, batch_size=batch_size)
-    if not isinstance(model, ScoreFunction):
+    if not isinstance(model, ScoreFunction) or isinstance(model, type):
         raise InputError(
             f"model must be a Hugging Face ViT or a ScoreFunction, got {type(model).__name__}: "
             "to load a directory use AttentionTest.from_pretrained."
         )
     if device is not None or batch_size is not None:
         raise InputError("device and batch_size belong to the score function: set them there.")
+    whole_number(model.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
     return model

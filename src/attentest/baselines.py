@@ -9,10 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from attentest.errors import InputError
+from attentest.checks import whole_number
 from attentest.truncated_normal import Alternative, check_alternative
 
 LOG_2 = float(np.log(2.0))
+
+TIE_TOLERANCE = 1e-12
+"""Statistics this close, relative to the observed one, are equal but for the order of summation."""
+
+MOST_PERMUTATIONS = 10**8
+"""More permutations than this are a slip of the keyboard."""
 
 
 def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
@@ -39,9 +45,9 @@ class PermutationResult:
     statistic
         Observed statistic.
     pvalue
-        (count + 1) / (B + 1), never zero.
+        (count + 1) / (B + 1) with ties counted as extreme: never zero, and valid for exchangeable pixels.
     count_pvalue
-        count / B, the paper's formula.
+        count / B with ties not counted, the paper's formula.
     permuted : (B,)
         Statistics of the permuted images.
     """
@@ -58,6 +64,7 @@ def permutation_test(
     permutations: int,
     batch_size: int,
     rng: np.random.Generator,
+    alternative: Alternative = "two-sided",
 ) -> PermutationResult:
     """Compare the statistic of an image with those of the same pixels in random order.
 
@@ -73,9 +80,10 @@ def permutation_test(
         Images at a time.
     rng
         Source of randomness.
+    alternative
+        "two-sided" compares absolute values, as the paper does.
     """
-    if permutations < 1:
-        raise InputError(f"permutations must be at least 1, got {permutations}.")
+    permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
     observed = float(statistics(image[None])[0])
     flat = image.reshape(image.shape[0], -1)
     permuted = np.empty(permutations)
@@ -84,10 +92,12 @@ def permutation_test(
         orders = rng.permuted(np.tile(np.arange(flat.shape[1]), (count, 1)), axis=1)
         shuffled = np.moveaxis(flat[:, orders], 1, 0).reshape(count, *image.shape)
         permuted[start : start + count] = statistics(shuffled)
-    exceeding = int(np.sum(np.abs(permuted) > abs(observed)))
+    extremity = {"two-sided": np.abs, "greater": np.positive, "less": np.negative}[alternative]
+    against = extremity(observed)
+    tie = TIE_TOLERANCE * abs(observed)
     return PermutationResult(
         statistic=observed,
-        pvalue=(exceeding + 1) / (permutations + 1),
-        count_pvalue=exceeding / permutations,
+        pvalue=(int(np.sum(extremity(permuted) >= against - tie)) + 1) / (permutations + 1),
+        count_pvalue=int(np.sum(extremity(permuted) > against + tie)) / permutations,
         permuted=permuted,
     )

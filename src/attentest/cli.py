@@ -61,8 +61,14 @@ class ArchitectureName(StrEnum):
     huge = "huge"
 
 
-SearchOption = Annotated[SearchName, typer.Option(help="How to search the z axis.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object an image, as each is ready.")]
+SearchOption = Annotated[
+    SearchName,
+    typer.Option(
+        help="How to search the z axis: adaptive steps (the paper's), a fixed step of 1e-3, or a combination of "
+        "1e-4 near the observed statistic and 1e-2 elsewhere."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object an image, batch by batch.")]
 AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict.", min=0.0, max=1.0)]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
 
@@ -96,12 +102,13 @@ def demo(
     looking at the image, tells them apart.
     """
     from attentest.demo import demo_panels
-    from attentest.plots import results_figure, save_figure
+    from attentest.plots import check_figure_path, results_figure, save_figure
 
+    check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
         panels = demo_panels(seed, search.value, progress)
-    save_figure(results_figure(panels), out)
     _print_results([(panel.title, panel.result) for panel in panels], alpha, as_json)
+    save_figure(results_figure(panels), out)
     _say(f"figure: {out}")
 
 
@@ -115,11 +122,11 @@ def test(
     model: Annotated[
         Path | None, typer.Option(help="Hugging Face ViT directory.", show_default="the bundled 16x16 model")
     ] = None,
-    rho: Annotated[float, typer.Option(help="AR(1) correlation of neighbouring pixels of a row.")] = 0.0,
+    rho: Annotated[float, typer.Option(help="AR(1) correlation along the flattened image.")] = 0.0,
     threshold: Annotated[float, typer.Option(help="The region is where the attention map exceeds this.")] = 0.6,
     search: SearchOption = SearchName.adaptive,
     alternative: Annotated[
-        AlternativeName, typer.Option(help="What the region's mean is, against the background.")
+        AlternativeName, typer.Option(help="The region's mean differs from the background's, is greater, or is less.")
     ] = AlternativeName.two_sided,
     alpha: AlphaOption = 0.05,
     figure: Annotated[Path | None, typer.Option(help="Also draw the results to this file.", show_default=False)] = None,
@@ -131,10 +138,13 @@ def test(
     Example: attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
     """
     from attentest.attention_test import AttentionTest
+    from attentest.image import image_tensor
     from attentest.image_file import read_image
     from attentest.noise import AR1, Isotropic
-    from attentest.plots import Panel, results_figure, save_figure
+    from attentest.plots import Panel, check_figure_path, results_figure, save_figure
 
+    if figure is not None:
+        check_figure_path(figure, inputs=images)
     pixels = [read_image(path) for path in images]
     attention_test = AttentionTest.from_pretrained(
         model or bundled_model(),
@@ -144,6 +154,11 @@ def test(
         alternative=alternative.value,
         device=device,
     )
+    for path, values in zip(images, pixels, strict=True):
+        try:
+            image_tensor(values, attention_test.image_shape)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
     with progress_bar(f"testing {len(pixels)} image(s)") as progress:
         results: list[AttentionTestResult] = []
         for path, result in zip(images, attention_test.stream(pixels, progress), strict=True):

@@ -36,6 +36,8 @@ def image_tensor(image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
         A copy: the caller's image is never shared.
     """
     if isinstance(image, Tensor):
+        if image.layout != torch.strided or image.is_meta or image.is_quantized:
+            raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")
         pixels = image.detach().cpu()
         received = "torch tensor"
     else:
@@ -68,16 +70,19 @@ def _numpy_pixels(image: Any) -> NDArray[Any]:
             f"a PIL image must have one of the modes {', '.join(PIL_MODES)}, got {mode!r}: "
             "convert it first, for example image.convert('L')."
         )
-    values = np.asarray(image)
-    if values.dtype == np.bool_:
-        values = values.astype(np.float64)
-    if not np.issubdtype(values.dtype, np.number):
+    if np.ma.is_masked(image):
+        raise InputError("an image must have a value for every pixel, but this array masks some: fill them first.")
+    try:
+        values = np.asarray(image)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"an image must be an array of numbers ({str(error).rstrip('.')}).") from None
+    if values.dtype.kind == "c":
+        raise InputError("an image must have real pixel values, got complex ones.")
+    if values.dtype.kind not in "biuf":
         raise InputError(
             "an image must be a PIL image, a NumPy array (H, W) or (H, W, C) or a torch tensor (C, H, W) of numbers, "
             f"got {type(image).__name__} of {values.dtype}."
         )
-    if np.issubdtype(values.dtype, np.complexfloating):
-        raise InputError("an image must have real pixel values, got complex ones.")
     # torch knows no unsigned integers above 8 bits and no long double, and these all fit in float64.
     return values.astype(np.float64)
 

@@ -19,14 +19,16 @@ def read_image(path: Path) -> NDArray[Any]:
     """Return the pixels of a .npy file or of an image file that Pillow reads, unscaled: (H, W) or (H, W, C)."""
     if not path.is_file():
         raise InputError(f"there is no image file {path}.")
-    return _read_npy(path) if path.suffix == ".npy" else _read_picture(path)
+    return _read_npy(path) if path.suffix.lower() == ".npy" else _read_picture(path)
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} is not a readable .npy array: {error}.") from None
+        raise InputError(f"{path} is not a readable .npy array ({_reason(error)}).") from None
+    if not isinstance(values, np.ndarray):
+        raise InputError(f"{path} is an archive of arrays, not a .npy array.")
     if values.size > MAX_PIXELS:
         raise InputError(f"{path} holds {values.size} values, more than the {MAX_PIXELS} allowed.")
     return np.array(values)
@@ -51,7 +53,13 @@ def _read_picture(path: Path) -> NDArray[Any]:
                         "convert it first."
                     )
                 return np.asarray(picture)
+    except InputError:
+        raise
     except UnidentifiedImageError:
         raise InputError(f"{path} is not an image that can be read: give .npy, PNG, JPEG or TIFF.") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} cannot be read as an image: {error}.") from None
+        raise InputError(f"{path} cannot be read as an image ({_reason(error)}).") from None
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")

@@ -16,12 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cholesky
 
+from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest |Sigma - Sigma'| allowed, relative to the largest entry: above rounding, below any real asymmetry."""
+
+MOST_DRAWN = 10**12
+"""No more draws or pixels than this are asked for on purpose."""
+
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
+"""Between these a variance neither under- nor overflows."""
 
 DEFINITENESS_TOLERANCE = 1e-10
 """Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
@@ -51,8 +58,8 @@ NoiseLike: TypeAlias = "NoiseModel | float"
 def as_noise(noise: NoiseLike) -> NoiseModel:
     """Turn a bare number (the standard deviation of independent noise) into a noise model."""
     if isinstance(noise, (int, float, np.integer, np.floating)) and not isinstance(noise, bool):
-        return Isotropic(float(noise))
-    if isinstance(noise, NoiseModel):
+        return Isotropic(noise)
+    if isinstance(noise, NoiseModel) and not isinstance(noise, type):
         return noise
     raise InputError(f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}.")
 
@@ -64,7 +71,7 @@ class Isotropic:
     sigma: float
 
     def __post_init__(self) -> None:
-        _check_sigma(self.sigma)
+        object.__setattr__(self, "sigma", _standard_deviation(self.sigma))
 
     @property
     def size(self) -> None:
@@ -77,7 +84,7 @@ class Isotropic:
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors of length ``n``."""
-        return self.sigma * rng.standard_normal((k, _length(n, None)))
+        return self.sigma * rng.standard_normal(_shape(k, n, None))
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
@@ -92,7 +99,8 @@ class AR1:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_sigma(self.sigma)
+        object.__setattr__(self, "sigma", _standard_deviation(self.sigma))
+        object.__setattr__(self, "rho", real_number(self.rho, "rho"))
         if not -1.0 < self.rho < 1.0:
             raise InputError(f"rho must lie strictly between -1 and 1, got {self.rho}.")
 
@@ -109,7 +117,7 @@ class AR1:
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` stationary vectors of length ``n``."""
-        innovation = rng.standard_normal((k, _length(n, None)))
+        innovation = rng.standard_normal(_shape(k, n, None))
         innovation[:, 1:] *= np.sqrt(1.0 - self.rho**2)
         return self.sigma * _decay(innovation, self.rho)
 
@@ -153,7 +161,7 @@ class Diagonal:
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
-        return np.sqrt(self.variance) * rng.standard_normal((k, _length(n, self.size)))
+        return np.sqrt(self.variance) * rng.standard_normal(_shape(k, n, self.size))
 
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
@@ -178,7 +186,7 @@ class Dense:
         asymmetry = np.abs(matrix - matrix.T).max()
         if asymmetry > SYMMETRY_TOLERANCE * np.abs(matrix).max():
             raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")
-        matrix = (matrix + matrix.T) / 2
+        matrix = matrix / 2 + matrix.T / 2
         matrix.setflags(write=False)
         self.covariance: FloatArray = matrix
         _ = self._factor  # refuses what is not positive semi-definite
@@ -197,7 +205,7 @@ class Dense:
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
-        return rng.standard_normal((k, _length(n, self.size))) @ self._factor.T
+        return rng.standard_normal(_shape(k, n, self.size)) @ self._factor.T
 
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
@@ -220,24 +228,34 @@ class Dense:
             ) from None
 
 
-def _check_sigma(sigma: float) -> None:
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise InputError(f"sigma (a standard deviation) must be positive and finite, got {sigma}.")
+def _standard_deviation(sigma: float) -> float:
+    number = real_number(sigma, "sigma (a standard deviation)")
+    if not SMALLEST_SIGMA <= number <= LARGEST_SIGMA:
+        raise InputError(
+            f"sigma (a standard deviation) must be positive and finite, from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g} "
+            f"so that its square is too, got {number}."
+        )
+    return number
 
 
 def _as_float_array(values: ArrayLike, name: str) -> FloatArray:
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers: {error}.") from None
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be an array of numbers ({str(error).rstrip('.')}).") from None
+    if array.dtype.kind not in "fiu" or np.ma.is_masked(values):
+        raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
+    return array.astype(np.float64)
 
 
-def _length(asked: int | None, own: int | None) -> int:
+def _shape(count: int, asked: int | None, own: int | None) -> tuple[int, int]:
+    """Return the shape of a sample: how many, and of how many pixels."""
     if asked is None and own is None:
         raise InputError("this noise model fits any image: say how many pixels to draw, sample(rng, k, n).")
     if asked is not None and own is not None and asked != own:
         raise InputError(f"this noise model is for {own} pixels, but {asked} were asked for.")
-    return int(own if own is not None else asked)  # type: ignore[arg-type]  # one of the two is an int here
+    length = whole_number(asked if own is None else own, "the number of pixels", 1, MOST_DRAWN)
+    return whole_number(count, "the number of draws", 0, MOST_DRAWN), length
 
 
 def _decay(v: FloatArray, rho: float) -> FloatArray:

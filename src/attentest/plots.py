@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +15,13 @@ from scipy.stats import norm
 from attentest.errors import InputError
 from attentest.intervals import clip
 from attentest.result import AttentionTestResult
+from attentest.truncated_normal import split_extreme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 REGION_COLOUR = "#d1495b"
 KEPT_COLOUR = "#9fc5e8"
@@ -46,7 +50,7 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
     for row, panel in enumerate(panels):
         image_axes, map_axes, region_axes, set_axes = (figure.add_subplot(grid[row, i]) for i in range(4))
         image_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
-        image_axes.set_title(panel.title)
+        image_axes.set_title(panel.title, parse_math=False)
         shown = map_axes.imshow(panel.result.attention, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
         map_axes.set_title("attention map")
         figure.colorbar(shown, ax=map_axes, shrink=0.85)
@@ -60,41 +64,47 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure to a file whose suffix names the format (png, svg, pdf)."""
+def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path that cannot become a figure, or that would overwrite an input, before anything is computed."""
+    if path.suffix.lower() not in FIGURE_SUFFIXES:
+        raise InputError(f"a figure's file name must end in {', '.join(FIGURE_SUFFIXES)}, got {str(path)!r}.")
+    if path.resolve() in {other.resolve() for other in inputs}:
+        raise InputError(f"the figure would overwrite the image {path}: give it another name.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        figure.savefig(path, dpi=110)
-    except ValueError as error:
-        raise InputError(f"the figure cannot be written to {path}: {error}.") from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"the figure cannot be written to {path}: it is a directory or in one that is read-only.")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure to a checked path."""
+    figure.savefig(path, dpi=110)
 
 
 def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     """Shade the truncation set under the standard normal density, on a log scale.
 
-    The p-value is the dark area as a share of all the shaded area.
+    Dark is what is at least as extreme as the observed statistic; its share of the shaded probability is the p-value.
     """
-    size = abs(result.statistic)
-    reach = max(4.0, size + 1.5)
+    reach = max(4.0, abs(result.statistic) + 1.5)
     floor = norm.pdf(reach)
     line = np.linspace(-reach, reach, 801)
     axes.semilogy(line, norm.pdf(line), color="0.6", lw=1)
-    parts = ((-np.inf, -size, EXTREME_COLOUR), (-size, size, KEPT_COLOUR), (size, np.inf, EXTREME_COLOUR))
-    for lower, upper, colour in parts:
-        for left, right in clip(clip(result.intervals, -reach, reach), lower, upper):
+    extreme, rest = split_extreme(result.statistic, result.intervals, result.settings["alternative"])
+    for part, colour in ((extreme, EXTREME_COLOUR), (rest, KEPT_COLOUR)):
+        for left, right in clip(part, -reach, reach):
             at = np.linspace(left, right, 101)
             # The edge keeps a set far narrower than a pixel visible.
             axes.fill_between(at, floor, norm.pdf(at), color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
-    right = result.statistic < reach / 2
+    beside = result.statistic < reach / 2
     axes.annotate(
         f"z = {result.statistic:.2f}",
         (result.statistic, 0.93),
         xycoords=("data", "axes fraction"),
-        xytext=(4 if right else -4, 0),
+        xytext=(4 if beside else -4, 0),
         textcoords="offset points",
         color=REGION_COLOUR,
-        ha="left" if right else "right",
+        ha="left" if beside else "right",
         va="center",
     )
     axes.set_xlim(-reach, reach)

@@ -6,16 +6,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from attentest.checks import real_number
 from attentest.errors import InputError
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is below this share of its largest score varies by rounding alone."""
 
 
-def check_threshold(threshold: float) -> None:
-    """Refuse a tau outside (0, 1): at the ends every region is empty or everything."""
-    if not 0.0 < threshold < 1.0:
-        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {threshold}.")
+def as_threshold(threshold: float) -> float:
+    """Return tau as a plain float; refuse one outside (0, 1), where every region is empty or everything."""
+    number = real_number(threshold, "threshold (tau)")
+    if not 0.0 < number < 1.0:
+        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {number}.")
+    return number
 
 
 def upsample(scores: Tensor, size: tuple[int, int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,8 @@ class AttentionTestResult:
     attention : (H, W) float64
         The attention map, from 0 to 1.
     intervals : (k, 2) float64
-        Truncation set: the values of the statistic at which the model would choose this region.
+        Truncation set: the values of the statistic at which the model would choose this region, within the range
+        searched. An end at that range's limit, 10 beyond the statistic, need not be an end of the set.
     log_pvalue, log_pvalue_bounds
         Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float.
     naive_log_pvalue, bonferroni_log_pvalue
@@ -90,7 +92,7 @@ class AttentionTestResult:
             "image_pixels": int(self.region.size),
             "evaluations": self.evaluations,
             "status": self.status,
-            **self.settings,
+            **copy.deepcopy(dict(self.settings)),
         }
         if arrays:
             values["region"] = self.region.tolist()

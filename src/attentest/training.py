@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -19,7 +20,9 @@ from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
 from attentest import __version__
+from attentest.device import usable_device
 from attentest.errors import InputError
+from attentest.quiet import quiet_transformers
 from attentest.synthetic import null_images, signal_images
 
 RECORD_FILE = "training.json"
@@ -82,10 +85,10 @@ class TrainingSettings:
         for name in ("epochs", "batch_size", "images_per_class"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.seed < 0:
-            raise InputError(f"seed must not be negative, got {self.seed}.")
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise InputError(f"learning_rate must be positive, got {self.learning_rate}.")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be at least 0 and below 2^63, got {self.seed}.")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate must lie in (0, 1], got {self.learning_rate}.")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must lie in [0, 1), got {self.dropout}.")
 
@@ -128,11 +131,13 @@ class TrainedModel:
     def save(self, directory: Path) -> None:
         """Write weights, configuration and record to a new or empty directory, all or nothing."""
         check_target(directory)
+        directory = directory.resolve()
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".training-") as scratch:
             staging = Path(scratch) / directory.name
             try:
-                self.model.save_pretrained(staging)
+                with quiet_transformers():
+                    self.model.save_pretrained(staging)
             except SafetensorError as error:  # how a full disk shows
                 raise OSError(f"the weights cannot be written to {directory.parent}: {error}") from None
             weights = hashlib.sha256((staging / "model.safetensors").read_bytes()).hexdigest()
@@ -147,6 +152,9 @@ def check_target(directory: Path) -> None:
     """Refuse a directory that already holds something, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
+    ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
+    if not (ancestor.is_dir() and os.access(ancestor, os.W_OK)):
+        raise InputError(f"{directory} cannot be made: {ancestor} is not a directory that can be written to.")
 
 
 def train(
@@ -168,7 +176,7 @@ def train(
     TrainedModel
         The model on the CPU in evaluation mode; accuracy is measured on as many new images.
     """
-    device = torch.device(device)
+    device = usable_device(device)
     rng = np.random.default_rng(settings.seed)
     images, labels = _labelled_images(rng, settings)
     # Initial weights and dropout can only be seeded through torch's own generators: fork them, so that the

@@ -109,18 +109,13 @@ def log_pvalue_bounds(
     alternative
         As in :func:`log_pvalue`.
     """
-    extreme_certain, rest_certain = _split(z, certain, alternative)
-    extreme_possible, rest_possible = _split(z, possible, alternative)
+    extreme_certain, rest_certain = split_extreme(z, certain, alternative)
+    extreme_possible, rest_possible = split_extreme(z, possible, alternative)
     return _log_share(extreme_certain, rest_possible), _log_share(extreme_possible, rest_certain)
 
 
-def probability(log_probability: float) -> float:
-    """Return exp of a log-probability, never zero: what underflows becomes the smallest positive float64."""
-    return min(1.0, max(float(np.exp(log_probability)), _SMALLEST))
-
-
-def _split(z: float, intervals: Intervals, alternative: Alternative) -> tuple[Intervals, Intervals]:
-    """Return the parts of a set at least as extreme as z, and the rest."""
+def split_extreme(z: float, intervals: Intervals, alternative: Alternative) -> tuple[Intervals, Intervals]:
+    """Return the part of a set at least as extreme as z under an alternative, and the rest."""
     check_alternative(alternative)
     below, above = clip(intervals, -np.inf, z), clip(intervals, z, np.inf)
     if alternative == "greater":
@@ -130,6 +125,11 @@ def _split(z: float, intervals: Intervals, alternative: Alternative) -> tuple[In
     size = abs(z)
     outer = np.concatenate([clip(intervals, -np.inf, -size), clip(intervals, size, np.inf)])
     return outer, clip(intervals, -size, size)
+
+
+def probability(log_probability: float) -> float:
+    """Return exp of a log-probability, never zero: what underflows becomes the smallest positive float64."""
+    return min(1.0, max(float(np.exp(log_probability)), _SMALLEST))
 
 
 def _log_share(part: Intervals, rest: Intervals, mean: float = 0.0) -> float:

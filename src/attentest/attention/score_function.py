@@ -7,6 +7,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+MOST_TOGETHER = 10**9
+"""No batch is larger than this on purpose."""
+
 
 @runtime_checkable
 class ScoreFunction(Protocol):

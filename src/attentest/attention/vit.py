@@ -10,6 +10,9 @@ from torch import Tensor
 from transformers import AttentionInterface, ViTForImageClassification, ViTModel
 
 from attentest.attention.rollout import class_token_rollout
+from attentest.attention.score_function import MOST_TOGETHER
+from attentest.checks import whole_number
+from attentest.device import usable_device
 from attentest.errors import ModelError
 
 ATTENTION_NAME = "attentest_head_mean"
@@ -76,11 +79,16 @@ class ViTScores:
                 f"the model is of type {name!r}, but attentest reads ViTForImageClassification and ViTModel "
                 "of Hugging Face transformers: give one of these, or a score function of your own."
             )
-        if batch_size is not None and batch_size < 1:
-            raise ModelError(f"batch_size must be at least 1, got {batch_size}.")
-        self._encoder = _float64_copy(encoder, _usable_device(device, encoder.device))
+        if batch_size is not None:
+            batch_size = whole_number(batch_size, "batch_size", 1, MOST_TOGETHER)
+        self._encoder = _float64_copy(encoder, usable_device(encoder.device if device is None else device))
         height, width = _pair(encoder.config.image_size)
         patch_height, patch_width = _pair(encoder.config.patch_size)
+        if height % patch_height or width % patch_width:
+            raise ModelError(
+                f"the model cuts images of {height} x {width} pixels into patches of {patch_height} x {patch_width}, "
+                "which leaves a border it never sees: its image_size must be a multiple of its patch_size."
+            )
         self.image_shape = (int(encoder.config.num_channels), height, width)
         self.grid_shape = (height // patch_height, width // patch_width)
         self.device = self._encoder.device
@@ -131,16 +139,6 @@ def _float64_copy(encoder: ViTModel, device: torch.device) -> ViTModel:
     duplicate.pooler = None  # not part of the attention
     duplicate.set_attn_implementation(ATTENTION_NAME)
     return duplicate.eval().requires_grad_(False)
-
-
-def _usable_device(device: torch.device | str | None, default: torch.device) -> torch.device:
-    try:
-        chosen = default if device is None else torch.device(device)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"device {str(device)!r} cannot be used ({reason}): use 'cpu' or 'cuda'.") from None
-    return chosen
 
 
 def _pair(size: Any) -> tuple[int, int]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from transformers import ViTModel
-from transformers.utils import logging as transformers_logging
 
 from attentest.errors import ModelError
+from attentest.quiet import quiet_transformers
+
+HEADS = ("classifier.", "pooler.", "vit.pooler.", "decoder.", "embeddings.mask_token", "vit.embeddings.mask_token")
+"""Weights that a saved model may have and that play no part in its attention."""
 
 
 def load_vit(directory: str | Path) -> ViTModel:
@@ -29,10 +30,12 @@ def load_vit(directory: str | Path) -> ViTModel:
         Every weight of the encoder comes from the file; a directory that lacks one is refused, because the
         library would fill it with random numbers.
     """
+    if not isinstance(directory, (str, os.PathLike)):
+        raise ModelError(f"a model directory must be given as a path, got {type(directory).__name__}.")
     directory = Path(directory)
     _check_config(directory)
     try:
-        with _quiet_loading():
+        with quiet_transformers():
             model, info = ViTModel.from_pretrained(
                 directory,
                 add_pooling_layer=False,
@@ -41,7 +44,7 @@ def load_vit(directory: str | Path) -> ViTModel:
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+    except Exception as error:  # noqa: BLE001  # whatever a foreign configuration or file breaks in the library
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ModelError(
             f"the model directory {directory} cannot be loaded ({reason}): "
@@ -52,6 +55,12 @@ def load_vit(directory: str | Path) -> ViTModel:
         raise ModelError(
             f"the weights in {directory} lack {len(broken)} tensor(s) that config.json asks for, "
             f"{broken[0]} first: weights and configuration do not belong together."
+        )
+    foreign = sorted(key for key in info["unexpected_keys"] if not key.startswith(HEADS))
+    if foreign:
+        raise ModelError(
+            f"the weights in {directory} have {len(foreign)} tensor(s) that config.json knows nothing of, "
+            f"{foreign[0]} first: weights and configuration do not belong together."
         )
     return model
 
@@ -73,18 +82,3 @@ def _check_config(directory: Path) -> None:
             f"the model in {directory} is of type {model_type!r}, but attentest loads 'vit' models "
             "(ViTForImageClassification, ViTModel)."
         )
-
-
-@contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """Silence the library's progress bar and load report, then put its settings back."""
-    verbosity = transformers_logging.get_verbosity()
-    bar = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bar:
-            transformers_logging.enable_progress_bar()

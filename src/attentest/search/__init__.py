@@ -23,9 +23,9 @@ def as_search(search: str | Search) -> Search:
         if search not in SEARCHES:
             raise InputError(f"search must be one of {', '.join(SEARCHES)} or a search object, got {search!r}.")
         return SEARCHES[search]
-    if isinstance(search, Search):
+    if isinstance(search, Search) and not isinstance(search, type):
         return search
-    raise InputError(f"search must be a name or a search object, got {type(search).__name__}.")
+    raise InputError(f"search must be a name or a search object such as GridSearch(step=Fixed()), got {search!r}.")
 
 
 __all__ = [

@@ -10,7 +10,6 @@ lie in Z that the procedure adds for this purpose, is part of it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.errors import InputError
+from attentest.checks import positive_number, whole_number
+from attentest.errors import InputError, SearchError
 from attentest.intervals import EMPTY, Intervals, union
 from attentest.search.bisection import Brackets, bisect
 from attentest.search.outcome import CONVERGED, Report, SearchOutcome
@@ -43,17 +43,23 @@ class GridSearch:
     boundary_tolerance
         Width at which a bracket around a boundary is narrow enough. The default moves p by no more than
         rounding unless Z itself is that narrow.
+    max_evaluations
+        Evaluations an image on the walk. A statistic so large that the range cannot be walked within them is
+        refused at once: most often the noise is not in the units of the pixels.
     """
 
     step: StepRule
     extent: float = 10.0
     boundary_tolerance: float = 1e-12
+    max_evaluations: int = 2_000_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.extent < math.inf:
-            raise InputError(f"extent must be positive and finite, got {self.extent}.")
-        if not 0 < self.boundary_tolerance < math.inf:
-            raise InputError(f"boundary_tolerance must be positive and finite, got {self.boundary_tolerance}.")
+        if not isinstance(self.step, StepRule) or isinstance(self.step, type):
+            raise InputError(f"step must be a step rule such as Adaptive() or Fixed(step=1e-3), got {self.step!r}.")
+        for name in ("extent", "boundary_tolerance"):
+            object.__setattr__(self, name, positive_number(getattr(self, name), name))
+        budget = whole_number(self.max_evaluations, "max_evaluations", 1, 10**15)
+        object.__setattr__(self, "max_evaluations", budget)
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters."""
@@ -63,14 +69,17 @@ class GridSearch:
             **parameters,
             "extent": self.extent,
             "boundary_tolerance": self.boundary_tolerance,
+            "max_evaluations": self.max_evaluations,
         }
 
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
         limit = self.extent + np.abs(problem.z_obs)
+        self._check_budget(problem, 2 * limit / self.step.widest)
         walk = _Walk(problem, self.step, limit)
         while walk.unfinished:
             walk.advance()
+            self._check_budget(problem, walk.evaluations)
             if report is not None:
                 report(walk.share_done)
         brackets, evaluated = bisect(problem, walk.brackets(), self.boundary_tolerance)
@@ -79,6 +88,15 @@ class GridSearch:
             _outcome(brackets, image, bool(walk.starts_inside[image]), float(limit[image]), int(evaluations[image]))
             for image in range(len(limit))
         ]
+
+    def _check_budget(self, problem: SearchProblem, evaluations: NDArray[Any]) -> None:
+        worst = int(np.argmax(evaluations))
+        if evaluations[worst] > self.max_evaluations:
+            raise SearchError(
+                f"image {problem.first_image + worst}: with an observed statistic of {problem.z_obs[worst]:.6g} the "
+                f"{self.step.name} search needs at least {evaluations[worst]:.3g} evaluations, more than "
+                f"max_evaluations = {self.max_evaluations}: is the noise in the units of the pixels?"
+            )
 
 
 class _Walk:
@@ -141,9 +159,10 @@ class _Walk:
             The grid points after the last ones.
         """
         columns = [self._next[active]]
-        for _ in range(max(1, self._problem.batch_size // len(active))):
+        for _ in range(self._problem.batch_size // len(active) - 1):
+            if (columns[-1] >= self._limit[active]).all():
+                break
             columns.append(self._after(active, columns[-1]))
-        *columns, following = columns
         points = np.column_stack(columns)
         fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
         which = np.broadcast_to(active[:, None], points.shape)
@@ -152,7 +171,7 @@ class _Walk:
         self.evaluations[active] += fresh.sum(axis=1)
         # Repeats of the limit were not evaluated: they are as the limit is.
         evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
-        return points, np.take_along_axis(inside, evaluated, axis=1), following
+        return points, np.take_along_axis(inside, evaluated, axis=1), self._after(active, points[:, -1])
 
     def _evaluate_point(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
         """Evaluate one grid point an image, with slopes where the step needs them; returns as for a block."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.search.problem import Points
 
 
+@runtime_checkable
 class StepRule(Protocol):
     """Says how wide the next step is.
 
@@ -24,6 +26,10 @@ class StepRule(Protocol):
 
     name: ClassVar[str]
     looks_ahead: ClassVar[bool]
+
+    @property
+    def widest(self) -> float:
+        """No step is wider than this."""
 
     def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return for which grid points (m,) the width depends on the margins' derivatives, bool."""
@@ -60,10 +66,14 @@ class Adaptive:
     looks_ahead: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.eps_min <= self.eps_max < math.inf:
-            raise InputError(f"steps need 0 < eps_min <= eps_max, got eps_min={self.eps_min}, eps_max={self.eps_max}.")
-        if not (0 <= self.near < math.inf and 0 < self.safety < math.inf):
-            raise InputError(f"near must be >= 0 and safety > 0, got near={self.near}, safety={self.safety}.")
+        _plain_numbers(self, "eps_min", "eps_max", "near", "safety")
+        if self.eps_min > self.eps_max:
+            raise InputError(f"steps need eps_min <= eps_max, got eps_min={self.eps_min}, eps_max={self.eps_max}.")
+
+    @property
+    def widest(self) -> float:
+        """The greatest step."""
+        return self.eps_max
 
     def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return where the linear heuristic is used."""
@@ -98,7 +108,12 @@ class Fixed:
     looks_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_steps(step=self.step)
+        _plain_numbers(self, "step")
+
+    @property
+    def widest(self) -> float:
+        """The step."""
+        return self.step
 
     def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return False everywhere."""
@@ -121,7 +136,12 @@ class Combination:
     looks_ahead: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_steps(fine=self.fine, coarse=self.coarse, near=self.near)
+        _plain_numbers(self, "fine", "coarse", "near")
+
+    @property
+    def widest(self) -> float:
+        """The wider of the two steps."""
+        return max(self.fine, self.coarse)
 
     def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
         """Return False everywhere."""
@@ -132,7 +152,7 @@ class Combination:
         return np.where(np.abs(z - z_obs) < self.near, self.fine, self.coarse)
 
 
-def _check_steps(**steps: float) -> None:
-    for name, step in steps.items():
-        if not 0 < step < math.inf:
-            raise InputError(f"{name} must be positive and finite, got {step}.")
+def _plain_numbers(rule: StepRule, *names: str) -> None:
+    """Make parameters of a frozen rule plain positive floats, so that they are comparable and go to JSON."""
+    for name in names:
+        object.__setattr__(rule, name, positive_number(getattr(rule, name), name))

@@ -1,0 +1,42 @@
+"""Checks of single parameters, each ending in a sentence that names the value received."""
+
+from __future__ import annotations
+
+import numbers
+import operator
+from typing import Any
+
+import numpy as np
+
+from attentest.errors import InputError
+
+
+def real_number(value: Any, name: str) -> float:
+    """Return a real number as a plain float; refuse anything else, booleans and arrays included."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+        raise InputError(f"{name} must be a number, got {value!r} of type {type(value).__name__}.")
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{name} must be a number that fits a float64, got one of {len(str(value))} digits.") from None
+
+
+def positive_number(value: Any, name: str) -> float:
+    """Return a positive finite number as a plain float."""
+    number = real_number(value, name)
+    if not 0 < number < np.inf:
+        raise InputError(f"{name} must be positive and finite, got {number}.")
+    return number
+
+
+def whole_number(value: Any, name: str, least: int, most: int) -> int:
+    """Return a whole number between two bounds as a plain int."""
+    if isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} must be a whole number, got {value!r}.")
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name} must be a whole number, got {value!r}.") from None
+    if not least <= number <= most:
+        raise InputError(f"{name} must be at least {least} and at most {most}, got {number}.")
+    return number
