@@ -88,5 +88,5 @@ def test_permutation_of_a_model_selects_each_region_anew(tiny_test: AttentionTes
     first = tiny_test(tiny_images[0].ravel()[order].reshape(8, 8))
     assert result.permuted[0] == pytest.approx(first.statistic, rel=1e-10)
     assert 1 / 51 <= result.pvalue <= 1
-    with pytest.raises(InputError, match="permutations must be at least 1 .* got 0"):
+    with pytest.raises(InputError, match=r"permutations must be at least 1 .* got 0"):
         tiny_test.permutation_test(tiny_images[0], permutations=0)
