@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -151,10 +152,13 @@ def test_an_interrupt_keeps_what_was_printed(tmp_path: Path) -> None:
         "fixed",
         "--json",
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    time.sleep(8)  # into start-up or into a search that takes minutes: both must end the same way
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    # A shell that runs the tests in the background has them ignore interrupts, and children inherit that.
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=tmp_path, preexec_fn=listening) as process:
+        time.sleep(8)  # into start-up or into a search that takes minutes: both must end the same way
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
     assert err.strip().endswith("interrupted; what was printed is complete.")
