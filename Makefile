@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 help:
 	@echo "make demo       test an image of noise and one with a signal, draw both to demo/demo.png"
 	@echo "make test       run the tests"
-	@echo "make test-slow  run the long statistical tests (hours on a CPU, minutes on a GPU)"
+	@echo "make test-slow  run the long statistical tests, meant for a GPU"
 	@echo "make check      lint, formatting, types"
 
 $(INSTALLED): pyproject.toml constraints.txt

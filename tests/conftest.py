@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import ViTForImageClassification
 
-from attentest import AttentionTest, bundled_model
+from attentest import AttentionTest
 from toys import tiny_vit
 
 
@@ -49,8 +49,3 @@ def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
 @pytest.fixture(scope="session")
 def tiny_images() -> np.ndarray:
     return np.random.default_rng(1).normal(size=(12, 8, 8))
-
-
-@pytest.fixture(scope="session")
-def bundled_test() -> AttentionTest:
-    return AttentionTest.from_pretrained(bundled_model(), noise=1.0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy import stats
 from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
 from attentest.intervals import contains
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
-from attentest.search import Adaptive, Fixed, GridSearch
+from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem
 from toys import ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
@@ -312,6 +313,18 @@ def test_a_budget_that_runs_out_on_the_way_is_an_error() -> None:
     search = GridSearch(step=Adaptive(), max_evaluations=150)
     with pytest.raises(SearchError, match="max_evaluations = 150"):
         AttentionTest(SoftmaxScores(), noise=1.0, search=search)(TOY_IMAGE)
+
+
+class LosingSearch(GridSearch):
+    """A search that misplaces what it found."""
+
+    def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
+        return [replace(outcome, intervals=outcome.intervals + 100.0) for outcome in super().find(problem, report)]
+
+
+def test_a_search_that_loses_the_observed_statistic_is_at_fault() -> None:
+    with pytest.raises(SearchError, match="without the observed statistic"):
+        AttentionTest(SoftmaxScores(), noise=1.0, search=LosingSearch(step=Fixed(step=0.25)))(TOY_IMAGE)
 
 
 def test_settings_of_a_result_cannot_be_changed_through_its_dictionary() -> None:

@@ -36,7 +36,7 @@ def test_matches_the_matrices_of_the_paper(observed: tuple[np.ndarray, np.ndarra
         np.testing.assert_allclose(lines.a[k], projector @ images[k], atol=1e-12)
         np.testing.assert_allclose(lines.b[k], sigma @ eta[k] / np.sqrt(variance), atol=1e-14)
         assert lines.z_obs[k] == pytest.approx(eta[k] @ images[k] / np.sqrt(variance), rel=1e-13)
-        assert eta[k] @ lines.b[k] == pytest.approx(lines.scale[k], rel=1e-13)
+        assert eta[k] @ lines.b[k] == pytest.approx(np.sqrt(variance), rel=1e-13)
 
 
 def test_a_noise_model_of_another_size_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:

@@ -23,14 +23,11 @@ class Lines:
         Directions, Sigma eta / sqrt(eta' Sigma eta).
     z_obs : (k,)
         Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta).
-    scale : (k,)
-        sqrt(eta' Sigma eta), the standard deviation of eta' X: pixel units for one unit of z.
     """
 
     images: NDArray[np.float64]
     b: NDArray[np.float64]
     z_obs: NDArray[np.float64]
-    scale: NDArray[np.float64]
 
     @property
     def a(self) -> NDArray[np.float64]:
@@ -67,5 +64,4 @@ def lines_through(images: NDArray[np.float64], eta: NDArray[np.float64], noise: 
         images=images,
         b=covariance_eta / scale[:, None],
         z_obs=np.einsum("ki,ki->k", eta, images) / scale,
-        scale=scale,
     )

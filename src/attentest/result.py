@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.baselines import bonferroni_log_pvalue, naive_log_pvalue
-from attentest.intervals import Intervals
+from attentest.errors import SearchError
+from attentest.intervals import Intervals, contains
 from attentest.search import SearchOutcome
 from attentest.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds, probability
 
@@ -118,6 +119,11 @@ def result_of(
     settings: Mapping[str, Any],
 ) -> AttentionTestResult:
     """Turn an observed image and its truncation set into a result; the arrays become read-only."""
+    if not contains(outcome.intervals, statistic):
+        raise SearchError(
+            f"the search returned a truncation set without the observed statistic {statistic:.17g}, "
+            "which lies in it by definition: the search is at fault."
+        )
     for array in (region, attention, outcome.intervals):
         array.setflags(write=False)
     log_naive = naive_log_pvalue(statistic, alternative)
