@@ -260,7 +260,7 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(noise=10**400), "fits a float64"),
         (lambda: bad(noise=1e200), "from 1e-150 to 1e.150 so that its square is too"),
         (lambda: bad(search=GridSearch), "search object such as"),
-        (lambda: bad(model=SoftmaxScores), "ScoreFunction, got type"),
+        (lambda: bad(model=SoftmaxScores), "a NumPy function, got type"),
         (lambda: bad(model=type("Zero", (SoftmaxScores,), {"batch_size": 0})()), "batch_size must be at least 1"),
         (lambda: bad().map([TOY_IMAGE], progress=3), "progress must be a function"),
         (lambda: bad().map(5), "iterable of images, got int"),

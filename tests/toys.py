@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,22 +58,38 @@ class OverflowingScores(SoftmaxScores):
         return super().__call__(images) / (images.abs().amax(dim=(1, 2, 3), keepdim=True)[:, 0] < 5)
 
 
-def curve_problem(z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 64) -> SearchProblem:
+class CurveMargins:
+    """Margins that are the scores themselves: all must be negative."""
+
+    signs = torch.ones(1, dtype=torch.float64)
+    weights = torch.ones(1, 1, dtype=torch.float64)
+
+    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
+        return scores.flatten(1)
+
+    def pixels(self, scores: Tensor) -> Tensor:
+        return scores.flatten(1)
+
+    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        greatest = pixels.max(dim=1, keepdim=True)
+        return greatest.values, greatest.indices
+
+
+def curve_problem(
+    z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 64, **options: Any
+) -> SearchProblem:
     """A problem whose images share the same margins f_i(z), given as functions of a tensor z (m,)."""
 
     def scores(which: Tensor, z: Tensor) -> Tensor:
-        return z.reshape(-1, 1, 1)
-
-    def margins(which: Tensor, raw: Tensor) -> Tensor:
-        z = raw[:, 0, 0]
-        return torch.stack([curve(z) for curve in curves], dim=1)
+        return torch.stack([curve(z) for curve in curves], dim=1).unsqueeze(1)
 
     return SearchProblem(
         z_obs=np.array(z_obs, dtype=np.float64),
         scores=scores,
-        margins=margins,
+        margins=CurveMargins(),
         device=torch.device("cpu"),
         batch_size=batch_size,
+        **options,
     )
 
 

@@ -13,16 +13,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import MOST_TOGETHER, ScoreFunction, ViTScores, load_vit
+from attentest.attention import (
+    MOST_TOGETHER,
+    NumpyFunction,
+    NumpyScores,
+    RoughScoreFunction,
+    ScoreFunction,
+    ViTScores,
+    load_vit,
+)
 from attentest.baselines import PermutationResult, permutation_test
-from attentest.checks import whole_number
+from attentest.checks import real_number, whole_number
 from attentest.contrast import background_contrast
+from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import InputError, ModelError
 from attentest.image import ImageLike, image_tensor
 from attentest.line import Lines, lines_through
 from attentest.noise import NoiseLike, as_noise
-from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
-from attentest.result import AttentionTestResult, result_of
+from attentest.region import ThresholdMargins, as_threshold, attention_map, region_of, unusable_scores
+from attentest.result import AttentionTestResult, results_of
 from attentest.search import Report, Search, SearchProblem, as_search
 from attentest.truncated_normal import Alternative, check_alternative
 
@@ -36,20 +45,27 @@ class AttentionTest:
     Parameters
     ----------
     model
-        A Hugging Face ``ViTForImageClassification`` or ``ViTModel``, or a ``ScoreFunction``. A model is copied to
-        float64 and never modified.
+        A Hugging Face ``ViTForImageClassification`` or ``ViTModel``, a ``ScoreFunction``, or, with ``image_shape``, a
+        plain NumPy function from images (m, C, H, W) to scores (m, gh, gw). A model is copied to float64 and never
+        modified.
     noise
         Standard deviation of the pixel noise, or a model from ``attentest.noise``, in the units of the image.
     threshold
         tau: the region is where the attention map exceeds it.
     search
-        "adaptive", "fixed", "combination", or a configured search.
+        "spectral" (attentest's own), "adaptive", "fixed" or "combination" (the paper's), or a configured search, such
+        as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
     alternative
         "two-sided" (the paper's), "greater" (the region is brighter) or "less".
     device
         Where to compute, for example "cuda"; by default where the model is.
     batch_size
         Images a model call; by default chosen by memory.
+    memory_budget
+        Bytes that a model call and the search may use together; by default a quarter of the free memory, and no more
+        than 2 GiB on the CPU.
+    image_shape
+        The (C, H, W) of the images a NumPy function takes.
 
     Examples
     --------
@@ -64,21 +80,26 @@ class AttentionTest:
 
     def __init__(
         self,
-        model: torch.nn.Module | ScoreFunction,
+        model: torch.nn.Module | ScoreFunction | NumpyFunction,
         *,
         noise: NoiseLike,
         threshold: float = 0.6,
-        search: str | Search = "adaptive",
+        search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
         device: torch.device | str | None = None,
         batch_size: int | None = None,
+        memory_budget: int | None = None,
+        image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         check_alternative(alternative)
         self._noise = as_noise(noise)
         self._search = as_search(search)
         self._threshold = as_threshold(threshold)
         self._alternative: Alternative = alternative
-        self._scores = _score_function(model, device, batch_size)
+        if memory_budget is not None:
+            memory_budget = whole_number(memory_budget, "memory_budget", LEAST_MEMORY, 2**62)
+        self._scores = _score_function(model, device, batch_size, memory_budget, image_shape)
+        self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
         pixels = int(np.prod(self.image_shape))
         if self._noise.size not in (None, pixels):
             raise InputError(f"the noise model is for {self._noise.size} pixels, but the model's images have {pixels}.")
@@ -96,10 +117,11 @@ class AttentionTest:
         *,
         noise: NoiseLike,
         threshold: float = 0.6,
-        search: str | Search = "adaptive",
+        search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
         device: torch.device | str | None = None,
         batch_size: int | None = None,
+        memory_budget: int | None = None,
     ) -> AttentionTest:
         """Make a test of a model saved in a local Hugging Face directory; parameters as in the class."""
         return cls(
@@ -110,6 +132,7 @@ class AttentionTest:
             alternative=alternative,
             device=device,
             batch_size=batch_size,
+            memory_budget=memory_budget,
         )
 
     @property
@@ -121,7 +144,7 @@ class AttentionTest:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
         return f"AttentionTest(image_shape={self.image_shape}, {settings})"
 
-    def __call__(self, image: ImageLike) -> AttentionTestResult:
+    def __call__(self, image: ImageLike, *, alpha: float | None = None) -> AttentionTestResult:
         """Test one image.
 
         Parameters
@@ -129,10 +152,15 @@ class AttentionTest:
         image
             PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (C, H, W); pixel values in the units of
             the noise, finite, of the size the model takes.
+        alpha
+            Decide at this level: the search stops as soon as its error bar excludes it, and the result's ``reject``
+            says on which side p lies.
         """
-        return self._test([image_tensor(image, self.image_shape)], first=None)[0]
+        return self._test([image_tensor(image, self.image_shape)], None, _level(alpha))[0]
 
-    def map(self, images: Iterable[ImageLike], progress: Progress | None = None) -> list[AttentionTestResult]:
+    def map(
+        self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
+    ) -> list[AttentionTestResult]:
         """Test many images and return their results in order; the numbers are those of one by one.
 
         Parameters
@@ -141,10 +169,14 @@ class AttentionTest:
             Any iterable of images; only one batch of them is held at a time.
         progress
             Called with (images done, images in all or None).
+        alpha
+            As in calling the test.
         """
-        return list(self.stream(images, progress))
+        return list(self.stream(images, progress, alpha=alpha))
 
-    def stream(self, images: Iterable[ImageLike], progress: Progress | None = None) -> Iterator[AttentionTestResult]:
+    def stream(
+        self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
+    ) -> Iterator[AttentionTestResult]:
         """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
         if not isinstance(images, Iterable):
             raise InputError(
@@ -152,20 +184,22 @@ class AttentionTest:
             )
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+        level = _level(alpha)
         total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
         if total is not None:  # find a bad image before hours of computation, not after
             for index, image in enumerate(images):
                 _pixels(index, image, self.image_shape)
         source = iter(images)
         done = 0
-        while batch := list(islice(source, self._scores.batch_size)):
+        together = self._search.images_together(self._scores.batch_size)
+        while batch := list(islice(source, together)):
             pixels = [_pixels(done + offset, image, self.image_shape) for offset, image in enumerate(batch)]
 
             def report(share: float, start: int = done, count: int = len(batch)) -> None:
                 if progress is not None:
                     progress(start + share * count, total)
 
-            yield from self._test(pixels, first=done, report=report)
+            yield from self._test(pixels, done, level, report)
             done += len(batch)
             report(0.0, start=done)
         if done == 0:
@@ -197,20 +231,20 @@ class AttentionTest:
         batch_size = self._scores.batch_size
         return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
 
-    def _test(self, images: list[Tensor], first: int | None, report: Report | None = None) -> list[AttentionTestResult]:
+    def _test(
+        self, images: list[Tensor], first: int | None, alpha: float | None, report: Report | None = None
+    ) -> list[AttentionTestResult]:
         observed = self._observe(torch.stack(images), first)
-        outcomes = self._search.find(self._problem(observed, first or 0), report)
-        return [
-            result_of(
-                float(observed.lines.z_obs[i]),
-                observed.regions[i].copy(),
-                observed.attention[i].copy(),
-                outcome,
-                self._alternative,
-                self._settings,
-            )
-            for i, outcome in enumerate(outcomes)
-        ]
+        outcomes = self._search.find(self._problem(observed, first or 0, alpha), report)
+        return results_of(
+            observed.lines.z_obs,
+            observed.regions,
+            observed.attention,
+            outcomes,
+            self._alternative,
+            alpha,
+            self._settings,
+        )
 
     @torch.no_grad()
     def _observe(self, images: Tensor, first: int | None) -> _Observed:
@@ -229,40 +263,49 @@ class AttentionTest:
         regions = region_of(attention, self._threshold).cpu().numpy()
         eta = background_contrast(regions, channels)
         return _Observed(
+            scores=scores,
             attention=attention.cpu().numpy(),
             regions=regions,
             lines=lines_through(images.flatten(1).numpy(), eta, self._noise),
         )
 
-    def _problem(self, observed: _Observed, first: int) -> SearchProblem:
+    def _problem(self, observed: _Observed, first: int, alpha: float | None) -> SearchProblem:
         device = self._scores.device
         shape = self.image_shape
         lines = observed.lines
         base, direction, origin = (torch.from_numpy(v).to(device) for v in (lines.images, lines.b, lines.z_obs))
         regions = torch.from_numpy(observed.regions).to(device)
+        rough = self._scores.rough if isinstance(self._scores, RoughScoreFunction) else None
 
-        def scores(which: Tensor, z: Tensor) -> Tensor:
-            # a + b z, written around the observed image so that z_obs gives that image exactly.
-            images = base[which] + direction[which] * (z - origin[which]).unsqueeze(1)
-            return self._scores(images.unflatten(1, shape))
+        def along(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+            def scores(which: Tensor, z: Tensor) -> Tensor:
+                # a + b z, written around the observed image so that z_obs gives that image exactly.
+                images = base[which] + direction[which] * (z - origin[which]).unsqueeze(1)
+                return function(images.unflatten(1, shape))
 
-        def margins_of(which: Tensor, raw: Tensor) -> Tensor:
-            return margins(attention_map(raw, shape[1:]), regions[which], self._threshold)
+            return scores
 
         return SearchProblem(
             z_obs=lines.z_obs,
-            scores=scores,
-            margins=margins_of,
+            scores=along(self._scores),
+            margins=ThresholdMargins(regions, self._threshold),
             device=device,
             batch_size=self._scores.batch_size,
             first_image=first,
+            alternative=self._alternative,
+            alpha=alpha,
+            observed=observed.scores,
+            rough_scores=None if rough is None else along(rough),
+            rough_is_faster=isinstance(self._scores, RoughScoreFunction) and self._scores.rough_is_faster,
+            memory=self._memory // 2,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Observed:
-    """Images as observed: attention maps (k, H, W), regions (k, H, W) and lines."""
+    """Images as observed: scores (k, gh, gw), attention maps (k, H, W), regions (k, H, W) and lines."""
 
+    scores: Tensor
     attention: NDArray[np.float64]
     regions: NDArray[np.bool_]
     lines: Lines
@@ -276,17 +319,36 @@ def _pixels(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor
         raise InputError(f"image {index}: {error}") from None
 
 
+def _level(alpha: float | None) -> float | None:
+    if alpha is None:
+        return None
+    level = real_number(alpha, "alpha")
+    if not 0 < level < 1:
+        raise InputError(f"alpha must lie strictly between 0 and 1, got {level}.")
+    return level
+
+
 def _score_function(
-    model: torch.nn.Module | ScoreFunction, device: torch.device | str | None, batch_size: int | None
+    model: torch.nn.Module | ScoreFunction | NumpyFunction,
+    device: torch.device | str | None,
+    batch_size: int | None,
+    memory_budget: int | None,
+    image_shape: tuple[int, int, int] | None,
 ) -> ScoreFunction:
     if isinstance(model, torch.nn.Module):
-        return ViTScores(model, device=device, batch_size=batch_size)
-    if not isinstance(model, ScoreFunction) or isinstance(model, type):
-        raise InputError(
-            f"model must be a Hugging Face ViT or a ScoreFunction, got {type(model).__name__}: "
-            "to load a directory use AttentionTest.from_pretrained."
-        )
-    if device is not None or batch_size is not None:
-        raise InputError("device and batch_size belong to the score function: set them there.")
-    whole_number(model.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
-    return model
+        if image_shape is not None:
+            raise InputError("image_shape belongs to a NumPy function: a ViT says itself what it takes.")
+        return ViTScores(model, device=device, batch_size=batch_size, memory_budget=memory_budget)
+    if isinstance(model, ScoreFunction) and not isinstance(model, type):
+        if device is not None or batch_size is not None or image_shape is not None:
+            raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
+        whole_number(model.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
+        return model
+    if image_shape is not None and callable(model) and not isinstance(model, type):
+        if device is not None:
+            raise InputError("device is for models: a NumPy function computes where it computes.")
+        return NumpyScores(model, image_shape, batch_size)
+    raise InputError(
+        f"model must be a Hugging Face ViT, a ScoreFunction or, with image_shape, a NumPy function, "
+        f"got {type(model).__name__}: to load a directory use AttentionTest.from_pretrained."
+    )

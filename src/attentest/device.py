@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from attentest.errors import InputError
 
 FLOAT64_DEVICES = ("cpu", "cuda")
 """Kinds of device that compute in float64."""
+
+LEAST_MEMORY = 2**24
+"""Bytes without which nothing can be computed."""
+
+MOST_CPU_MEMORY = 2**31
+"""Bytes taken by default on a CPU, where more makes nothing faster."""
+
+
+def default_memory(device: torch.device) -> int:
+    """Return a quarter of the free memory of a device, and no more than 2 GiB on the CPU."""
+    if device.type == "cuda":
+        return max(LEAST_MEMORY, int(torch.cuda.mem_get_info(device)[0]) // 4)
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        free = MOST_CPU_MEMORY
+    return max(LEAST_MEMORY, min(free // 4, MOST_CPU_MEMORY))
 
 
 def usable_device(device: torch.device | str) -> torch.device:

@@ -73,6 +73,53 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
     return torch.where(region, -excess, excess).flatten(1)
 
 
+class ThresholdMargins:
+    """The margins of k observed regions A > tau, as a search wants them.
+
+    With t = lowest + tau (highest - lowest), the region at z is the observed one where every pixel of it lies
+    above t and every other below: four extremes of the upsampled scores decide, and min-max normalisation is not
+    needed.
+
+    Parameters
+    ----------
+    regions : (k, H, W) bool
+        The observed regions, where the scores are.
+    threshold
+        tau.
+    """
+
+    def __init__(self, regions: Tensor, threshold: float) -> None:
+        self._regions = regions
+        self._threshold = threshold
+        # Of the lowest and the highest pixel, the lowest in the region and the highest outside it.
+        self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
+        low, high = 1.0 - threshold, threshold
+        self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
+
+    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return the paper's margins f_i (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
+        return margins(attention_map(scores, self._size), self._regions[which], self._threshold)
+
+    def pixels(self, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, H * W)."""
+        return upsample(scores, self._size).flatten(1)
+
+    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the pixels (m, 4) that attain them."""
+        region = self._regions[which].flatten(1)
+        found = (
+            pixels.min(dim=1),
+            pixels.max(dim=1),
+            pixels.masked_fill(~region, torch.inf).min(dim=1),
+            pixels.masked_fill(region, -torch.inf).max(dim=1),
+        )
+        return self.signs * torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], 1)
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return self._regions.shape[-2], self._regions.shape[-1]
+
+
 def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
     """Return the index of the first image whose scores (m, gh, gw) give no region, and why; None if all do."""
     flat = scores.flatten(1)

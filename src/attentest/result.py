@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from attentest.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.errors import SearchError
 from attentest.intervals import Intervals, contains
 from attentest.search import SearchOutcome
-from attentest.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds, probability
+from attentest.truncated_normal import Alternative, log_pvalue_bounds_of_many, probability
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -30,16 +30,19 @@ class AttentionTestResult:
     attention : (H, W) float64
         The attention map, from 0 to 1.
     intervals : (k, 2) float64
-        Truncation set: the values of the statistic at which the model would choose this region, within the range
-        searched. An end at that range's limit, 10 beyond the statistic, need not be an end of the set.
+        Truncation set: the values of the statistic at which the model would choose this region, as far as the
+        search went. It goes only where p depends on it.
     log_pvalue, log_pvalue_bounds
         Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float.
     naive_log_pvalue, bonferroni_log_pvalue
         Logarithms of the p-values that ignore the selection, and that correct for all 2^(H W) regions.
+    alpha
+        Level at which the test was asked to decide, if it was.
     evaluations
         Model evaluations the search used for this image.
     status
-        "converged", or what stopped the search before.
+        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or what stopped it
+        before: "max_evaluations", or "precision" where rounding of the scores hides the rest.
     settings
         How the test was made: threshold, alternative, search and noise, JSON-ready.
     """
@@ -52,6 +55,7 @@ class AttentionTestResult:
     log_pvalue_bounds: tuple[float, float]
     naive_log_pvalue: float
     bonferroni_log_pvalue: float
+    alpha: float | None
     evaluations: int
     status: str
     settings: Mapping[str, Any]
@@ -66,6 +70,13 @@ class AttentionTestResult:
         """Least and greatest p-value compatible with what the search knows."""
         lower, upper = self.log_pvalue_bounds
         return probability(lower), probability(upper)
+
+    @property
+    def reject(self) -> bool | None:
+        """Whether p is at most ``alpha``; None if no alpha was given or the search could not tell."""
+        if self.alpha is None or self.pvalue_bounds[0] <= self.alpha < self.pvalue_bounds[1]:
+            return None
+        return self.pvalue <= self.alpha
 
     @property
     def naive_pvalue(self) -> float:
@@ -84,6 +95,8 @@ class AttentionTestResult:
             "pvalue": self.pvalue,
             "pvalue_bounds": list(self.pvalue_bounds),
             "log_pvalue": self.log_pvalue,
+            "alpha": self.alpha,
+            "reject": self.reject,
             "naive_pvalue": self.naive_pvalue,
             "naive_log_pvalue": self.naive_log_pvalue,
             "bonferroni_pvalue": self.bonferroni_pvalue,
@@ -110,33 +123,51 @@ class AttentionTestResult:
         )
 
 
-def result_of(
-    statistic: float,
-    region: NDArray[np.bool_],
+def results_of(
+    statistics: NDArray[np.float64],
+    regions: NDArray[np.bool_],
     attention: NDArray[np.float64],
-    outcome: SearchOutcome,
+    outcomes: Sequence[SearchOutcome],
     alternative: Alternative,
+    alpha: float | None,
     settings: Mapping[str, Any],
-) -> AttentionTestResult:
-    """Turn an observed image and its truncation set into a result; the arrays become read-only."""
-    if not contains(outcome.intervals, statistic):
-        raise SearchError(
-            f"the search returned a truncation set without the observed statistic {statistic:.17g}, "
-            "which lies in it by definition: the search is at fault."
-        )
-    for array in (region, attention, outcome.intervals):
-        array.setflags(write=False)
-    log_naive = naive_log_pvalue(statistic, alternative)
-    return AttentionTestResult(
-        statistic=statistic,
-        region=region,
-        attention=attention,
-        intervals=outcome.intervals,
-        log_pvalue=log_pvalue(statistic, outcome.intervals, alternative),
-        log_pvalue_bounds=log_pvalue_bounds(statistic, outcome.certain, outcome.possible, alternative),
-        naive_log_pvalue=log_naive,
-        bonferroni_log_pvalue=bonferroni_log_pvalue(log_naive, region.size),
-        evaluations=outcome.evaluations,
-        status=outcome.status,
-        settings=settings,
+) -> list[AttentionTestResult]:
+    """Turn k observed images and their truncation sets into results, with arrays that are read-only."""
+    for statistic, outcome in zip(statistics, outcomes, strict=True):
+        if not contains(outcome.intervals, statistic):
+            raise SearchError(
+                f"the search returned a truncation set without the observed statistic {statistic:.17g}, "
+                "which lies in it by definition: the search is at fault."
+            )
+    sets = [outcome.intervals for outcome in outcomes]
+    logs, _ = log_pvalue_bounds_of_many(statistics, sets, sets, alternative)
+    lower, upper = log_pvalue_bounds_of_many(
+        statistics,
+        [outcome.certain for outcome in outcomes],
+        [outcome.possible for outcome in outcomes],
+        alternative,
     )
+    results = []
+    for i, outcome in enumerate(outcomes):
+        statistic = float(statistics[i])
+        arrays = regions[i].copy(), attention[i].copy(), outcome.intervals
+        for array in arrays:
+            array.setflags(write=False)
+        log_naive = naive_log_pvalue(statistic, alternative)
+        results.append(
+            AttentionTestResult(
+                statistic=statistic,
+                region=arrays[0],
+                attention=arrays[1],
+                intervals=arrays[2],
+                log_pvalue=float(logs[i]),
+                log_pvalue_bounds=(float(lower[i]), float(upper[i])),
+                naive_log_pvalue=log_naive,
+                bonferroni_log_pvalue=bonferroni_log_pvalue(log_naive, regions[i].size),
+                alpha=alpha,
+                evaluations=outcome.evaluations,
+                status=outcome.status,
+                settings=settings,
+            )
+        )
+    return results

@@ -6,11 +6,12 @@ Every probability is kept as a logarithm until the last step, so that a statisti
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, logsumexp, ndtr
+from scipy.special import erfcx, ndtr
 
 from attentest.errors import InputError
 from attentest.intervals import Intervals, clip
@@ -49,16 +50,15 @@ def log_mass(lower: ArrayLike, upper: ArrayLike, mean: float = 0.0) -> NDArray[n
         mirrored = left + right < 0
     near, far = np.where(mirrored, -right, left), np.where(mirrored, -left, right)  # |near| <= |far|, far >= 0
 
-    short = width * np.maximum(1.0, far) < 1.0
-    around = ~short & (near < 0)
-    tail = ~short & (near >= 0)
+    positive = width > 0  # nothing at infinity has no width, and is left out here
+    short = positive & (width * np.maximum(1.0, far) < 1.0)
+    around = positive & ~short & (near < 0)
+    tail = positive & ~short & (near >= 0)
     mass = np.full(width.shape, -np.inf)
-    positive = width > 0
 
-    at = short & positive
-    step = width[at][:, None] * _NODES
-    integral = np.exp(-step * (near[at][:, None] + step / 2)) @ _WEIGHTS
-    mass[at] = _log_density(near[at]) + np.log(width[at]) + np.log(integral)
+    step = width[short][:, None] * _NODES
+    integral = np.exp(-step * (near[short][:, None] + step / 2)) @ _WEIGHTS
+    mass[short] = _log_density(near[short]) + np.log(width[short]) + np.log(integral)
 
     mass[around] = np.log1p(-(ndtr(near[around]) + ndtr(-far[around])))
 
@@ -70,12 +70,12 @@ def log_mass(lower: ArrayLike, upper: ArrayLike, mean: float = 0.0) -> NDArray[n
 
 def log_cdf(z: float, intervals: Intervals, mean: float = 0.0) -> float:
     """Return log P(Z <= z) for Z ~ N(mean, 1) truncated to a union of intervals."""
-    return _log_share(clip(intervals, -np.inf, z), clip(intervals, z, np.inf), mean)
+    return _log_part(clip(intervals, -np.inf, z), clip(intervals, z, np.inf), mean)
 
 
 def log_sf(z: float, intervals: Intervals, mean: float = 0.0) -> float:
     """Return log P(Z >= z) for Z ~ N(mean, 1) truncated to a union of intervals."""
-    return _log_share(clip(intervals, z, np.inf), clip(intervals, -np.inf, z), mean)
+    return _log_part(clip(intervals, z, np.inf), clip(intervals, -np.inf, z), mean)
 
 
 def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-sided") -> float:
@@ -109,22 +109,71 @@ def log_pvalue_bounds(
     alternative
         As in :func:`log_pvalue`.
     """
-    extreme_certain, rest_certain = split_extreme(z, certain, alternative)
-    extreme_possible, rest_possible = split_extreme(z, possible, alternative)
-    return _log_share(extreme_certain, rest_possible), _log_share(extreme_possible, rest_certain)
+    low, high = log_pvalue_bounds_of_many(np.array([z]), [certain], [possible], alternative)
+    return float(low[0]), float(high[0])
+
+
+def log_pvalue_bounds_of_many(
+    z: NDArray[np.float64],
+    certain: Sequence[Intervals],
+    possible: Sequence[Intervals],
+    alternative: Alternative = "two-sided",
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return :func:`log_pvalue_bounds` of statistics (k,) and their k sets, all at once."""
+    ordinary = ordinary_range(z, alternative)
+    extreme_certain, rest_certain = _log_masses_of_sets(certain, ordinary)
+    extreme_possible, rest_possible = _log_masses_of_sets(possible, ordinary)
+    return log_share(extreme_certain, rest_possible), log_share(extreme_possible, rest_certain)
+
+
+def ordinary_range(z: NDArray[np.float64], alternative: Alternative) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends (k,) between which a value is less extreme than the statistics z (k,)."""
+    check_alternative(alternative)
+    if alternative == "greater":
+        return np.full_like(z, -np.inf), z
+    if alternative == "less":
+        return z, np.full_like(z, np.inf)
+    return -np.abs(z), np.abs(z)
+
+
+def extreme_and_ordinary_log_masses(
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log masses of intervals [left, right] outside and inside [lower, upper], elementwise."""
+    with np.errstate(invalid="ignore"):  # the width of nothing at infinity
+        below = log_mass(left, np.maximum(left, np.minimum(right, lower)))
+        above = log_mass(np.minimum(right, np.maximum(left, upper)), right)
+        start = np.clip(lower, left, right)
+        between = log_mass(start, np.maximum(start, np.minimum(right, upper)))
+    return np.logaddexp(below, above), between
+
+
+def log_sums(group: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return the logs of the sums of exp(values) by group, (count,)."""
+    greatest = np.full(count, -np.inf)
+    np.maximum.at(greatest, group, values)
+    shift = np.where(np.isfinite(greatest), greatest, 0.0)
+    sums = np.bincount(group, np.exp(values - shift[group]), minlength=count)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(sums) + shift)
+
+
+def log_share(part: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log(part / (part + rest)) of log masses, elementwise; refuse a whole of no mass."""
+    whole = np.logaddexp(part, rest)
+    if np.any(whole == -np.inf):
+        raise InputError("the truncation set has no mass: it must be a union of intervals of positive width.")
+    return np.asarray(part - whole)
 
 
 def split_extreme(z: float, intervals: Intervals, alternative: Alternative) -> tuple[Intervals, Intervals]:
     """Return the part of a set at least as extreme as z under an alternative, and the rest."""
-    check_alternative(alternative)
-    below, above = clip(intervals, -np.inf, z), clip(intervals, z, np.inf)
-    if alternative == "greater":
-        return above, below
-    if alternative == "less":
-        return below, above
-    size = abs(z)
-    outer = np.concatenate([clip(intervals, -np.inf, -size), clip(intervals, size, np.inf)])
-    return outer, clip(intervals, -size, size)
+    lower, upper = (float(end[0]) for end in ordinary_range(np.array([z]), alternative))
+    outer = np.concatenate([clip(intervals, -np.inf, lower), clip(intervals, upper, np.inf)])
+    return outer, clip(intervals, lower, upper)
 
 
 def probability(log_probability: float) -> float:
@@ -132,18 +181,22 @@ def probability(log_probability: float) -> float:
     return min(1.0, max(float(np.exp(log_probability)), _SMALLEST))
 
 
-def _log_share(part: Intervals, rest: Intervals, mean: float = 0.0) -> float:
-    """Return the log of mass(part) / (mass(part) + mass(rest))."""
-    log_part, log_rest = _log_total(part, mean), _log_total(rest, mean)
-    if log_part == log_rest == -np.inf:
-        raise InputError("the truncation set has no mass: it must be a union of intervals of positive width.")
-    return float(log_part - np.logaddexp(log_part, log_rest))
+def _log_masses_of_sets(
+    sets: Sequence[Intervals], ordinary: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    group = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
+    left, right = np.concatenate(list(sets)).T
+    extreme, rest = extreme_and_ordinary_log_masses(left, right, ordinary[0][group], ordinary[1][group])
+    return log_sums(group, extreme, len(sets)), log_sums(group, rest, len(sets))
 
 
-def _log_total(intervals: Intervals, mean: float) -> float:
-    if len(intervals) == 0:
-        return -np.inf
-    return float(logsumexp(log_mass(intervals[:, 0], intervals[:, 1], mean)))
+def _log_part(part: Intervals, rest: Intervals, mean: float) -> float:
+    return float(log_share(_log_total(part, mean), _log_total(rest, mean))[0])
+
+
+def _log_total(intervals: Intervals, mean: float) -> NDArray[np.float64]:
+    masses = log_mass(intervals[:, 0], intervals[:, 1], mean)
+    return log_sums(np.zeros(len(masses), dtype=np.int64), masses, 1)
 
 
 def _log_density(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,3 +29,15 @@ class ScoreFunction(Protocol):
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return scores (m, gh, gw) of images (m, C, H, W), float64, each independent of the others."""
+
+
+@runtime_checkable
+class RoughScoreFunction(ScoreFunction, Protocol):
+    """A score function that can also be had less accurate, and perhaps faster."""
+
+    @property
+    def rough_is_faster(self) -> bool:
+        """Whether that is worth it."""
+
+    def rough(self, images: Tensor) -> Tensor:
+        """Return scores as calling it does, float64, but computed with less precision."""

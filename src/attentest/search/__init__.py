@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from attentest.errors import InputError
 from attentest.search.grid import GridSearch
-from attentest.search.outcome import CONVERGED, Report, Search, SearchOutcome
-from attentest.search.problem import SearchProblem
+from attentest.search.outcome import CONVERGED, DECIDED, Report, Search, SearchOutcome
+from attentest.search.problem import Margins, SearchProblem
+from attentest.search.spectral import SpectralSearch
 from attentest.search.steps import Adaptive, Combination, Fixed
 
 SEARCHES: Mapping[str, Search] = {
+    "spectral": SpectralSearch(),
     "adaptive": GridSearch(step=Adaptive()),
     "fixed": GridSearch(step=Fixed()),
     "combination": GridSearch(step=Combination()),
@@ -25,19 +27,22 @@ def as_search(search: str | Search) -> Search:
         return SEARCHES[search]
     if isinstance(search, Search) and not isinstance(search, type):
         return search
-    raise InputError(f"search must be a name or a search object such as GridSearch(step=Fixed()), got {search!r}.")
+    raise InputError(f"search must be a name or a search object such as SpectralSearch(tol=1e-4), got {search!r}.")
 
 
 __all__ = [
     "CONVERGED",
+    "DECIDED",
     "SEARCHES",
     "Adaptive",
     "Combination",
     "Fixed",
     "GridSearch",
+    "Margins",
     "Report",
     "Search",
     "SearchOutcome",
     "SearchProblem",
+    "SpectralSearch",
     "as_search",
 ]

@@ -72,6 +72,10 @@ class GridSearch:
             "max_evaluations": self.max_evaluations,
         }
 
+    def images_together(self, batch_size: int) -> int:
+        """Return the batch size: each image asks for one point at a time."""
+        return batch_size
+
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
         limit = self.extent + np.abs(problem.z_obs)

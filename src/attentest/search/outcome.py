@@ -10,6 +10,9 @@ from attentest.intervals import Intervals
 from attentest.search.problem import SearchProblem
 
 CONVERGED = "converged"
+DECIDED = "decided"
+OUT_OF_EVALUATIONS = "max_evaluations"
+OUT_OF_PRECISION = "precision"
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the share of a search that is done, from 0 to 1."""
@@ -28,7 +31,8 @@ class SearchOutcome:
     evaluations
         Points at which the model was evaluated for this image, with or without a derivative.
     status
-        "converged", or what stopped the search before.
+        "converged"; "decided" if it was enough to know on which side of alpha p lies; or what stopped the search
+        before: "max_evaluations", or "precision" where rounding or noise of the scores hides the rest.
     """
 
     intervals: Intervals
@@ -44,6 +48,9 @@ class Search(Protocol):
 
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
+
+    def images_together(self, batch_size: int) -> int:
+        """Return how many images are best searched together when the model evaluates ``batch_size`` at a time."""
 
     def describe(self) -> Mapping[str, Any]:
         """Return the search's name and parameters as JSON-ready values."""

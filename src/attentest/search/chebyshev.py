@@ -1,0 +1,61 @@
+"""Chebyshev polynomials on [-1, 1]: nodes, coefficients, bounds.
+
+Polynomials of many pieces are kept as coefficients (..., SIZE, g) in the basis T_0 ... T_{SIZE-1}, whatever their
+degree, so that all are handled together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.polynomial import chebyshev
+from numpy.typing import NDArray
+from torch import Tensor
+
+MAX_DEGREE = 16
+SIZE = MAX_DEGREE + 2
+"""One more than an interpolant on MAX_DEGREE + 1 nodes needs: its check point raises the degree by one."""
+
+CHECK_POINT = float(np.cos(5 * np.pi / 12))
+"""Not a node of any family here, and far from the zeros of their node polynomials: the sines below are 0.84 or more."""
+
+
+def lobatto_nodes(degree: int) -> NDArray[np.float64]:
+    """Return the degree + 1 Chebyshev-Lobatto nodes, ascending; those of half the degree are every other one."""
+    finest = np.sin(np.pi * np.arange(-MAX_DEGREE, MAX_DEGREE + 1, 2) / (2 * MAX_DEGREE))  # symmetric to the last bit
+    return finest[:: MAX_DEGREE // degree]
+
+
+def gauss_nodes(count: int) -> NDArray[np.float64]:
+    """Return the zeros of T_count, ascending."""
+    return np.asarray(np.sin(np.pi * np.arange(1 - count, count, 2) / (2 * count)))
+
+
+def coefficients_from(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the matrix (SIZE, m) from values at m nodes to the coefficients of their interpolant."""
+    matrix = np.zeros((SIZE, len(nodes)))
+    matrix[: len(nodes)] = np.linalg.inv(chebyshev.chebvander(nodes, len(nodes) - 1))
+    return matrix
+
+
+def node_polynomial(degree: int) -> NDArray[np.float64]:
+    """Return the coefficients (SIZE,) of the polynomial that vanishes at the Lobatto nodes, of greatest value near 1.
+
+    It is T_{degree+1} - T_{degree-1}, that is -2 sin(t) sin(degree t) with x = cos(t); halved here.
+    """
+    coefficients = np.zeros(SIZE)
+    coefficients[degree + 1], coefficients[degree - 1] = 0.5, -0.5
+    return coefficients
+
+
+def second_derivative() -> NDArray[np.float64]:
+    """Return the matrix (SIZE, SIZE) from coefficients to those of the second derivative."""
+    matrix = np.zeros((SIZE, SIZE))
+    matrix[: SIZE - 2] = chebyshev.chebder(np.eye(SIZE), 2, axis=0)
+    return matrix
+
+
+def basis(x: Tensor) -> Tensor:
+    """Return T_0(x) ... T_{SIZE-1}(x), (..., SIZE)."""
+    order = torch.arange(SIZE, dtype=x.dtype, device=x.device)
+    return torch.cos(order * torch.acos(x.clamp(-1, 1)).unsqueeze(-1))

@@ -1,0 +1,44 @@
+"""The points at which scores are known: none is computed twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.search.problem import Points, SearchProblem, Which
+
+
+class Evaluations:
+    """Scores of k images wherever a search has asked for them, rough ones or exact ones."""
+
+    def __init__(self, problem: SearchProblem, rough: bool) -> None:
+        self._problem = problem
+        self._rough = rough
+        self._keys = np.empty(0, dtype=np.complex128)  # image + i z: sorted by image, then by z
+        self._rows = np.empty(0, dtype=np.int64)
+        self._scores: Tensor | None = None
+        self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
+
+    def know(self, which: Which, z: Points, scores: Tensor) -> None:
+        """Take scores (m, gh, gw) that were computed elsewhere, at points that are not known yet."""
+        known = 0 if self._scores is None else len(self._scores)
+        self._scores = scores if self._scores is None else torch.cat([self._scores, scores])
+        keys = np.concatenate([self._keys, which + 1j * z])
+        rows = np.concatenate([self._rows, known + np.arange(len(z))])
+        order = np.argsort(keys)
+        self._keys, self._rows = keys[order], rows[order]
+
+    def at(self, which: Which, z: Points) -> Tensor:
+        """Return the scores (m, gh, gw) of images ``which`` (m,) at points ``z`` (m,)."""
+        keys = which + 1j * z
+        wanted = np.unique(keys)
+        new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
+        if len(new):
+            images, points = new.real.astype(np.intp), new.imag.copy()
+            self.know(images, points, self._problem.scores_at(images, points, self._rough))
+            self.counts += np.bincount(images, minlength=len(self.counts))
+        assert self._scores is not None  # something was asked for, so something is known
+        rows = self._rows[np.searchsorted(self._keys, keys)]
+        return self._scores[torch.from_numpy(rows).to(self._scores.device)]

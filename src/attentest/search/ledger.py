@@ -1,0 +1,197 @@
+"""What is known of the truncation sets of k images, and what it says about their p-values.
+
+The z axis of each image is divided into segments: inside, undecided (in zones: runs of touching segments of one
+piece), unexplored; what is in no segment is outside. Masses are logarithms throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.intervals import Intervals, union
+from attentest.truncated_normal import extreme_and_ordinary_log_masses, log_sums
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+INSIDE, UNDECIDED, UNEXPLORED = 0, 1, 2
+NO_PIECE = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Segments (s,) of the z axes of images.
+
+    ``best_left`` to ``best_right`` is the part that belongs to the set as found. ``piece`` is the interpolant that
+    said so, ``zone`` the run an open segment belongs to, ``stalls`` how often refining it has not helped.
+    """
+
+    image: Integers
+    left: Floats
+    right: Floats
+    best_left: Floats
+    best_right: Floats
+    kind: Integers
+    piece: Integers
+    zone: Integers
+    stalls: Integers
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def chosen(self, rows: Mask | Integers | slice) -> Segments:
+        """Return some of the segments."""
+        return Segments(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+    def followed_by(self, others: Segments) -> Segments:
+        """Return these segments and others."""
+        names = [field.name for field in fields(self)]
+        return Segments(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
+
+
+def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | None = None) -> Segments:
+    """Return segments of which nothing is known, each a zone."""
+    count = len(image)
+    nowhere = np.zeros(count)
+    return Segments(
+        image=image,
+        left=left,
+        right=right,
+        best_left=nowhere,
+        best_right=nowhere,
+        kind=np.full(count, UNEXPLORED),
+        piece=np.full(count, NO_PIECE),
+        zone=np.arange(count),
+        stalls=np.zeros(count, dtype=np.int64) if stalls is None else stalls,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Zones:
+    """Open zones (q,) of images: where they are, and how far each can move its image's p-value."""
+
+    zone: Integers
+    image: Integers
+    piece: Integers
+    left: Floats
+    right: Floats
+    stalls: Integers
+    log_mass: Floats
+    cost: Floats
+
+    def chosen(self, rows: Mask | Integers) -> Zones:
+        """Return some of the zones."""
+        return Zones(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+class Ledger:
+    """The books of k images.
+
+    Parameters
+    ----------
+    lower, upper : (k,)
+        Between these a value is less extreme than the observed statistic.
+    """
+
+    def __init__(self, lower: Floats, upper: Floats) -> None:
+        self._lower = lower
+        self._upper = upper
+        self._count = len(lower)
+        self._next_zone = 0
+        none = np.empty(0, dtype=np.int64)
+        self.segments = unexplored(none, np.empty(0), np.empty(0))
+        self._extreme = np.empty(0)
+        self._ordinary = np.empty(0)
+
+    def add(self, segments: Segments) -> None:
+        """Enter segments, their zones numbered from zero; they must not overlap what is there."""
+        zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
+        self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
+        extreme, ordinary = extreme_and_ordinary_log_masses(
+            segments.left, segments.right, self._lower[segments.image], self._upper[segments.image]
+        )
+        self._extreme = np.concatenate([self._extreme, extreme])
+        self._ordinary = np.concatenate([self._ordinary, ordinary])
+        before = len(self.segments)
+        self.segments = self.segments.followed_by(segments)
+        self.segments.zone[before:] = zone
+
+    def keep(self, mask: Mask) -> None:
+        """Drop the segments that are not in the mask."""
+        self.segments = self.segments.chosen(mask)
+        self._extreme, self._ordinary = self._extreme[mask], self._ordinary[mask]
+
+    def log_bounds(self) -> tuple[Floats, Floats]:
+        """Return the logs of the least and the greatest p-value (k,) compatible with the books."""
+        extreme, ordinary, open_extreme, open_ordinary = self._totals()
+        most = np.logaddexp(extreme, open_extreme)
+        with np.errstate(invalid="ignore"):  # nothing is certain, or nothing open: -inf less -inf
+            low = extreme - np.logaddexp(extreme, np.logaddexp(ordinary, open_ordinary))
+            high = most - np.logaddexp(most, ordinary)
+        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high)
+
+    def zones(self) -> Zones:
+        """Return the open zones, by image, those that can move its p-value least first.
+
+        A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
+        known to be inside; one in what is ordinary by u (extreme) / (M (M + u)).
+        """
+        segments = self.segments
+        open_ = np.flatnonzero(segments.kind != INSIDE)
+        zone, first, index = np.unique(segments.zone[open_], return_index=True, return_inverse=True)
+        first = open_[first]
+        image = segments.image[first]
+        left, right = np.full(len(zone), np.inf), np.full(len(zone), -np.inf)
+        np.minimum.at(left, index, segments.left[open_])
+        np.maximum.at(right, index, segments.right[open_])
+        own_extreme = log_sums(index, self._extreme[open_], len(zone))
+        own_ordinary = log_sums(index, self._ordinary[open_], len(zone))
+        own = np.logaddexp(own_extreme, own_ordinary)
+        extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals())
+        inside = np.logaddexp(extreme, ordinary)
+        all_extreme, all_ordinary = np.logaddexp(extreme, open_extreme), np.logaddexp(ordinary, open_ordinary)
+        moves = np.logaddexp(own_extreme + all_ordinary, own_ordinary + all_extreme)
+        with np.errstate(invalid="ignore"):  # nothing is inside yet: -inf less -inf
+            relative = moves - inside - np.logaddexp(inside, own)
+        share = own - np.logaddexp(all_extreme, all_ordinary)
+        cost = np.exp(np.minimum(np.where(inside > -np.inf, relative, share), 0.0))
+        zones = Zones(
+            zone=zone,
+            image=image,
+            piece=segments.piece[first],
+            left=left,
+            right=right,
+            stalls=segments.stalls[first],
+            log_mass=own,
+            cost=cost,
+        )
+        return zones.chosen(np.lexsort((cost, image)))
+
+    def sets(self) -> list[tuple[Intervals, Intervals, Intervals]]:
+        """Return for each image the set as found, what is certainly in it, and what may be."""
+        ordered = self.segments.chosen(np.lexsort((self.segments.left, self.segments.image)))
+        ends = np.searchsorted(ordered.image, np.arange(self._count + 1))
+        spans = np.column_stack([ordered.left, ordered.right])
+        best = np.column_stack([ordered.best_left, ordered.best_right])
+        in_best = ordered.best_left < ordered.best_right
+        certain = ordered.kind == INSIDE
+        return [
+            (union(best[own][in_best[own]]), union(spans[own][certain[own]]), union(spans[own]))
+            for own in (slice(start, stop) for start, stop in pairwise(ends))
+        ]
+
+    def _totals(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""
+        certain = self.segments.kind == INSIDE
+        image = self.segments.image
+        return (
+            log_sums(image[certain], self._extreme[certain], self._count),
+            log_sums(image[certain], self._ordinary[certain], self._count),
+            log_sums(image[~certain], self._extreme[~certain], self._count),
+            log_sums(image[~certain], self._ordinary[~certain], self._count),
+        )

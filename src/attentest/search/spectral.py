@@ -1,0 +1,589 @@
+"""attentest's own search: interpolate the smooth scores, decide on the interpolant, refine what moves p.
+
+The raw scores of an image are smooth along its line; only what follows, min-max and the threshold, has kinks. So the
+scores are interpolated on pieces of the z axis (``pieces``), and where the interpolated region is the observed one is
+worked out without calling the model (``cells``). What the interpolation error leaves undecided is kept in a ledger,
+which knows how far each zone can move the p-value (``ledger``). Each round evaluates the model for the zones that
+matter and for no others, for all images together, until the error bar of every image is narrow enough.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from attentest.checks import positive_number, real_number, whole_number
+from attentest.errors import InputError
+from attentest.intervals import Intervals, contains, union
+from attentest.search.cells import Parts, inside_and_undecided
+from attentest.search.chebyshev import MAX_DEGREE, SIZE
+from attentest.search.evaluations import Evaluations
+from attentest.search.ledger import (
+    INSIDE,
+    NO_PIECE,
+    UNDECIDED,
+    Floats,
+    Integers,
+    Ledger,
+    Mask,
+    Segments,
+    Zones,
+    unexplored,
+)
+from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, Report, SearchOutcome
+from attentest.search.pieces import (
+    LEBESGUE,
+    MOST_CORRECTIONS,
+    Pieces,
+    corrected_pieces,
+    correction_gain,
+    correction_points,
+    fresh_pieces,
+    fresh_points,
+)
+from attentest.search.problem import SearchProblem
+from attentest.truncated_normal import ordinary_range
+
+DEGREE = 8
+"""Of a fresh piece; doubled where that pays."""
+
+LOG_TAIL = 100.0
+"""The lattice of pieces reaches to where the density is this many logs below that at z_obs: the tails beyond matter to
+no Z wider than 1e-30."""
+
+MOST_PIECES = 2000
+"""Of the lattice; with a statistic so large that more are needed, they become wider."""
+
+CENTRE = 2.0
+"""Pieces up to here from zero are explored first, with those at z_obs: they hold most of the mass."""
+
+FARTHER = math.log(1e-4)
+"""Pieces of less than this share of the mass of the heaviest unexplored one wait: it may make them needless."""
+
+LEFT_OVER = 0.4
+"""Share of the tolerance that may be left in zones that are not refined."""
+
+MOSTLY_UNDECIDED = 0.35
+"""A piece of which more than this share is undecided is interpolated anew as a whole."""
+
+WORTH_DOUBLING = 0.05
+"""A piece is given twice the degree if that should reduce its error by this factor; otherwise it is split."""
+
+PROGRESS = 0.02
+"""A correction is expected to reduce the error at least by this factor, or a fresh piece is made."""
+
+STALLED = 4
+"""A zone that has not improved so many times will not improve."""
+
+DECISION_SHARE = 0.25
+"""In decision mode, the error bar aimed at as a share of the distance between p and alpha."""
+
+EXACT_BELOW = 20.0
+"""Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
+rough ones."""
+
+POINTS_AN_IMAGE = 4
+"""That an image asks for in a late round: enough images are searched together to fill a batch then."""
+
+Precision = Literal["auto", "float64", "mixed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpectralSearch:
+    """Piecewise Chebyshev interpolation of the scores, refined until the error bar of p is narrow enough.
+
+    The error bar covers what the interpolation error leaves undecided, what was not explored and the tails. The
+    interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes; a
+    feature of the scores much narrower than the distance of the nodes (a fifth of ``width``) may escape it.
+
+    Parameters
+    ----------
+    tol
+        Width of the error bar of p at which to stop.
+    rtol
+        The same relative to p: the search stops when either is reached. With ``tol=0`` it resolves p of any size.
+    max_evaluations
+        Model evaluations an image. When they are used up the error bar is what it is, and the status says so.
+    width
+        Width on the z axis of the pieces it starts with.
+    precision
+        "float64", or "mixed": explore with the model's fast rough scores, and use exact ones wherever a decision
+        depends on it. "auto" is mixed where that is faster. A model that has no rough scores is read in float64.
+    """
+
+    tol: float = 1e-6
+    rtol: float = 0.0
+    max_evaluations: int = 10_000
+    width: float = 3.0
+    precision: Precision = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("tol", "rtol"):
+            value = real_number(getattr(self, name), name)
+            if not 0 <= value < 1:
+                raise InputError(f"{name} must be at least 0 and less than 1, got {value}.")
+            object.__setattr__(self, name, value)
+        if self.tol == self.rtol == 0:
+            raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
+        object.__setattr__(self, "width", positive_number(self.width, "width"))
+        budget = whole_number(self.max_evaluations, "max_evaluations", 1, 10**15)
+        object.__setattr__(self, "max_evaluations", budget)
+        if self.precision not in get_args(Precision):
+            raise InputError(f"precision must be 'auto', 'float64' or 'mixed', got {self.precision!r}.")
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return name and parameters."""
+        return {"name": "spectral", **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+    def images_together(self, batch_size: int) -> int:
+        """Return a share of the batch size: an image asks for some thirty points first and for a few in the end."""
+        return math.ceil(batch_size / POINTS_AN_IMAGE)
+
+    @torch.no_grad()
+    def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
+        """Return the truncation set of each image of a problem, in order."""
+        return _Exploration(self, problem).run(report)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fresh:
+    """Fresh pieces to make (q,)."""
+
+    image: Integers
+    left: Floats
+    right: Floats
+    degree: Integers
+    stalls: Integers
+    error_so_far: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Corrections:
+    """Zones of pieces to correct (q,), each at ``count`` points."""
+
+    piece: Integers
+    left: Floats
+    right: Floats
+    count: Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """What a round does: the segments it replaces, and by what."""
+
+    replaced: Mask
+    refined: Integers
+    fresh: _Fresh
+    corrections: _Corrections
+
+
+class _Exploration:
+    """The search of k images under way."""
+
+    def __init__(self, search: SpectralSearch, problem: SearchProblem) -> None:
+        self._search = search
+        self._problem = problem
+        self._count = len(problem.z_obs)
+        self._exact = Evaluations(problem, rough=False)
+        everyone = np.arange(self._count)
+        if problem.observed is None:
+            observed = self._exact.at(everyone, problem.z_obs)
+        else:
+            observed = problem.observed
+            self._exact.know(everyone, problem.z_obs, observed)
+        self._rough: Evaluations | None = None
+        self._noise = np.zeros(self._count)
+        mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
+        if mixed and problem.rough_scores is not None:
+            self._rough = Evaluations(problem, rough=True)
+            difference = self._rough.at(everyone, problem.z_obs) - observed
+            self._noise = 4 * difference.abs().amax(dim=(1, 2)).cpu().numpy()
+        self._points_together = self._affordable_points(problem, observed)
+        self._ledger = Ledger(*ordinary_range(problem.z_obs, problem.alternative))
+        self._ledger.add(_lattice(problem.z_obs, search.width))
+        self._pieces: Pieces | None = None
+        self._status: list[str | None] = [None] * self._count
+        self._active = np.ones(self._count, dtype=np.bool_)
+
+    @staticmethod
+    def _affordable_points(problem: SearchProblem, observed: torch.Tensor) -> int:
+        pixels = problem.margins.pixels(observed[:1]).shape[1]
+        bytes_a_point = 8 * (8 * pixels + 2 * SIZE * observed[0].numel())
+        return max(64, problem.memory // bytes_a_point)
+
+    @property
+    def _evaluations(self) -> Integers:
+        return self._exact.counts if self._rough is None else self._exact.counts + self._rough.counts
+
+    def run(self, report: Report | None) -> list[SearchOutcome]:
+        """Refine until every image is done."""
+        first = True
+        reported = 0.0
+        while True:
+            low, high = (np.exp(bound) for bound in self._ledger.log_bounds())
+            stop = np.maximum(self._search.tol, self._search.rtol * low)
+            self._finish(low, high, stop)
+            if report is not None:
+                reported = max(reported, self._share_done(high - low, stop))
+                report(reported)
+            if not self._active.any():
+                return self._outcomes()
+            zones = self._ledger.zones()
+            aim = self._aim(low, high, stop)
+            plan = self._plan(self._chosen(zones, aim, first), aim)
+            if plan is not None:
+                self._carry_out(plan)
+            first = False
+
+    def _finish(self, low: Floats, high: Floats, stop: Floats) -> None:
+        """Note which images are done."""
+        self._retire(high - low <= stop, CONVERGED)
+        if self._problem.alpha is not None:
+            self._retire((low > self._problem.alpha) | (high <= self._problem.alpha), DECIDED)
+
+    def _retire(self, images: Mask, status: str) -> None:
+        for image in np.flatnonzero(self._active & images):
+            self._status[image] = status
+        self._active &= ~images
+
+    def _share_done(self, width: Floats, stop: Floats) -> float:
+        """Return how far the error bars have come, on a log scale."""
+        share = np.log(np.clip(width, stop, 1.0)) / np.log(stop)
+        return float(np.where(self._active, np.minimum(share, 0.99), 1.0).mean())
+
+    def _aim(self, low: Floats, high: Floats, stop: Floats) -> Floats:
+        """Return how much error bar may be left in zones that are not refined now."""
+        if self._problem.alpha is not None:
+            distance = np.abs((low + high) / 2 - self._problem.alpha)
+            stop = np.maximum(stop, DECISION_SHARE * distance)
+        return LEFT_OVER * stop
+
+    def _chosen(self, zones: Zones, aim: Floats, first: bool) -> Zones:
+        """Return the zones to refine: the fewest that leave less than ``aim`` of error bar in the others."""
+        image = zones.image
+        workable = self._active[image] & np.isfinite(zones.left) & np.isfinite(zones.right) & ~self._hopeless(zones)
+        fresh = zones.piece == NO_PIECE
+        z_obs = self._problem.z_obs[image]
+        at_obs = (zones.left == z_obs) | (zones.right == z_obs)
+        if first:
+            return zones.chosen(workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE)))
+        sums = np.cumsum(zones.cost)  # the least costs of an image come first
+        starts = np.r_[True, image[1:] != image[:-1]]
+        before = np.maximum.accumulate(np.where(starts, sums - zones.cost, 0.0))
+        needed = workable & (sums - before > aim[image])
+        heaviest = np.full(self._count, -np.inf)
+        np.maximum.at(heaviest, image, np.where(needed & fresh, zones.log_mass, -np.inf))
+        chosen = needed & ~(fresh & ~at_obs & (zones.log_mass < heaviest[image] + FARTHER))
+        idle = self._active & (np.bincount(image[chosen], minlength=self._count) == 0)
+        self._retire(idle, OUT_OF_PRECISION)
+        return zones.chosen(chosen)
+
+    def _hopeless(self, zones: Zones) -> Mask:
+        """Tell which zones no evaluation can make smaller."""
+        narrow = zones.right - zones.left <= 16 * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
+        hopeless = narrow | (zones.stalls >= STALLED)
+        known = zones.piece != NO_PIECE
+        if self._pieces is not None:
+            piece = zones.piece[known]
+            exact = self._pieces.floor[piece] <= self._pieces.rounding[piece]
+            hopeless[known] |= exact & (self._pieces.error[piece] <= self._pieces.rounding[piece])
+        return np.asarray(hopeless)
+
+    def _plan(self, chosen: Zones, aim: Floats) -> _Plan | None:
+        """Return how to refine the chosen zones within the budget of each image; None if there is nothing to do."""
+        plan = self._plan_for(chosen, aim)
+        after = self._evaluations.copy()
+        np.add.at(after, plan.fresh.image, plan.fresh.degree + 2)
+        if self._pieces is not None:
+            np.add.at(after, self._pieces.image[plan.corrections.piece], plan.corrections.count)
+        beyond = self._active & (after > self._search.max_evaluations)
+        if beyond.any():
+            self._retire(beyond, OUT_OF_EVALUATIONS)
+            plan = self._plan_for(chosen.chosen(~beyond[chosen.image]), aim)
+        return plan if plan.replaced.any() else None
+
+    def _plan_for(self, chosen: Zones, aim: Floats) -> _Plan:
+        segments = self._ledger.segments
+        new = chosen.piece == NO_PIECE
+        fresh = [_fresh(chosen.chosen(new), np.inf)]
+        replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
+        nothing = np.empty(0, dtype=np.int64)
+        corrections = _Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
+        refined = nothing
+        pieces = self._pieces
+        if pieces is not None:
+            known = chosen.chosen(~new)
+            whole, anew = _interpolate_anew(pieces, known)
+            # Zones of a piece that is interpolated anew lie between the outermost of them, and so does all that
+            # the piece says there; the rest of it stays.
+            start, end = _hulls(known, len(pieces))
+            start = np.where(whole == _DOUBLED, pieces.left, start)
+            end = np.where(whole == _DOUBLED, pieces.right, end)
+            owner = np.where(segments.piece == NO_PIECE, 0, segments.piece)
+            within = (segments.left >= start[owner]) & (segments.right <= end[owner])
+            replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
+            rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
+            replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
+            count = _corrections_needed(pieces, rest, aim)
+            fresh += [anew, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
+            some = count > 0
+            corrections = _Corrections(
+                piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
+            )
+            refined = known.piece
+        return _Plan(
+            replaced=replaced,
+            refined=refined,
+            fresh=_Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(_Fresh)}),
+            corrections=corrections,
+        )
+
+    def _carry_out(self, plan: _Plan) -> None:
+        """Evaluate the model, make the new pieces, and enter what they say."""
+        new, distrusted = self._make(plan)
+        self._ledger.keep(~plan.replaced)
+        if self._pieces is None:
+            self._pieces, first = new, 0
+        else:
+            self._pieces.refined[plan.refined] = True
+            if len(distrusted):
+                new = self._start_over(distrusted, new)
+            first = len(self._pieces)
+            self._pieces = self._pieces.followed_by(new)
+        self._ledger.add(
+            _segments(
+                new, first, *inside_and_undecided(self._problem.margins, new.interpolants(), self._points_together)
+            )
+        )
+        self._forget_pieces()
+
+    def _make(self, plan: _Plan) -> tuple[Pieces, Pieces]:
+        """Return the new pieces, and the old ones whose error turned out greater than they said."""
+        exact = _Requests(self._exact)
+        rough = exact if self._rough is None else _Requests(self._rough)
+        fresh, corrections = plan.fresh, plan.corrections
+        exploring = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
+        jobs = []
+        for degree in np.unique(fresh.degree):
+            for roughly in (True, False):
+                rows = np.flatnonzero((fresh.degree == degree) & (exploring == roughly))
+                nodes, check = fresh_points(fresh.left[rows], fresh.right[rows], int(degree))
+                image = fresh.image[rows]
+                jobs.append((rows, roughly, (rough if roughly else exact).add(image, nodes), exact.add(image, check)))
+        zones = []
+        for count in np.unique(corrections.count):
+            rows = np.flatnonzero(corrections.count == count)
+            points = correction_points(corrections.left[rows], corrections.right[rows], int(count))
+            zones.append((rows, exact.add(self._known.image[corrections.piece[rows]], points)))
+        exact.send()
+        rough.send()
+        made, distrusted = [], []
+        for rows, roughly, at_nodes, at_check in jobs:
+            if len(rows):
+                made.append(self._fresh_pieces(fresh, rows, roughly, at_nodes(), at_check()[:, 0]))
+        for rows, values in zones:
+            parents = self._known.chosen(corrections.piece[rows])
+            corrected, surprising = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
+            made.append(corrected)
+            distrusted.append(parents.chosen(surprising))
+        none = made[0].chosen(np.empty(0, dtype=np.int64))
+        return _all_of(made), _all_of([none, *distrusted])
+
+    def _fresh_pieces(
+        self, fresh: _Fresh, rows: Integers, roughly: bool, at_nodes: torch.Tensor, at_check: torch.Tensor
+    ) -> Pieces:
+        image = fresh.image[rows]
+        noise = self._noise[image] if roughly else np.zeros(len(rows))
+        degree = int(fresh.degree[rows[0]])
+        stalls = fresh.stalls[rows]
+        pieces = fresh_pieces(image, fresh.left[rows], fresh.right[rows], degree, at_nodes, at_check, noise, stalls)
+        so_far = fresh.error_so_far[rows]
+        helped = pieces.error + pieces.floor <= 0.5 * so_far
+        return replace(pieces, stalls=np.where(np.isinf(so_far), stalls, np.where(helped, 0, stalls + 1)))
+
+    @property
+    def _known(self) -> Pieces:
+        assert self._pieces is not None  # asked for only where there are zones of pieces
+        return self._pieces
+
+    def _start_over(self, distrusted: Pieces, new: Pieces) -> Pieces:
+        """Forget all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
+        widest_first = np.argsort(distrusted.left - distrusted.right)
+        taken: list[tuple[int, float, float]] = []
+        for row in widest_first:
+            image, left, right = int(distrusted.image[row]), distrusted.left[row], distrusted.right[row]
+            if any(image == i and left >= start and right <= end for i, start, end in taken):
+                continue
+            taken.append((image, left, right))
+            segments = self._ledger.segments
+            self._ledger.keep((segments.image != image) | (segments.left < left) | (segments.right > right))
+            new = new.chosen((new.image != image) | (new.left < left) | (new.right > right))
+            middle = (left + right) / 2
+            stalls = np.full(2, distrusted.stalls[row] + 1)
+            halves = np.array([left, middle]), np.array([middle, right])
+            self._ledger.add(unexplored(np.full(2, image), *halves, stalls))
+        return new
+
+    def _forget_pieces(self) -> None:
+        """Keep only the interpolants that zones still under way refer to."""
+        segments = self._ledger.segments
+        live = (segments.piece != NO_PIECE) & (segments.kind != INSIDE) & self._active[segments.image]
+        used = np.zeros(len(self._known) + 1, dtype=np.bool_)
+        used[segments.piece[live]] = True
+        number = np.where(used, np.cumsum(used) - 1, NO_PIECE)
+        segments.piece[:] = number[segments.piece]
+        self._pieces = self._known.chosen(used[:-1])
+
+    def _outcomes(self) -> list[SearchOutcome]:
+        evaluations = self._evaluations
+        outcomes = []
+        for image, (found, certain, possible) in enumerate(self._ledger.sets()):
+            z_obs = float(self._problem.z_obs[image])
+            # z_obs belongs to Z by definition, though its part of it may be narrower than anything was resolved.
+            itself = np.array([[np.nextafter(z_obs, -np.inf), np.nextafter(z_obs, np.inf)]])
+            sets: list[Intervals] = [
+                known if contains(known, z_obs) else union(known, itself) for known in (found, certain, possible)
+            ]
+            outcomes.append(
+                SearchOutcome(
+                    intervals=sets[0],
+                    certain=sets[1],
+                    possible=sets[2],
+                    evaluations=int(evaluations[image]),
+                    status=self._status[image] or CONVERGED,
+                )
+            )
+        return outcomes
+
+
+class _Requests:
+    """Points to evaluate, collected so that the model is called for all of them together."""
+
+    def __init__(self, evaluations: Evaluations) -> None:
+        self._evaluations = evaluations
+        self._images: list[Integers] = []
+        self._points: list[Floats] = []
+        self._answers: list[torch.Tensor] = []
+
+    def add(self, image: Integers, points: Floats) -> Callable[[], torch.Tensor]:
+        """Ask for scores of images (p,) at points (p, m); returns where to get them, (p, m, gh, gw), when sent."""
+        slot = len(self._points)
+        self._images.append(np.repeat(image, points.shape[1]))
+        self._points.append(points.ravel())
+        return lambda: self._answers[slot].unflatten(0, points.shape)
+
+    def send(self) -> None:
+        """Evaluate."""
+        points = np.concatenate([np.empty(0), *self._points])
+        if len(points) and not self._answers:
+            scores = self._evaluations.at(np.concatenate(self._images), points)
+            self._answers = list(scores.split([len(part) for part in self._points]))
+
+
+_ZONE_BY_ZONE, _DOUBLED, _SPLIT = 0, 1, 2
+
+
+def _lattice(z_obs: Floats, width: float) -> Segments:
+    """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
+    reach = np.sqrt(z_obs**2 + 2 * LOG_TAIL)
+    width_of = np.maximum(width, 2 * reach / MOST_PIECES)
+    below = np.ceil((z_obs + reach) / width_of).astype(np.int64)
+    above = np.ceil((reach - z_obs) / width_of).astype(np.int64)
+    count = below + above + 2  # and the two tails
+    image = np.repeat(np.arange(len(z_obs)), count)
+    place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
+    left = z_obs[image] + place * width_of[image]
+    right = z_obs[image] + (place + 1) * width_of[image]
+    left[place < -below[image]] = -np.inf
+    right[place >= above[image]] = np.inf
+    return unexplored(image, left, right)
+
+
+def _hulls(zones: Zones, pieces: int) -> tuple[Floats, Floats]:
+    """Return where the zones of each piece begin and end."""
+    start, end = np.full(pieces, np.inf), np.full(pieces, -np.inf)
+    np.minimum.at(start, zones.piece, zones.left)
+    np.maximum.at(end, zones.piece, zones.right)
+    return start, end
+
+
+def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, _Fresh]:
+    """Return for each piece whether it is to be done again as a whole, and the fresh pieces for those."""
+    width = pieces.right - pieces.left
+    share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
+    whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
+    doubling = (pieces.nodes == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
+    how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
+    doubled, split = np.flatnonzero(how == _DOUBLED), np.flatnonzero(how == _SPLIT)
+    start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
+    wide = end - start > 0.5 * width[split]
+    middle = np.where(wide, (start + end) / 2, end)
+    which = np.concatenate([doubled, split, split[wide]])
+    return how, _Fresh(
+        image=pieces.image[which],
+        left=np.concatenate([pieces.left[doubled], start, middle[wide]]),
+        right=np.concatenate([pieces.right[doubled], middle, end[wide]]),
+        degree=np.where(np.arange(len(which)) < len(doubled), MAX_DEGREE, DEGREE),
+        stalls=pieces.stalls[which],
+        error_so_far=(pieces.error + pieces.floor)[which],
+    )
+
+
+def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
+    """Return at how many points each zone is to be corrected; 0 if it is better interpolated anew."""
+    share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
+    enough = np.maximum(PROGRESS, aim[zones.image] / np.maximum(zones.cost, np.finfo(np.float64).tiny))
+    count = np.zeros(len(share), dtype=np.int64)
+    for points in range(MOST_CORRECTIONS, 0, -1):
+        count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points
+    return count
+
+
+def _fresh(zones: Zones, error_so_far: float | Floats) -> _Fresh:
+    return _Fresh(
+        image=zones.image,
+        left=zones.left,
+        right=zones.right,
+        degree=np.full(len(zones.zone), DEGREE),
+        stalls=zones.stalls,
+        error_so_far=np.broadcast_to(error_so_far, zones.left.shape),
+    )
+
+
+def _all_of(pieces: Sequence[Pieces]) -> Pieces:
+    whole = pieces[0]
+    for part in pieces[1:]:
+        whole = whole.followed_by(part)
+    return whole
+
+
+def _segments(pieces: Pieces, first: int, inside: Parts, undecided: Parts) -> Segments:
+    """Return what cells say about pieces, the first of which has number ``first``, as segments of the z axis."""
+    piece, left, right, best_left, best_right = (column.cpu().numpy() for column in Parts.of([inside, undecided]))
+    kind = np.where(np.arange(len(piece)) < len(inside.piece), INSIDE, UNDECIDED)
+    order = np.lexsort((left, piece))
+    piece, left, right, kind = piece[order], left[order], right[order], kind[order]
+    best_left, best_right = best_left[order], best_right[order]
+    # Parts that touch and are of one kind are a run: inside they become one segment, undecided a zone.
+    starts = np.ones(len(piece), dtype=np.bool_)
+    starts[1:] = (piece[1:] != piece[:-1]) | (left[1:] != right[:-1]) | (kind[1:] != kind[:-1])
+    ends = np.ones_like(starts)
+    ends[:-1] = starts[1:]
+    inner = kind == INSIDE
+    right[starts & inner] = right[ends & inner]
+    kept = ~inner | starts
+    best_right[inner] = right[inner]
+    ends_on_axis = (pieces.at(piece, x)[kept] for x in (left, right, best_left, best_right))
+    return Segments(
+        **dict(zip(("left", "right", "best_left", "best_right"), ends_on_axis, strict=True)),
+        image=pieces.image[piece][kept],
+        kind=kind[kept],
+        piece=first + piece[kept],
+        zone=(np.cumsum(starts) - 1)[kept],
+        stalls=pieces.stalls[piece][kept],
+    )
