@@ -100,10 +100,10 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
     points_together
         How many points are evaluated at a time, for memory.
     """
-    inside: list[Parts] = []
-    undecided: list[Parts] = []
     count = len(interpolants.which)
     device = interpolants.error.device
+    none = Parts(interpolants.which[:0], *4 * [interpolants.error[:0]])
+    inside, undecided = [none], [none]
     edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64, device=device))
     edges[0], edges[-1] = -1.0, 1.0
     step = max(1, points_together // (GRID + 1))

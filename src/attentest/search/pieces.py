@@ -45,6 +45,20 @@ NOISE_RATE, NOISE_SHARE = 0.5, 1e-5
 """Coefficients that have fallen below this share of the greatest and fall no faster than this are noise: an analytic
 function whose coefficients fall so slowly would not have come so low."""
 
+RESOLVED = 0.05
+"""A piece whose last coefficients are a greater share of the greatest than this is not resolved: nothing is concluded
+from it."""
+
+WELL_RESOLVED = 1e-3
+"""Below this share the error is taken to follow the node polynomial, so that it vanishes towards the nodes."""
+
+SLOW_RATE = 0.4
+"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: what is cut off after
+the last is then as much as the last times their number."""
+
+SMOOTH_RATE = 0.65
+"""Corrections rest on a smooth error, so only pieces whose coefficients fall faster than this are corrected."""
+
 MOST_CORRECTIONS = 4
 
 
@@ -62,14 +76,18 @@ class Pieces:
         Error that does not vanish at the nodes: rounding, or more where the values are rough.
     rounding : (p,)
         Rounding error of exact scores.
-    nodes : (p,)
-        Degree of the Lobatto nodes, 0 for a corrected piece.
+    degree : (p,)
+        Of the Lobatto nodes, 0 for a corrected piece.
+    vanishes : (p,) bool
+        Whether the error vanishes at the nodes.
     order : (p,)
         Degree the error behaves like: bounds its slope.
     rate : (p,)
         Factor from one coefficient to the next.
     stalls : (p,)
         How often refining has not helped.
+    resolved : (p,) bool
+        Whether the coefficients fall at all.
     refined : (p,) bool
         Whether zones of it have become pieces of their own.
     coefficients : (p, SIZE, gh, gw)
@@ -82,10 +100,12 @@ class Pieces:
     error: Floats
     floor: Floats
     rounding: Floats
-    nodes: Integers
+    degree: Integers
+    vanishes: Mask
     order: Integers
     rate: Floats
     stalls: Integers
+    resolved: Mask
     refined: Mask
     coefficients: Tensor
 
@@ -115,7 +135,7 @@ class Pieces:
             coefficients=self.coefficients,
             curvature=curvature,
             error=on_device(self.error, self),
-            waves=on_device(self.nodes, self),
+            waves=on_device(np.where(self.vanishes, self.degree, 0), self),
             floor=on_device(self.floor, self),
         )
 
@@ -177,13 +197,16 @@ def fresh_pieces(
     last = sizes[:, degree - 1 : degree + 1].max(axis=1)
     before = sizes[:, degree - 3 : degree - 1].max(axis=1)
     rate = np.clip(np.sqrt(last / np.maximum(before, np.finfo(np.float64).tiny)), 0.03, 0.95)
-    cut_off = 2 * last / (1 - rate)
+    cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
     seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
     # One more node gains a factor of about the rate; believe in half of that.
     error = np.maximum(cut_off, CHECK_SAFETY * seen / abs(reach)) * np.minimum(1.0, 2 * rate)
+    greatest = sizes[:, 1:].max(axis=1)
+    resolved = last <= RESOLVED * greatest
+    error = np.where(resolved, error, np.maximum(error, 2 * sizes[:, 1:].sum(axis=1)))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
     rounding = ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
-    noisy = (rate > NOISE_RATE) & (last < NOISE_SHARE * sizes[:, 1:].max(axis=1))
+    noisy = (rate > NOISE_RATE) & (last < NOISE_SHARE * greatest)
     count = len(image)
     return Pieces(
         image=image,
@@ -192,10 +215,12 @@ def fresh_pieces(
         error=error,
         floor=rounding + LEBESGUE * noise + np.where(noisy, LEBESGUE * last, 0.0),
         rounding=rounding + np.where(noisy & (noise == 0), LEBESGUE * last, 0.0),
-        nodes=np.full(count, degree),
+        degree=np.full(count, degree),
+        vanishes=last <= WELL_RESOLVED * greatest,
         order=np.full(count, degree + 2),
         rate=rate,
         stalls=stalls,
+        resolved=resolved,
         refined=np.zeros(count, dtype=np.bool_),
         coefficients=coefficients,
     )
@@ -246,7 +271,8 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
         right=right,
         error=np.maximum(thought, 2 * seen) * np.minimum(1.0, gain),
         floor=parents.rounding,
-        nodes=np.zeros(len(left), dtype=np.int64),
+        degree=np.zeros(len(left), dtype=np.int64),
+        vanishes=np.zeros(len(left), dtype=np.bool_),
         order=np.full(len(left), count + 2),
         refined=np.zeros(len(left), dtype=np.bool_),
         coefficients=coefficients,

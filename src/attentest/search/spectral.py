@@ -39,6 +39,7 @@ from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, OUT
 from attentest.search.pieces import (
     LEBESGUE,
     MOST_CORRECTIONS,
+    SMOOTH_RATE,
     Pieces,
     corrected_pieces,
     correction_gain,
@@ -80,6 +81,9 @@ PROGRESS = 0.02
 STALLED = 4
 """A zone that has not improved so many times will not improve."""
 
+NOISE_AT_MOST = 1e8
+"""Times the rounding error of float64: what is rougher than float32 noise is a feature of the scores."""
+
 DECISION_SHARE = 0.25
 """In decision mode, the error bar aimed at as a share of the distance between p and alpha."""
 
@@ -119,7 +123,7 @@ class SpectralSearch:
     tol: float = 1e-6
     rtol: float = 0.0
     max_evaluations: int = 10_000
-    width: float = 3.0
+    width: float = 2.5
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
@@ -315,9 +319,9 @@ class _Exploration:
         nothing = np.empty(0, dtype=np.int64)
         corrections = _Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
         refined = nothing
-        pieces = self._pieces
-        if pieces is not None:
-            known = chosen.chosen(~new)
+        known = chosen.chosen(~new)
+        if len(known.zone):
+            pieces = self._known
             whole, anew = _interpolate_anew(pieces, known)
             # Zones of a piece that is interpolated anew lie between the outermost of them, and so does all that
             # the piece says there; the rest of it stays.
@@ -403,7 +407,9 @@ class _Exploration:
         stalls = fresh.stalls[rows]
         pieces = fresh_pieces(image, fresh.left[rows], fresh.right[rows], degree, at_nodes, at_check, noise, stalls)
         so_far = fresh.error_so_far[rows]
-        helped = pieces.error + pieces.floor <= 0.5 * so_far
+        # A steep place that is not resolved yet is halved until it is; only noise is worth giving up for.
+        steep = ~pieces.resolved & (pieces.error > NOISE_AT_MOST * pieces.rounding)
+        helped = steep | (pieces.error + pieces.floor <= 0.5 * so_far)
         return replace(pieces, stalls=np.where(np.isinf(so_far), stalls, np.where(helped, 0, stalls + 1)))
 
     @property
@@ -517,7 +523,7 @@ def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, _Fresh]:
     width = pieces.right - pieces.left
     share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
     whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
-    doubling = (pieces.nodes == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
+    doubling = (pieces.degree == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
     how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
     doubled, split = np.flatnonzero(how == _DOUBLED), np.flatnonzero(how == _SPLIT)
     start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
@@ -541,7 +547,7 @@ def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
         count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points
-    return count
+    return np.where(pieces.rate[zones.piece] <= SMOOTH_RATE, count, 0)
 
 
 def _fresh(zones: Zones, error_so_far: float | Floats) -> _Fresh:
