@@ -1,0 +1,71 @@
+"""The spectral search against a dense float64 grid: step 1e-3, 5e-5 near z_obs, boundaries bisected."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from attentest import AttentionTest, bundled_model
+from attentest.attention import load_vit
+from attentest.search import Combination, GridSearch, SpectralSearch
+from attentest.synthetic import null_images, signal_images
+from toys import tiny_vit
+
+DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
+GRID_ERROR = 1e-9
+"""How far the dense p itself may be off: its boundaries are brackets of 1e-12."""
+
+MODELS = ("d8", "d16", "d16small", "d32", "d64")
+
+
+def compare(model: torch.nn.Module, images: np.ndarray, device: str) -> dict[str, np.ndarray]:
+    """Return |dp| by precision; asserts that every error bar contains the dense p."""
+    dense = AttentionTest(model, noise=1.0, search=DENSE, device=device).map(images)
+    differences = {}
+    for precision in ("float64", "mixed"):
+        search = SpectralSearch(tol=1e-6, precision=precision)  # type: ignore[arg-type]
+        found = AttentionTest(model, noise=1.0, search=search, device=device).map(images)
+        for index, (ours, theirs) in enumerate(zip(found, dense, strict=True)):
+            lower, upper = ours.pvalue_bounds
+            assert lower - GRID_ERROR <= theirs.pvalue <= upper + GRID_ERROR, (precision, index, ours, theirs)
+        differences[precision] = np.array(
+            [abs(ours.pvalue - theirs.pvalue) for ours, theirs in zip(found, dense, strict=True)]
+        )
+        evaluations = np.mean([result.evaluations for result in found])
+        print(
+            f"{precision}: {len(images)} images, |dp| max {differences[precision].max():.1e}, "
+            f"median {np.median(differences[precision]):.1e}, {evaluations:.1f} evaluations"
+        )
+    return differences
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tiny_models(seed: int) -> None:
+    model = tiny_vit(seed=seed)
+    images = np.random.default_rng(seed).normal(size=(4, 8, 8))
+    for difference in compare(model, images, "cpu").values():
+        assert difference.max() <= 1e-5
+
+
+def reference_model(name: str) -> tuple[Path, int]:
+    default = Path(__file__).resolve().parents[2] / "shared" / "reference"
+    directory = Path(os.environ.get("ATTENTEST_REFERENCE", default)) / name
+    if not directory.is_dir():
+        return bundled_model(), 16
+    return directory, int("".join(letter for letter in name if letter.isdigit()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("name", MODELS)
+def test_reference_models(name: str, signal: int, device: str) -> None:
+    directory, side = reference_model(name)
+    rng = np.random.default_rng(1000 + signal)
+    images = null_images(rng, 50, side) if signal == 0 else signal_images(rng, 10, side, float(signal))[0]
+    print(f"\n{name}, signal {signal}")
+    for difference in compare(load_vit(directory), images, device).values():
+        assert difference.max() <= 1e-5
