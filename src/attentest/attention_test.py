@@ -297,6 +297,7 @@ class AttentionTest:
             observed=observed.scores,
             rough_scores=None if rough is None else along(rough),
             rough_is_faster=isinstance(self._scores, RoughScoreFunction) and self._scores.rough_is_faster,
+            exact=isinstance(self._scores, ViTScores),
             memory=self._memory // 2,
         )
 

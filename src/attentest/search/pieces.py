@@ -167,6 +167,7 @@ def fresh_pieces(
     at_nodes: Tensor,
     at_check: Tensor,
     noise: Floats,
+    jitter: Floats,
     stalls: Integers,
 ) -> Pieces:
     """Interpolate scores (p, degree + 1, gh, gw) at the nodes, and estimate the error in two ways.
@@ -184,7 +185,9 @@ def fresh_pieces(
     at_nodes, at_check
         Scores at the points of :func:`fresh_points`.
     noise : (p,)
-        Known error of ``at_nodes``; zero if they are exact.
+        Error of ``at_nodes`` if they are rough, else zero.
+    jitter : (p,)
+        Error of exact scores beyond the rounding that is always allowed for.
     """
     device = at_nodes.device
     matrix = torch.from_numpy(coefficients_from(lobatto_nodes(degree))).to(device)
@@ -193,19 +196,18 @@ def fresh_pieces(
     at_point = basis(torch.tensor(CHECK_POINT, dtype=torch.float64, device=device))
     missed = at_check - torch.einsum("k,pkhw->phw", at_point, coefficients)
     reach = float(at_point @ vanishing)
-    sizes = coefficients.abs().amax(dim=(2, 3)).cpu().numpy()
-    last = sizes[:, degree - 1 : degree + 1].max(axis=1)
-    before = sizes[:, degree - 3 : degree - 1].max(axis=1)
-    rate = np.clip(np.sqrt(last / np.maximum(before, np.finfo(np.float64).tiny)), 0.03, 0.95)
+    # What is known to be noise is counted in the floor, and is no sign of slow decay.
+    sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
+    rate, last = _decay(sizes)
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
-    seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
+    seen = np.maximum(missed.abs().amax(dim=(1, 2)).cpu().numpy() - LEBESGUE * noise, 0.0)
     # One more node gains a factor of about the rate; believe in half of that.
     error = np.maximum(cut_off, CHECK_SAFETY * seen / abs(reach)) * np.minimum(1.0, 2 * rate)
-    greatest = sizes[:, 1:].max(axis=1)
+    greatest = sizes.max(axis=1)
     resolved = last <= RESOLVED * greatest
-    error = np.where(resolved, error, np.maximum(error, 2 * sizes[:, 1:].sum(axis=1)))
+    error = np.where(resolved, error, np.maximum(error, 2 * sizes.sum(axis=1)))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
-    rounding = ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    rounding = jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
     noisy = (rate > NOISE_RATE) & (last < NOISE_SHARE * greatest)
     count = len(image)
     return Pieces(
@@ -224,6 +226,21 @@ def fresh_pieces(
         refined=np.zeros(count, dtype=np.bool_),
         coefficients=coefficients,
     )
+
+
+def _decay(sizes: Floats) -> tuple[Floats, Floats]:
+    """Return at what rate coefficients of orders 1 to n, of sizes (p, n), fall, and how large the last ones are.
+
+    By chance the last ones can be small, or fall fast: so the rate is no faster than it was on average, and the last
+    are taken to be no smaller than any before them would be by now at that average rate.
+    """
+    tiny = np.finfo(np.float64).tiny
+    count = sizes.shape[1]
+    last = sizes[:, -2:].max(axis=1)
+    lately = np.sqrt(last / np.maximum(sizes[:, -4:-2].max(axis=1), tiny))
+    on_average = (last / np.maximum(sizes.max(axis=1), tiny)) ** (1 / (count - 1))
+    expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
+    return np.clip(np.maximum(lately, on_average), 0.03, 0.95), expected.max(axis=1)
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:

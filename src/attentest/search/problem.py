@@ -73,6 +73,9 @@ class SearchProblem:
         As ``scores``, less accurate, where there is such a thing.
     rough_is_faster
         Whether they are worth using.
+    exact
+        Whether the scores are computed in float64 throughout, so that their rounding error is known; if not, it is
+        measured.
     memory
         Bytes a search may use beyond what the scores themselves need.
     """
@@ -88,6 +91,7 @@ class SearchProblem:
     observed: Tensor | None = None
     rough_scores: Scores | None = None
     rough_is_faster: bool = False
+    exact: bool = False
     memory: int = 2**28
 
     @torch.no_grad()

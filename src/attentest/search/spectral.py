@@ -27,6 +27,7 @@ from attentest.search.ledger import (
     INSIDE,
     NO_PIECE,
     UNDECIDED,
+    UNEXPLORED,
     Floats,
     Integers,
     Ledger,
@@ -64,7 +65,12 @@ CENTRE = 2.0
 """Pieces up to here from zero are explored first, with those at z_obs: they hold most of the mass."""
 
 FARTHER = math.log(1e-4)
-"""Pieces of less than this share of the mass of the heaviest unexplored one wait: it may make them needless."""
+"""Pieces of less than this share of the mass of the heaviest unexplored one wait, unless few were explored before: it
+may make them needless."""
+
+WIDENED_RATE, MOST_WIDENED = 0.15, 8
+"""Where coefficients fall so fast that they would still fall at this rate in wider pieces, wider pieces are used. The
+rate is proportional to the width."""
 
 LEFT_OVER = 0.4
 """Share of the tolerance that may be left in zones that are not refined."""
@@ -80,6 +86,9 @@ PROGRESS = 0.02
 
 STALLED = 4
 """A zone that has not improved so many times will not improve."""
+
+CLOSE = 1e-7
+"""Distance, relative to z_obs, at which smooth scores differ from a straight line by less than rounding."""
 
 NOISE_AT_MOST = 1e8
 """Times the rounding error of float64: what is rougher than float32 noise is a feature of the scores."""
@@ -135,7 +144,7 @@ class SpectralSearch:
         if self.tol == self.rtol == 0:
             raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
         object.__setattr__(self, "width", positive_number(self.width, "width"))
-        budget = whole_number(self.max_evaluations, "max_evaluations", 1, 10**15)
+        budget = whole_number(self.max_evaluations, "max_evaluations", 16, 10**15)
         object.__setattr__(self, "max_evaluations", budget)
         if self.precision not in get_args(Precision):
             raise InputError(f"precision must be 'auto', 'float64' or 'mixed', got {self.precision!r}.")
@@ -182,6 +191,7 @@ class _Plan:
 
     replaced: Mask
     refined: Integers
+    anew: Integers
     fresh: _Fresh
     corrections: _Corrections
 
@@ -207,12 +217,21 @@ class _Exploration:
             self._rough = Evaluations(problem, rough=True)
             difference = self._rough.at(everyone, problem.z_obs) - observed
             self._noise = 4 * difference.abs().amax(dim=(1, 2)).cpu().numpy()
+        self._jitter = np.zeros(self._count) if problem.exact else self._measured_jitter(observed)
         self._points_together = self._affordable_points(problem, observed)
         self._ledger = Ledger(*ordinary_range(problem.z_obs, problem.alternative))
         self._ledger.add(_lattice(problem.z_obs, search.width))
         self._pieces: Pieces | None = None
         self._status: list[str | None] = [None] * self._count
         self._active = np.ones(self._count, dtype=np.bool_)
+        self._explored = np.zeros(self._count, dtype=np.int64)
+
+    def _measured_jitter(self, observed: torch.Tensor) -> Floats:
+        """Return the second difference of the scores at points too close for anything but noise to show."""
+        z_obs, everyone = self._problem.z_obs, np.arange(self._count)
+        near = CLOSE * np.maximum(1.0, np.abs(z_obs))
+        around = self._exact.at(everyone, z_obs - near) + self._exact.at(everyone, z_obs + near)
+        return np.asarray((around / 2 - observed).abs().amax(dim=(1, 2)).cpu().numpy())
 
     @staticmethod
     def _affordable_points(problem: SearchProblem, observed: torch.Tensor) -> int:
@@ -275,17 +294,31 @@ class _Exploration:
         z_obs = self._problem.z_obs[image]
         at_obs = (zones.left == z_obs) | (zones.right == z_obs)
         if first:
-            return zones.chosen(workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE)))
+            chosen = workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE))
+            np.add.at(self._explored, image[chosen], 1)
+            return zones.chosen(chosen)
         sums = np.cumsum(zones.cost)  # the least costs of an image come first
         starts = np.r_[True, image[1:] != image[:-1]]
         before = np.maximum.accumulate(np.where(starts, sums - zones.cost, 0.0))
         needed = workable & (sums - before > aim[image])
-        heaviest = np.full(self._count, -np.inf)
-        np.maximum.at(heaviest, image, np.where(needed & fresh, zones.log_mass, -np.inf))
-        chosen = needed & ~(fresh & ~at_obs & (zones.log_mass < heaviest[image] + FARTHER))
+        chosen = needed & (~fresh | at_obs | self._heaviest(zones, needed & fresh))
         idle = self._active & (np.bincount(image[chosen], minlength=self._count) == 0)
         self._retire(idle, OUT_OF_PRECISION)
         return zones.chosen(chosen)
+
+    def _heaviest(self, zones: Zones, candidates: Mask) -> Mask:
+        """Tell which unexplored zones to explore first: the heaviest, as many as were explored before."""
+        rows = np.flatnonzero(candidates)
+        rows = rows[np.lexsort((-zones.log_mass[rows], zones.image[rows]))]
+        image = zones.image[rows]
+        starts = np.ones(len(rows), dtype=np.bool_)
+        starts[1:] = image[1:] != image[:-1]
+        first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
+        close = zones.log_mass[rows] >= zones.log_mass[rows][first] + FARTHER
+        heaviest = np.zeros(len(zones.zone), dtype=np.bool_)
+        heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image])
+        np.add.at(self._explored, zones.image[heaviest], 1)
+        return heaviest
 
     def _hopeless(self, zones: Zones) -> Mask:
         """Tell which zones no evaluation can make smaller."""
@@ -318,7 +351,7 @@ class _Exploration:
         replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
         nothing = np.empty(0, dtype=np.int64)
         corrections = _Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
-        refined = nothing
+        refined = done_anew = nothing
         known = chosen.chosen(~new)
         if len(known.zone):
             pieces = self._known
@@ -339,10 +372,11 @@ class _Exploration:
             corrections = _Corrections(
                 piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
             )
-            refined = known.piece
+            refined, done_anew = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
         return _Plan(
             replaced=replaced,
             refined=refined,
+            anew=done_anew,
             fresh=_Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(_Fresh)}),
             corrections=corrections,
         )
@@ -353,8 +387,10 @@ class _Exploration:
         self._ledger.keep(~plan.replaced)
         if self._pieces is None:
             self._pieces, first = new, 0
+            self._widen_unexplored(new)
         else:
             self._pieces.refined[plan.refined] = True
+            self._give_up_rough(plan)
             if len(distrusted):
                 new = self._start_over(distrusted, new)
             first = len(self._pieces)
@@ -365,6 +401,27 @@ class _Exploration:
             )
         )
         self._forget_pieces()
+
+    def _widen_unexplored(self, explored: Pieces) -> None:
+        """Merge neighbouring unexplored pieces of images whose scores are smoother than the pieces need."""
+        slowest = np.zeros(self._count)
+        np.maximum.at(slowest, explored.image, explored.rate)
+        together = np.clip(2 ** np.floor(np.log2(WIDENED_RATE / np.maximum(slowest, 1e-3))), 1, MOST_WIDENED)
+        segments = self._ledger.segments
+        merged = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
+        merged &= together[segments.image] > 1
+        some = segments.chosen(merged)
+        some = some.chosen(np.lexsort((some.left, some.image)))
+        if len(some) == 0:
+            return
+        starts = np.ones(len(some), dtype=np.bool_)
+        starts[1:] = (some.image[1:] != some.image[:-1]) | (some.left[1:] != some.right[:-1])
+        place = np.arange(len(some)) - np.maximum.accumulate(np.where(starts, np.arange(len(some)), 0))
+        first = place % together[some.image] == 0
+        last = np.ones_like(first)
+        last[:-1] = first[1:]
+        self._ledger.keep(~merged)
+        self._ledger.add(unexplored(some.image[first], some.left[first], some.right[last]))
 
     def _make(self, plan: _Plan) -> tuple[Pieces, Pieces]:
         """Return the new pieces, and the old ones whose error turned out greater than they said."""
@@ -405,7 +462,17 @@ class _Exploration:
         noise = self._noise[image] if roughly else np.zeros(len(rows))
         degree = int(fresh.degree[rows[0]])
         stalls = fresh.stalls[rows]
-        pieces = fresh_pieces(image, fresh.left[rows], fresh.right[rows], degree, at_nodes, at_check, noise, stalls)
+        pieces = fresh_pieces(
+            image,
+            fresh.left[rows],
+            fresh.right[rows],
+            degree,
+            at_nodes,
+            at_check,
+            noise,
+            self._jitter[image],
+            stalls,
+        )
         so_far = fresh.error_so_far[rows]
         # A steep place that is not resolved yet is halved until it is; only noise is worth giving up for.
         steep = ~pieces.resolved & (pieces.error > NOISE_AT_MOST * pieces.rounding)
@@ -416,6 +483,13 @@ class _Exploration:
     def _known(self) -> Pieces:
         assert self._pieces is not None  # asked for only where there are zones of pieces
         return self._pieces
+
+    def _give_up_rough(self, plan: _Plan) -> None:
+        """Use exact scores from now on for images of which rough ones left a piece mostly undecided."""
+        if self._rough is not None:
+            pieces = self._known
+            drowned = pieces.floor > np.maximum(pieces.rounding, pieces.error)
+            self._noise[pieces.image[plan.anew[drowned[plan.anew]]]] = np.inf
 
     def _start_over(self, distrusted: Pieces, new: Pieces) -> Pieces:
         """Forget all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
