@@ -209,8 +209,12 @@ def _divide(interpolants: Interpolants, margins: Margins, cells: _Cells) -> tupl
     final = rounded | ((above + below) <= 0.5 * band).all(dim=1)
 
     def part(chosen: Tensor, start: Tensor, end: Tensor, best_start: Tensor, best_end: Tensor) -> Parts:
-        ends = (_inner(cells, share)[chosen] for share in (start, end, best_start, best_end))
-        return Parts(cells.piece[chosen], *ends)
+        rows = chosen.nonzero().squeeze(1)  # once, not once a column: it waits for the device
+        left, width_of = cells.left[rows], width[rows]
+        ends = (
+            _at_share(left, width_of, cells.right[rows], share[rows]) for share in (start, end, best_start, best_end)
+        )
+        return Parts(cells.piece[rows], *ends)
 
     # What may be inside less what is: to the left of it and to the right, or all of it.
     rest = []
@@ -243,8 +247,9 @@ def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return start, end
 
 
-def _inner(cells: _Cells, share: Tensor) -> Tensor:
-    return torch.where(share >= 1, cells.right, cells.left + share.clamp(0, 1) * (cells.right - cells.left))
+def _at_share(left: Tensor, width: Tensor, right: Tensor, share: Tensor) -> Tensor:
+    """Return the points at shares of cells; the ends exactly."""
+    return torch.where(share >= 1, right, left + share.clamp(0, 1) * width)
 
 
 def _node_polynomial(degree: Tensor, x: Tensor) -> Tensor:

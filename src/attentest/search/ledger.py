@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.intervals import Intervals, union
+from attentest.intervals import Intervals
 from attentest.truncated_normal import extreme_and_ordinary_log_masses, log_sums
 
 Floats = NDArray[np.float64]
@@ -174,16 +174,27 @@ class Ledger:
 
     def sets(self) -> list[tuple[Intervals, Intervals, Intervals]]:
         """Return for each image the set as found, what is certainly in it, and what may be."""
-        ordered = self.segments.chosen(np.lexsort((self.segments.left, self.segments.image)))
-        ends = np.searchsorted(ordered.image, np.arange(self._count + 1))
-        spans = np.column_stack([ordered.left, ordered.right])
-        best = np.column_stack([ordered.best_left, ordered.best_right])
-        in_best = ordered.best_left < ordered.best_right
-        certain = ordered.kind == INSIDE
-        return [
-            (union(best[own][in_best[own]]), union(spans[own][certain[own]]), union(spans[own]))
-            for own in (slice(start, stop) for start, stop in pairwise(ends))
-        ]
+        segments = self.segments.chosen(np.lexsort((self.segments.left, self.segments.image)))
+        found = segments.best_left < segments.best_right
+        certain = segments.kind == INSIDE
+        return list(
+            zip(
+                self._unions(segments.image[found], segments.best_left[found], segments.best_right[found]),
+                self._unions(segments.image[certain], segments.left[certain], segments.right[certain]),
+                self._unions(segments.image, segments.left, segments.right),
+                strict=True,
+            )
+        )
+
+    def _unions(self, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
+        """Return the union of the intervals of each image; they are sorted and do not overlap, but may touch."""
+        starts = np.ones(len(image), dtype=np.bool_)
+        starts[1:] = (image[1:] != image[:-1]) | (left[1:] > right[:-1])
+        ends = np.ones_like(starts)
+        ends[:-1] = starts[1:]
+        intervals = np.column_stack([left[starts], right[ends]])
+        edges = np.searchsorted(image[starts], np.arange(self._count + 1))
+        return [intervals[first:last].copy() for first, last in pairwise(edges)]
 
     def _totals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""

@@ -41,10 +41,6 @@ CHECK_SAFETY = 1.5
 CORRECTION_SAFETY = 2.0
 """The error of a corrected piece may be this much greater than the smoothness of the error suggests."""
 
-NOISE_RATE, NOISE_SHARE = 0.5, 1e-5
-"""Coefficients that have fallen below this share of the greatest and fall no faster than this are noise: an analytic
-function whose coefficients fall so slowly would not have come so low."""
-
 RESOLVED = 0.05
 """A piece whose last coefficients are a greater share of the greatest than this is not resolved: nothing is concluded
 from it."""
@@ -86,8 +82,6 @@ class Pieces:
         Factor from one coefficient to the next.
     stalls : (p,)
         How often refining has not helped.
-    resolved : (p,) bool
-        Whether the coefficients fall at all.
     refined : (p,) bool
         Whether zones of it have become pieces of their own.
     coefficients : (p, SIZE, gh, gw)
@@ -105,7 +99,6 @@ class Pieces:
     order: Integers
     rate: Floats
     stalls: Integers
-    resolved: Mask
     refined: Mask
     coefficients: Tensor
 
@@ -207,22 +200,20 @@ def fresh_pieces(
     resolved = last <= RESOLVED * greatest
     error = np.where(resolved, error, np.maximum(error, 2 * sizes.sum(axis=1)))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
-    rounding = jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
-    noisy = (rate > NOISE_RATE) & (last < NOISE_SHARE * greatest)
+    rounding = LEBESGUE * jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
     count = len(image)
     return Pieces(
         image=image,
         left=left,
         right=right,
         error=error,
-        floor=rounding + LEBESGUE * noise + np.where(noisy, LEBESGUE * last, 0.0),
-        rounding=rounding + np.where(noisy & (noise == 0), LEBESGUE * last, 0.0),
+        floor=rounding + LEBESGUE * noise,
+        rounding=rounding,
         degree=np.full(count, degree),
         vanishes=last <= WELL_RESOLVED * greatest,
         order=np.full(count, degree + 2),
         rate=rate,
         stalls=stalls,
-        resolved=resolved,
         refined=np.zeros(count, dtype=np.bool_),
         coefficients=coefficients,
     )

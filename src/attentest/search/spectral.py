@@ -96,7 +96,7 @@ NOISE_AT_MOST = 1e8
 DECISION_SHARE = 0.25
 """In decision mode, the error bar aimed at as a share of the distance between p and alpha."""
 
-EXACT_BELOW = 20.0
+EXACT_BELOW = 300.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
 
@@ -307,7 +307,7 @@ class _Exploration:
         return zones.chosen(chosen)
 
     def _heaviest(self, zones: Zones, candidates: Mask) -> Mask:
-        """Tell which unexplored zones to explore first: the heaviest, as many as were explored before."""
+        """Tell which unexplored zones to explore first: the heaviest, half as many as were explored before."""
         rows = np.flatnonzero(candidates)
         rows = rows[np.lexsort((-zones.log_mass[rows], zones.image[rows]))]
         image = zones.image[rows]
@@ -316,7 +316,7 @@ class _Exploration:
         first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
         close = zones.log_mass[rows] >= zones.log_mass[rows][first] + FARTHER
         heaviest = np.zeros(len(zones.zone), dtype=np.bool_)
-        heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image])
+        heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image] // 2)
         np.add.at(self._explored, zones.image[heaviest], 1)
         return heaviest
 
@@ -474,8 +474,8 @@ class _Exploration:
             stalls,
         )
         so_far = fresh.error_so_far[rows]
-        # A steep place that is not resolved yet is halved until it is; only noise is worth giving up for.
-        steep = ~pieces.resolved & (pieces.error > NOISE_AT_MOST * pieces.rounding)
+        # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
+        steep = pieces.error > NOISE_AT_MOST * pieces.rounding
         helped = steep | (pieces.error + pieces.floor <= 0.5 * so_far)
         return replace(pieces, stalls=np.where(np.isinf(so_far), stalls, np.where(helped, 0, stalls + 1)))
 
@@ -488,7 +488,7 @@ class _Exploration:
         """Use exact scores from now on for images of which rough ones left a piece mostly undecided."""
         if self._rough is not None:
             pieces = self._known
-            drowned = pieces.floor > np.maximum(pieces.rounding, pieces.error)
+            drowned = (pieces.floor > pieces.rounding) & (pieces.error < EXACT_BELOW * pieces.floor)
             self._noise[pieces.image[plan.anew[drowned[plan.anew]]]] = np.inf
 
     def _start_over(self, distrusted: Pieces, new: Pieces) -> Pieces:
