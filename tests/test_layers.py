@@ -34,6 +34,7 @@ FLOW = [
     "training",
     "plots",
     "demo",
+    "bench",
     "cli",
 ]
 """The design's order, from image to command line."""

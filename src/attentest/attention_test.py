@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -139,6 +140,18 @@ class AttentionTest:
     def image_shape(self) -> tuple[int, int, int]:
         """The (C, H, W) of the images it takes."""
         return self._scores.image_shape
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._scores.device
+
+    def with_search(self, search: str | Search) -> AttentionTest:
+        """Return the same test with another search; the model is shared."""
+        other = copy.copy(self)
+        other._search = as_search(search)
+        other._settings = {**self._settings, "search": dict(other._search.describe())}
+        return other
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())

@@ -37,15 +37,20 @@ class Panel:
     result: AttentionTestResult
 
 
-def results_figure(panels: Sequence[Panel]) -> Figure:
-    """Draw a row for each tested image; needs Matplotlib (``pip install 'attentest[plots]'``)."""
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``)."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def results_figure(panels: Sequence[Panel]) -> Figure:
+    """Draw a row for each tested image."""
     if not panels:
         raise InputError("there is nothing to draw: give at least one panel.")
-    figure = Figure(figsize=(13.0, 3.1 * len(panels)), layout="constrained")
+    figure = new_figure(13.0, 3.1 * len(panels))
     grid = figure.add_gridspec(len(panels), 4, width_ratios=[1, 1.18, 1, 2.1])
     for row, panel in enumerate(panels):
         image_axes, map_axes, region_axes, set_axes = (figure.add_subplot(grid[row, i]) for i in range(4))
