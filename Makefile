@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow check format clean help
+.PHONY: demo test test-slow bench check format clean help
 
 help:
 	@echo "make demo       test an image of noise and one with a signal, draw both to demo/demo.png"
 	@echo "make test       run the tests"
 	@echo "make test-slow  run the long statistical tests, meant for a GPU"
+	@echo "make bench      measure all searches side by side: bench/bench.json and bench/bench.png"
 	@echo "make check      lint, formatting, types"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -27,6 +28,9 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN)/pytest -m slow -s
 
+bench: $(INSTALLED)
+	$(BIN)/attentest bench --out bench
+
 check: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -37,4 +41,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) demo build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

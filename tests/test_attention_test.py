@@ -12,7 +12,7 @@ from scipy import stats
 from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
 from attentest.intervals import contains
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
-from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem
+from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem, SpectralSearch
 from toys import ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
@@ -23,13 +23,16 @@ SAME_NUMBER = 1e-9
 """How closely p must agree where only the order of float64 operations differs."""
 
 
-@pytest.mark.parametrize("search", ["adaptive", "fixed", "combination"])
+@pytest.mark.parametrize("search", ["spectral", "adaptive", "fixed", "combination"])
 def test_one_attention_layer_has_its_closed_form(search: str) -> None:
-    result = AttentionTest(SoftmaxScores(), noise=1.0, search=search)(TOY_IMAGE)
+    chosen = SpectralSearch(tol=1e-11) if search == "spectral" else search
+    result = AttentionTest(SoftmaxScores(), noise=1.0, search=chosen)(TOY_IMAGE)
     z_obs, left = softmax_boundary(TOY_IMAGE, 0.6)
     assert result.region.tolist() == [[True, False], [False, False]]
     assert result.statistic == pytest.approx(z_obs, rel=1e-14)
-    np.testing.assert_allclose(result.intervals, [[left, 10 + z_obs]], atol=1e-11)
+    assert result.intervals.shape == (1, 2)
+    assert result.intervals[0, 0] == pytest.approx(left, abs=1e-11)
+    assert result.intervals[0, 1] > z_obs + 4
     # 0 < left < z_obs, so the two-sided p is the tail beyond z_obs over the tail beyond left
     assert 0 < left < z_obs
     assert result.pvalue == pytest.approx(stats.norm.sf(z_obs) / stats.norm.sf(left), rel=1e-9)
@@ -40,7 +43,8 @@ def test_one_attention_layer_has_its_closed_form(search: str) -> None:
 
 def test_alternatives_follow_the_sign() -> None:
     def p(alternative: str, image: np.ndarray) -> float:
-        return AttentionTest(SoftmaxScores(), noise=1.0, alternative=alternative)(image).pvalue  # type: ignore[arg-type]
+        search = SpectralSearch(tol=0.0, rtol=1e-9)
+        return AttentionTest(SoftmaxScores(), noise=1.0, search=search, alternative=alternative)(image).pvalue  # type: ignore[arg-type]
 
     z_obs, left = softmax_boundary(TOY_IMAGE, 0.6)
     tail = stats.norm.sf(z_obs) / stats.norm.sf(left)
@@ -116,10 +120,11 @@ def test_adaptive_map_gives_the_numbers_of_one_by_one() -> None:
 def test_cuda_gives_the_numbers_of_the_cpu(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    cpu, cuda = (AttentionTest(tiny_model, noise=1.0, search="adaptive", device=name) for name in ("cpu", "cuda"))
-    for one, other in zip(cpu.map(tiny_images), cuda.map(tiny_images), strict=True):
-        assert np.array_equal(one.region, other.region)
-        assert other.pvalue == pytest.approx(one.pvalue, abs=1e-7)
+    for search in ("adaptive", SpectralSearch(precision="float64")):
+        cpu, cuda = (AttentionTest(tiny_model, noise=1.0, search=search, device=name) for name in ("cpu", "cuda"))
+        for one, other in zip(cpu.map(tiny_images), cuda.map(tiny_images), strict=True):
+            assert np.array_equal(one.region, other.region)
+            assert other.pvalue == pytest.approx(one.pvalue, abs=1e-7)
 
 
 def test_a_result_is_consistent(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
@@ -309,6 +314,14 @@ def test_noise_in_other_units_than_the_pixels_is_refused_at_once(search: str) ->
         AttentionTest(SoftmaxScores(), noise=1e-9, search=search)(TOY_IMAGE)
 
 
+def test_spectral_copes_with_noise_in_other_units() -> None:
+    """A statistic of 1e9 is answered: either p is negligible, or the budget runs out and the bar says so."""
+    result = AttentionTest(SoftmaxScores(), noise=1e-9, search=SpectralSearch(max_evaluations=2000))(TOY_IMAGE)
+    assert result.status in ("converged", "max_evaluations")
+    assert result.pvalue_bounds[0] <= result.pvalue <= result.pvalue_bounds[1]
+    assert result.evaluations <= 2000
+
+
 def test_a_budget_that_runs_out_on_the_way_is_an_error() -> None:
     search = GridSearch(step=Adaptive(), max_evaluations=150)
     with pytest.raises(SearchError, match="max_evaluations = 150"):
@@ -345,3 +358,102 @@ def test_a_model_that_overflows_on_the_line_names_image_and_point() -> None:
     test = AttentionTest(OverflowingScores(), noise=1.0)
     with pytest.raises(SearchError, match=r"image 0 is NaN or infinite at z = -?\d"):
         test.map([TOY_IMAGE] * 2)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+def test_a_decision_says_so(tiny_model: torch.nn.Module, tiny_images: np.ndarray, alpha: float) -> None:
+    test = AttentionTest(tiny_model, noise=1.0)
+    full = test.map(tiny_images)
+    quick = test.map(tiny_images, alpha=alpha)
+    for one, other in zip(full, quick, strict=True):
+        assert one.reject is None
+        assert other.alpha == alpha
+        assert other.reject == (one.pvalue <= alpha)
+        assert other.status in ("decided", "converged")
+        assert other.pvalue_bounds[0] - 1e-6 <= one.pvalue <= other.pvalue_bounds[1] + 1e-6
+    assert sum(r.evaluations for r in quick) < sum(r.evaluations for r in full)
+    assert test(tiny_images[0], alpha=alpha).to_dict()["reject"] == quick[0].reject
+    grid = AttentionTest(tiny_model, noise=1.0, search="combination")(tiny_images[0], alpha=alpha)
+    assert grid.reject == quick[0].reject
+
+
+def numpy_softmax(images: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(images.reshape(len(images), -1))
+    return (exponentials / exponentials.sum(axis=1, keepdims=True)).reshape(-1, 2, 2)
+
+
+def test_a_plain_numpy_function_is_a_model() -> None:
+    ours = AttentionTest(numpy_softmax, noise=1.0, image_shape=(1, 2, 2))(TOY_IMAGE)
+    theirs = AttentionTest(SoftmaxScores(), noise=1.0)(TOY_IMAGE)
+    assert ours.pvalue == pytest.approx(theirs.pvalue, abs=SAME_NUMBER)
+    assert ours.status == "converged"
+
+
+def test_a_numpy_function_in_float32_gets_a_wider_bar() -> None:
+    def rough(images: np.ndarray) -> np.ndarray:
+        return numpy_softmax(images.astype(np.float32))
+
+    result = AttentionTest(rough, noise=1.0, image_shape=(1, 2, 2), search=SpectralSearch(tol=1e-12))(TOY_IMAGE)
+    exact = AttentionTest(numpy_softmax, noise=1.0, image_shape=(1, 2, 2))(TOY_IMAGE)
+    assert result.status == "precision"
+    assert result.pvalue_bounds[0] <= exact.pvalue <= result.pvalue_bounds[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: bad(model=numpy_softmax), InputError, "with image_shape, a NumPy function, got function"),
+        (lambda: bad(model=numpy_softmax, image_shape=(2, 2)), InputError, "image_shape must be .channels, height"),
+        (
+            lambda: bad(model=numpy_softmax, image_shape=(1, 0, 2)),
+            InputError,
+            "height of image_shape must be at least 1",
+        ),
+        (lambda: bad(model=numpy_softmax, image_shape=(1, 2, 2), device="cpu"), InputError, "device is for models"),
+        (lambda: bad(model=tiny_vit(), image_shape=(1, 8, 8)), InputError, "a ViT says itself"),
+        (lambda: bad(image_shape=(1, 2, 2)), InputError, "belong to the score function"),
+        (lambda: bad(memory_budget=100), InputError, "memory_budget must be at least"),
+        (lambda: bad()(TOY_IMAGE, alpha=1.5), InputError, "alpha must lie strictly between 0 and 1, got 1.5"),
+        (lambda: bad().map([TOY_IMAGE], alpha="5%"), InputError, "alpha must be a number"),
+        (
+            lambda: bad(model=numpy_softmax, image_shape=(1, 2, 2), search="adaptive")(TOY_IMAGE),
+            ModelError,
+            "a NumPy score function has no derivative",
+        ),
+        (
+            lambda: bad(model=lambda x: x > 0, image_shape=(1, 2, 2))(TOY_IMAGE),
+            ModelError,
+            "must return real numbers, but it returned bool",
+        ),
+        (
+            lambda: bad(model=lambda x: np.ones((len(x), 4)), image_shape=(1, 2, 2))(TOY_IMAGE),
+            ModelError,
+            r"scores of shape \(1, gh, gw\)",
+        ),
+    ],
+)
+def test_bad_functions_and_levels_end_in_one_sentence(make: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        make()  # type: ignore[operator]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_function_that_fails_at_some_z_names_image_and_point() -> None:
+    def breaks(images: np.ndarray) -> np.ndarray:
+        if np.abs(images).max() > 4:
+            raise ValueError("too bright")
+        return numpy_softmax(images)
+
+    test = AttentionTest(breaks, noise=1.0, image_shape=(1, 2, 2))
+    with pytest.raises(SearchError, match=r"failed for image 1 at z = -?\d.*ValueError: too bright"):
+        list(test.stream([TOY_IMAGE * 0.1, TOY_IMAGE]))
+
+
+def test_a_small_memory_budget_gives_the_same_numbers(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
+    plenty = AttentionTest(tiny_model, noise=1.0, search=SpectralSearch(precision="float64"))
+    little = AttentionTest(
+        tiny_model, noise=1.0, search=SpectralSearch(precision="float64"), memory_budget=2**24, batch_size=3
+    )
+    for one, other in zip(plenty.map(tiny_images), little.map(tiny_images), strict=True):
+        assert other.pvalue == pytest.approx(one.pvalue, abs=SAME_NUMBER)
+    assert little.with_search("combination")(tiny_images[0]).settings["search"]["name"] == "combination"

@@ -231,3 +231,44 @@ def test_demo_tells_noise_from_signal(tmp_path: Path) -> None:
     assert signal_["pvalue"] < 0.05
     assert picture_size(tmp_path / "demo.png")[1] > 500
     assert bundled_model().is_dir()
+
+
+def test_bench_measures_every_search_and_writes_what_it_found(tmp_path: Path) -> None:
+    done = run("bench", "--size", "8", "--images", "2", "--grid-images", "1", "--fixed-images", "0",
+               "--out", str(tmp_path / "bench"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "bench" / "bench.json").read_text())
+    rows = {row["search"]: row for row in report["rows"]}
+    assert list(rows) == ["spectral, one by one", "spectral, map of 2", "spectral mixed, map of 2",
+                          "adaptive", "combination", "fixed"]  # fmt: skip
+    for name, row in rows.items():
+        assert row["seconds"] > 0
+        assert row["extrapolated"] == (name == "fixed")
+        assert name.split(",")[0] in done.stdout
+    assert rows["spectral, map of 2"]["evaluations"] < rows["adaptive"]["evaluations"]
+    assert sum(report["stages"][stage] for stage in ("model", "roots")) <= report["stages"]["in all"]
+    assert picture_size(tmp_path / "bench" / "bench.png")[0] > 500
+
+
+def test_deciding_is_faster_and_a_tolerance_belongs_to_the_spectral_search(tmp_path: Path) -> None:
+    np.save(tmp_path / "scan.npy", NULL)
+    full, quick = (
+        json.loads(run("test", "scan.npy", "--noise", "1", "--json", *options, cwd=tmp_path).stdout)
+        for options in ((), ("--decide", "--alpha", "0.01"))
+    )
+    assert quick["evaluations"] < full["evaluations"]
+    assert quick["reject"] is False
+    assert quick["status"] == "decided"
+    refused = run("test", "scan.npy", "--noise", "1", "--tol", "1e-3", "--search", "adaptive", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--tol belongs to the spectral search" in refused.stderr
+    for options, message in (
+        (("--tol", "0"), "cannot both be 0"),
+        (("--tol", "2"), "tol must be at least 0 and less than 1"),
+    ):
+        refused = run("test", "scan.npy", "--noise", "1", *options, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+    refused = run("bench", "--size", "24")
+    assert refused.returncode == 2
+    assert "no bundled model for images of side 24" in refused.stderr

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ViTForImageClassification
 
-from attentest import AttentionTest, ModelError, bundled_model
+from attentest import AttentionTest, InputError, ModelError, bundled_model
 from attentest.attention import load_vit
+from attentest.bundled import BUNDLED
 from attentest.synthetic import null_images, signal_images
 from attentest.training import TrainingSettings
 
@@ -125,19 +126,26 @@ def test_a_tensor_of_another_shape_is_refused(directory: Path) -> None:
     refusal(directory)
 
 
-def test_the_bundled_model_is_the_one_its_record_describes(tmp_path: Path) -> None:
-    record = json.loads((bundled_model() / "training.json").read_text())
-    weights = (bundled_model() / "model.safetensors").read_bytes()
+@pytest.mark.parametrize(("architecture", "size"), BUNDLED)
+def test_a_bundled_model_is_the_one_its_record_describes(architecture: str, size: int, tmp_path: Path) -> None:
+    directory = bundled_model(size, architecture)
+    record = json.loads((directory / "training.json").read_text())
+    weights = (directory / "model.safetensors").read_bytes()
     assert hashlib.sha256(weights).hexdigest() == record["weights_sha256"]
     settings = TrainingSettings(**record["settings"])
-    assert settings == TrainingSettings()  # the paper's 16x16 base model
+    assert settings == TrainingSettings(image_size=size, architecture=architecture)  # all else as in the paper
     assert record["command"] == settings.command()
-    shutil.copytree(bundled_model(), tmp_path / "copy")
+    shutil.copytree(directory, tmp_path / "copy")
     model = ViTForImageClassification.from_pretrained(tmp_path / "copy")
     rng = np.random.default_rng(99)
-    null, signal = null_images(rng, 500, 16), signal_images(rng, 500, 16, (1.0, 4.0))[0]
+    null, signal = null_images(rng, 500, size), signal_images(rng, 500, size, (1.0, 4.0))[0]
     with torch.no_grad():
         logits = [model(torch.from_numpy(x).float().unsqueeze(1)).logits[:, 0] for x in (null, signal)]
     accuracy = (float((logits[0] <= 0).double().mean()) + float((logits[1] > 0).double().mean())) / 2
     # The record's accuracy is of 2000 images and this one of 1000: standard errors of at most 0.01 and 0.007.
     assert accuracy == pytest.approx(record["accuracy"]["held_out"], abs=0.05)
+
+
+def test_a_model_that_is_not_bundled_is_named() -> None:
+    with pytest.raises(InputError, match=r"bundled models are base 8, small 16, .* got base 24"):
+        bundled_model(24)

@@ -56,10 +56,12 @@ def differences(
 @pytest.mark.parametrize(
     ("model", "search", "count"),
     [
-        ("d8", "adaptive", 4),
-        ("d16small", "adaptive", 2),
-        ("d16", "adaptive", 1),
-        ("d32", "adaptive", 1),
+        ("d8", "spectral", 30),
+        ("d16small", "spectral", 20),
+        ("d16", "spectral", 6),
+        ("d32", "spectral", 6),
+        ("d8", "adaptive", 1),
+        ("d16small", "adaptive", 1),
         ("d8", "fixed", 1),
     ],
 )
@@ -73,7 +75,7 @@ def test_a_sample_of_the_published_values(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["adaptive", "fixed"])
+@pytest.mark.parametrize("search", ["spectral", "adaptive", "fixed"])
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("model", SIDES)
 def test_all_published_values(reference_directory: Path, model: str, noise: str, search: str, device: str) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import cProfile
 import json
 import platform
-import pstats
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -24,7 +23,9 @@ from attentest.bundled import BUNDLED, bundled_model
 from attentest.checks import whole_number
 from attentest.device import usable_device
 from attentest.result import AttentionTestResult
-from attentest.search import Fixed, GridSearch, SpectralSearch
+from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch, spectral
+from attentest.search.ledger import Ledger
+from attentest.search.pieces import Pieces
 from attentest.synthetic import null_images
 
 if TYPE_CHECKING:
@@ -36,13 +37,13 @@ SLICE = 2048
 ONE_BY_ONE = 10
 """Images that are tested one at a time."""
 
-STAGES = {
-    "model": ("scores_at",),
-    "interpolation": ("fresh_pieces", "corrected_pieces", "interpolants"),
-    "roots": ("inside_and_undecided",),
-    "bookkeeping": ("zones", "log_bounds", "add", "keep", "sets", "_plan_for", "_segments"),
+STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
+    "model": ((SearchProblem, "scores_at"),),
+    "interpolation": ((spectral, "fresh_pieces"), (spectral, "corrected_pieces"), (Pieces, "interpolants")),
+    "roots": ((spectral, "inside_and_undecided"),),
+    "bookkeeping": tuple((Ledger, name) for name in ("add", "keep", "zones", "log_bounds", "sets")),
 }
-"""Functions whose time makes up each stage of the spectral search."""
+"""Functions of the spectral search whose time makes up each stage."""
 
 Progress = Callable[[float, float], None]
 
@@ -246,21 +247,36 @@ def _stages(settings: BenchSettings, device: torch.device) -> dict[str, float]:
     test = AttentionTest(model, noise=1.0, search=search, device=device)
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
     test.map(images[:2])
-    profiler = cProfile.Profile()
-    seconds, results = _timed(lambda: profiler.runcall(test.map, images), device)
-    cumulative: dict[str, float] = {}
-    for (file, _, function), (_, _, _, total, _) in pstats.Stats(profiler).stats.items():  # type: ignore[attr-defined]
-        if "attentest" in file:
-            cumulative[function] = cumulative.get(function, 0.0) + total
+    with _stopwatches(device) as spent:
+        seconds, results = _timed(lambda: test.map(images), device)
     count = len(images)
-    stages = {
-        name: sum(cumulative.get(function, 0.0) for function in functions) / count for name, functions in STAGES.items()
-    }
+    stages = {name: total / count for name, total in spent.items()}
     stages["the rest"] = seconds / count - sum(stages.values())
     stages["in all"] = seconds / count
     evaluations = float(np.mean([r.evaluations for r in results]))
     stages["floor: matrix products of the evaluations"] = evaluations * _matrix_products(model, device)
     return stages
+
+
+@contextmanager
+def _stopwatches(device: torch.device) -> Iterator[dict[str, float]]:
+    """Yield the seconds spent in each stage while the context lasts; the device is waited for at their ends."""
+    spent = dict.fromkeys(STAGES, 0.0)
+
+    def timing(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **options: Any) -> Any:
+            _timed(lambda: None, device)  # what others have left the device to do is not this stage's
+            seconds, result = _timed(lambda: function(*arguments, **options), device)
+            spent[stage] += seconds
+            return result
+
+        return timed
+
+    with ExitStack() as stack:
+        for stage, functions in STAGES.items():
+            for owner, name in functions:
+                stack.enter_context(patch.object(owner, name, timing(stage, getattr(owner, name))))
+        yield spent
 
 
 @torch.no_grad()

@@ -70,6 +70,10 @@ SearchOption = Annotated[
         "adaptive steps, a fixed step of 1e-3, or a combination of 1e-4 near the observed statistic and 1e-2 elsewhere."
     ),
 ]
+DEFAULT_TOL = 1e-6
+TolOption = Annotated[
+    float, typer.Option(help="Width of the error bar of p at which the spectral search stops.", show_default=True)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object an image, batch by batch.")]
 AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict.", min=0.0, max=1.0)]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
@@ -131,6 +135,10 @@ def test(
         AlternativeName, typer.Option(help="The region's mean differs from the background's, is greater, or is less.")
     ] = AlternativeName.two_sided,
     alpha: AlphaOption = 0.05,
+    decide: Annotated[
+        bool, typer.Option("--decide", help="Stop each search as soon as the verdict at alpha is certain: faster.")
+    ] = False,
+    tol: TolOption = DEFAULT_TOL,
     figure: Annotated[Path | None, typer.Option(help="Also draw the results to this file.", show_default=False)] = None,
     device: DeviceOption = "cpu",
     as_json: JsonOption = False,
@@ -144,15 +152,18 @@ def test(
     from attentest.image_file import read_image
     from attentest.noise import AR1, Isotropic
     from attentest.plots import Panel, check_figure_path, results_figure, save_figure
+    from attentest.search import SpectralSearch
 
     if figure is not None:
         check_figure_path(figure, inputs=images)
+    if search is not SearchName.spectral and tol != DEFAULT_TOL:
+        raise InputError(f"--tol belongs to the spectral search, and {search.value} was asked for.")
     pixels = [read_image(path) for path in images]
     attention_test = AttentionTest.from_pretrained(
         model or bundled_model(),
         noise=AR1(rho, noise) if rho else Isotropic(noise),
         threshold=threshold,
-        search=search.value,
+        search=SpectralSearch(tol=tol) if search is SearchName.spectral else search.value,
         alternative=alternative.value,
         device=device,
     )
@@ -163,7 +174,8 @@ def test(
             raise InputError(f"{path}: {error}") from None
     with progress_bar(f"testing {len(pixels)} image(s)") as progress:
         results: list[AttentionTestResult] = []
-        for path, result in zip(images, attention_test.stream(pixels, progress), strict=True):
+        stream = attention_test.stream(pixels, progress, alpha=alpha if decide else None)
+        for path, result in zip(images, stream, strict=True):
             results.append(result)
             if as_json:
                 _print_json(str(path), result)
@@ -318,19 +330,22 @@ def _print_table(results: Iterable[tuple[str, AttentionTestResult]], alpha: floa
     from rich.markup import escape
 
     table = Table()
-    for heading in ("image", "statistic", "naive p", "selective p", f"verdict at {alpha:g}"):
-        table.add_column(heading, justify="right" if heading.endswith((" p", "statistic")) else "left")
+    for heading in ("image", "statistic", "naive p", "selective p", "error bar", f"verdict at {alpha:g}"):
+        table.add_column(heading, justify="right" if heading.endswith((" p", "statistic", "bar")) else "left")
     for name, result in results:
-        verdict = "significant" if result.pvalue <= alpha else "not significant"
+        lower, upper = result.pvalue_bounds
+        verdict = "significant" if upper <= alpha else "not significant" if lower > alpha else "undecided"
+        if result.status not in ("converged", "decided"):
+            verdict += f" ({result.status})"
         numbers = (f"{result.statistic:.4f}", f"{result.naive_pvalue:.3g}", f"{result.pvalue:.4g}")
-        table.add_row(escape(name), *numbers, verdict)
-    Console().print(table)
+        table.add_row(escape(name), *numbers, f"{upper - lower:.0e}", verdict)
+    _table_console().print(table)
 
 
 def _print_benchmark(report: Report) -> None:
     from attentest.bench import ratio_to_adaptive
 
-    console = Console()
+    console = _table_console()
     headings = (
         "model",
         "search",
@@ -364,6 +379,12 @@ def _print_benchmark(report: Report) -> None:
     for name, seconds in report.stages.items():
         stages.add_row(name, f"{1e3 * seconds:.2f}", f"{seconds / report.stages['in all']:.0%}")
     console.print(stages)
+
+
+def _table_console() -> Console:
+    """Return a console on standard output that is wide enough for tables where it is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, 132))
 
 
 def _say(text: str) -> None:

@@ -1,0 +1,90 @@
+"""Cells against dense sampling of the same polynomials."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attentest.region import ThresholdMargins, attention_map, margins, region_of
+from attentest.search.cells import Interpolants, Parts, inside_and_undecided
+from attentest.search.chebyshev import SIZE, basis, second_derivative
+
+SAMPLES = 20_001
+
+
+def random_pieces(
+    count: int, error: float, seed: int, smoothness: float = 0.5
+) -> tuple[ThresholdMargins, Interpolants]:
+    """Polynomials for 4 x 4 scores with falling coefficients, and the regions they have at x = 0."""
+    rng = np.random.default_rng(seed)
+    fall = smoothness ** np.arange(SIZE)
+    coefficients = torch.from_numpy(rng.normal(size=(count, SIZE, 4, 4)) * fall[:, None, None])
+    middle = torch.einsum("k,pkhw->phw", basis(torch.tensor(0.0, dtype=torch.float64)), coefficients)
+    regions = region_of(attention_map(middle, (8, 8)), 0.6)
+    bend = torch.einsum("kl,plhw->pkhw", torch.from_numpy(second_derivative()), coefficients)
+    return ThresholdMargins(regions, 0.6), Interpolants(
+        which=torch.arange(count),
+        coefficients=coefficients,
+        curvature=bend.abs().sum(dim=1).amax(dim=(1, 2)),
+        error=torch.full((count,), error, dtype=torch.float64),
+        waves=torch.zeros(count, dtype=torch.int64),
+        floor=torch.full((count,), 1e-14, dtype=torch.float64),
+    )
+
+
+def covered(parts: Parts, piece: int, x: np.ndarray) -> np.ndarray:
+    own = (parts.piece == piece).numpy()
+    left, right = parts.left.numpy()[own], parts.right.numpy()[own]
+    return ((left[:, None] <= x) & (x <= right[:, None])).any(axis=0)
+
+
+def combined(rule: ThresholdMargins, which: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+    extremes, _ = rule.extremes(which, rule.pixels(scores))
+    return (extremes @ rule.weights.T).amax(dim=1)
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-6, 1e-2])
+@pytest.mark.parametrize("together", [30, 10_000])
+def test_what_is_said_of_a_piece_holds_at_every_point(error: float, together: int) -> None:
+    rule, pieces = random_pieces(6, error, seed=2)
+    inside, undecided = inside_and_undecided(rule, pieces, together)
+    x = np.linspace(-1, 1, SAMPLES)
+    for piece in range(6):
+        which = torch.full((SAMPLES,), piece)
+        value = combined(rule, which, pieces.scores(which, torch.from_numpy(x))).numpy()
+        sure, open_ = covered(inside, piece, x), covered(undecided, piece, x)
+        band = 2 * (error + 1e-14)
+        assert (value[sure & ~open_] < -band * (1 - 1e-6) + 1e-13).all()
+        assert (value[~sure & ~open_] > band * (1 - 1e-6) - 1e-13).all()
+        assert sure[SAMPLES // 2] | open_[SAMPLES // 2]  # where the region was taken
+        # Little more is undecided than what the band leaves undecided.
+        truly = np.abs(value) <= 3 * band
+        assert open_.sum() <= truly.sum() + 20
+
+
+def test_the_best_guess_is_the_interpolant_at_its_word() -> None:
+    rule, pieces = random_pieces(4, 1e-3, seed=5)
+    inside, undecided = inside_and_undecided(rule, pieces, 10_000)
+    x = np.linspace(-1, 1, SAMPLES)
+    for piece in range(4):
+        which = torch.full((SAMPLES,), piece)
+        value = combined(rule, which, pieces.scores(which, torch.from_numpy(x))).numpy()
+        best = undecided._replace(left=undecided.best_left, right=undecided.best_right)
+        guess = covered(inside, piece, x) | covered(best, piece, x)
+        assert (guess != (value < 0)).sum() <= 12  # samples next to a crossing
+
+
+def test_four_extremes_say_what_all_margins_say() -> None:
+    rng = np.random.default_rng(0)
+    scores = torch.from_numpy(rng.normal(size=(400, 4, 4)))
+    regions = region_of(attention_map(scores[:200], (12, 8)), 0.6).repeat(2, 1, 1)
+    rule = ThresholdMargins(regions, 0.6)
+    which = torch.arange(400)
+    mixed = scores.clone()
+    mixed[200:] = scores[:200] + 0.05 * scores[200:]  # near the region, inside it or not
+    every = margins(attention_map(mixed, (12, 8)), regions, 0.6)
+    assert torch.equal(rule(which, mixed), every)
+    inside = every.amax(dim=1) < 0
+    assert 20 < int(inside[200:].sum()) < 180
+    assert torch.equal(combined(rule, which, mixed) < 0, inside)

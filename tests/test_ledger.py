@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from attentest.intervals import union
+from attentest.search.ledger import INSIDE, UNDECIDED, Ledger, Segments, unexplored
+from attentest.truncated_normal import Alternative, log_pvalue_bounds, ordinary_range
+
+Z_OBS = np.array([1.5, -0.4])
+
+
+def segments(rows: list[tuple[int, float, float, int]]) -> Segments:
+    image, left, right, kind = (np.array(column) for column in zip(*rows, strict=True))
+    return Segments(
+        image=image,
+        left=left.astype(float),
+        right=right.astype(float),
+        best_left=left.astype(float),
+        best_right=np.where(kind == INSIDE, right, (left + right) / 2),
+        kind=kind,
+        piece=np.zeros(len(rows), dtype=np.int64),
+        zone=np.arange(len(rows)),
+        stalls=np.zeros(len(rows), dtype=np.int64),
+    )
+
+
+ROWS = [
+    (0, 1.0, 1.8, INSIDE),
+    (0, 1.8, 1.9, UNDECIDED),
+    (0, -2.5, -1.0, UNDECIDED),
+    (1, -0.5, 0.1, INSIDE),
+    (1, 0.1, 0.3, INSIDE),
+    (1, 2.0, 2.5, UNDECIDED),
+]
+
+
+def books(alternative: Alternative) -> Ledger:
+    ledger = Ledger(*ordinary_range(Z_OBS, alternative))
+    ledger.add(segments(ROWS))
+    ledger.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
+    return ledger
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
+    ledger = books(alternative)
+    lows, highs = ledger.log_bounds()
+    for image, (found, certain, possible) in enumerate(ledger.sets()):
+        low, high = log_pvalue_bounds(Z_OBS[image], certain, possible, alternative)
+        assert (lows[image], highs[image]) == pytest.approx((low, high), rel=1e-12)
+        assert np.array_equal(union(certain, found), found)
+        assert np.array_equal(union(found, possible), possible)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None:
+    """Whatever the others turn out to be."""
+    ledger = books(alternative)
+    zones = ledger.zones()
+    rng = np.random.default_rng(0)
+    for image in (0, 1):
+        _, certain, _ = ledger.sets()[image]
+        own = np.flatnonzero(zones.image == image)
+        spans = {row: np.array([[zones.left[row], zones.right[row]]]) for row in own}
+        for _ in range(50):
+            others = [spans[row] for row in own if rng.uniform() < 0.5]
+            for row in own:
+                without = union(certain, *(s for s in others if s is not spans[row]))
+                with_it = union(without, spans[row])
+                p = [np.exp(log_pvalue_bounds(Z_OBS[image], s, s, alternative)[0]) for s in (without, with_it)]
+                assert abs(p[1] - p[0]) <= zones.cost[row] * (1 + 1e-9)
+        assert (np.diff(zones.cost[own]) >= 0).all()
+
+
+def test_touching_parts_become_one() -> None:
+    _, certain, possible = books("two-sided").sets()[1]
+    np.testing.assert_array_equal(certain, [[-0.5, 0.3]])
+    np.testing.assert_array_equal(possible, [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
+
+
+def test_nothing_known_is_everything_possible() -> None:
+    ledger = Ledger(*ordinary_range(Z_OBS, "two-sided"))
+    ledger.add(unexplored(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.array([np.inf, np.inf])))
+    low, high = ledger.log_bounds()
+    assert np.array_equal(low, [-np.inf, -np.inf])
+    assert np.array_equal(high, [0.0, 0.0])
+    assert (ledger.zones().cost == 1).all()
