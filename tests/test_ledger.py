@@ -57,7 +57,7 @@ def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
 def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None:
     """Whatever the others turn out to be."""
     ledger = books(alternative)
-    zones = ledger.zones()
+    zones = ledger.zones(np.zeros(2))
     rng = np.random.default_rng(0)
     for image in (0, 1):
         _, certain, _ = ledger.sets()[image]
@@ -85,4 +85,4 @@ def test_nothing_known_is_everything_possible() -> None:
     low, high = ledger.log_bounds()
     assert np.array_equal(low, [-np.inf, -np.inf])
     assert np.array_equal(high, [0.0, 0.0])
-    assert (ledger.zones().cost == 1).all()
+    assert (ledger.zones(np.zeros(2)).cost == 1).all()

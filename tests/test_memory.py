@@ -4,18 +4,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import resource, sys
 import numpy as np
 sys.path.insert(0, {tests!r})
 from toys import tiny_vit
 from attentest import AttentionTest
-from attentest.search import Fixed, GridSearch
+from attentest.search import Fixed, GridSearch, SpectralSearch
 
 count = int(sys.argv[1])
+search = {"grid": GridSearch(step=Fixed(step=2.0)), "spectral": SpectralSearch(tol=1e-2)}[sys.argv[2]]
 rng = np.random.default_rng(0)
 model = tiny_vit(image_size=128, patch_size=32)
-test = AttentionTest(model, noise=1.0, search=GridSearch(step=Fixed(step=2.0)), batch_size=8)
+test = AttentionTest(model, noise=1.0, search=search, batch_size=8)
 test.map(rng.normal(size=(128, 128)) for _ in range(32))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 results = test.map(rng.normal(size=(128, 128)) for _ in range(count))
@@ -25,12 +28,14 @@ print(after - before - kept)
 """
 
 
-def test_map_keeps_nothing_but_the_results() -> None:
+@pytest.mark.parametrize("search", ["grid", "spectral"])
+def test_map_keeps_nothing_but_the_results(search: str) -> None:
     """Peak memory beyond the results, in KiB, does not grow with the number of images."""
 
     def growth(count: int) -> float:
         script = SCRIPT.format(tests=str(Path(__file__).parent))
-        done = subprocess.run([sys.executable, "-c", script, str(count)], check=True, capture_output=True, text=True)
+        command = [sys.executable, "-c", script, str(count), search]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
         return float(done.stdout)
 
     few, many = growth(32), growth(160)

@@ -83,6 +83,18 @@ def test_a_relative_tolerance_resolves_tiny_pvalues(z_obs: float) -> None:
     assert log_pvalue(z_obs, outcome.intervals) == pytest.approx(exact, abs=1e-3)
 
 
+def test_a_pvalue_too_small_for_a_float_has_a_relative_error_bar() -> None:
+    z_obs = 50.0
+    outcome = find(SpectralSearch(tol=0.0, rtol=1e-4), z_obs, lambda z: 0.5 - torch.cos(z - z_obs))
+    centres = z_obs + 2 * math.pi * np.arange(-20, 20)
+    exact = log_pvalue(z_obs, np.column_stack([centres - math.pi / 3, centres + math.pi / 3]))
+    low, high = log_pvalue_bounds(z_obs, outcome.certain, outcome.possible)
+    assert outcome.status == "converged"
+    assert exact < -1000
+    assert low <= exact + 1e-9 <= high + 2e-9
+    assert high - low <= 1e-4
+
+
 @pytest.mark.parametrize("width", [1e-2, 1e-5, 1e-6])
 def test_a_narrow_set_around_z_obs(width: float) -> None:
     z_obs = 2.345

@@ -353,7 +353,7 @@ def benchmark_figure(report: Report) -> Figure:
     bars.set_yscale("log")
     bars.set_xticks(range(len(models)), models)
     bars.set_ylabel("seconds an image")
-    bars.legend(fontsize=8)
+    bars.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
     bars.set_title(f"a p-value with an error bar of {report.settings['tol']:g}; {report.machine['device']}")
     line.loglog([point["images"] for point in report.growth], [point["seconds"] for point in report.growth], "o-")
     line.set_xlabel("images together")

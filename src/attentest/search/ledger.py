@@ -135,8 +135,8 @@ class Ledger:
             high = most - np.logaddexp(most, ordinary)
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high)
 
-    def zones(self) -> Zones:
-        """Return the open zones, by image, those that can move its p-value least first.
+    def zones(self, log_unit: Floats) -> Zones:
+        """Return the open zones, by image, those that can move its p-value least first, in units (k,) of each image.
 
         A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
         known to be inside; one in what is ordinary by u (extreme) / (M (M + u)).
@@ -159,7 +159,7 @@ class Ledger:
         with np.errstate(invalid="ignore"):  # nothing is inside yet: -inf less -inf
             relative = moves - inside - np.logaddexp(inside, own)
         share = own - np.logaddexp(all_extreme, all_ordinary)
-        cost = np.exp(np.minimum(np.where(inside > -np.inf, relative, share), 0.0))
+        cost = np.exp(np.minimum(np.where(inside > -np.inf, relative, share), 0.0) - log_unit[image])
         zones = Zones(
             zone=zone,
             image=image,

@@ -248,24 +248,27 @@ class _Exploration:
         first = True
         reported = 0.0
         while True:
-            low, high = (np.exp(bound) for bound in self._ledger.log_bounds())
-            stop = np.maximum(self._search.tol, self._search.rtol * low)
-            self._finish(low, high, stop)
+            log_low, log_high = self._ledger.log_bounds()
+            self._finish(log_low, log_high)
             if report is not None:
-                reported = max(reported, self._share_done(high - low, stop))
+                reported = max(reported, self._share_done(log_low, log_high))
                 report(reported)
             if not self._active.any():
                 return self._outcomes()
-            zones = self._ledger.zones()
-            aim = self._aim(low, high, stop)
+            zones = self._ledger.zones(log_high)
+            aim = self._aim(log_low, log_high)
             plan = self._plan(self._chosen(zones, aim, first), aim)
             if plan is not None:
                 self._carry_out(plan)
             first = False
 
-    def _finish(self, low: Floats, high: Floats, stop: Floats) -> None:
+    def _finish(self, log_low: Floats, log_high: Floats) -> None:
         """Note which images are done."""
-        self._retire(high - low <= stop, CONVERGED)
+        low, high = np.exp(log_low), np.exp(log_high)
+        narrow = (high - low <= self._search.tol) & (self._search.tol > 0)
+        with np.errstate(invalid="ignore"):  # p is nothing at all
+            narrow |= log_high - log_low <= math.log1p(self._search.rtol)
+        self._retire(narrow, CONVERGED)
         if self._problem.alpha is not None:
             self._retire((low > self._problem.alpha) | (high <= self._problem.alpha), DECIDED)
 
@@ -274,17 +277,21 @@ class _Exploration:
             self._status[image] = status
         self._active &= ~images
 
-    def _share_done(self, width: Floats, stop: Floats) -> float:
+    def _share_done(self, log_low: Floats, log_high: Floats) -> float:
         """Return how far the error bars have come, on a log scale."""
-        share = np.log(np.clip(width, stop, 1.0)) / np.log(stop)
+        width = np.exp(log_high) - np.exp(log_low)
+        least = self._search.tol or self._search.rtol
+        share = np.log(np.clip(width, least, 1.0)) / math.log(least)
         return float(np.where(self._active, np.minimum(share, 0.99), 1.0).mean())
 
-    def _aim(self, low: Floats, high: Floats, stop: Floats) -> Floats:
-        """Return how much error bar may be left in zones that are not refined now."""
+    def _aim(self, log_low: Floats, log_high: Floats) -> Floats:
+        """Return how much error bar may be left in zones that are not refined now, as a share of the upper bound."""
+        low, high = np.exp(log_low), np.exp(log_high)
+        stop = np.full(self._count, self._search.tol)
         if self._problem.alpha is not None:
-            distance = np.abs((low + high) / 2 - self._problem.alpha)
-            stop = np.maximum(stop, DECISION_SHARE * distance)
-        return LEFT_OVER * stop
+            stop = np.maximum(stop, DECISION_SHARE * np.abs((low + high) / 2 - self._problem.alpha))
+        relative = self._search.rtol * np.exp(log_low - log_high)
+        return LEFT_OVER * np.maximum(relative, stop / np.maximum(high, np.finfo(np.float64).tiny))
 
     def _chosen(self, zones: Zones, aim: Floats, first: bool) -> Zones:
         """Return the zones to refine: the fewest that leave less than ``aim`` of error bar in the others."""
