@@ -457,3 +457,54 @@ def test_a_small_memory_budget_gives_the_same_numbers(tiny_model: torch.nn.Modul
     for one, other in zip(plenty.map(tiny_images), little.map(tiny_images), strict=True):
         assert other.pvalue == pytest.approx(one.pvalue, abs=SAME_NUMBER)
     assert little.with_search("combination")(tiny_images[0]).settings["search"]["name"] == "combination"
+
+
+def test_a_function_may_write_into_what_it_is_given() -> None:
+    def careless(images: np.ndarray) -> np.ndarray:
+        images *= 0.5
+        return numpy_softmax(images)
+
+    careful = AttentionTest(lambda images: numpy_softmax(images * 0.5), noise=1.0, image_shape=(1, 2, 2))(TOY_IMAGE)
+    result = AttentionTest(careless, noise=1.0, image_shape=(1, 2, 2))(TOY_IMAGE)
+    assert result.statistic == careful.statistic
+    assert result.pvalue == careful.pvalue
+
+
+@pytest.mark.parametrize("search", ["spectral", "combination"])
+def test_scores_of_another_shape_later_on_are_refused(search: str) -> None:
+    test = AttentionTest(lambda images: numpy_softmax(images)[:1], noise=1.0, image_shape=(1, 2, 2), search=search)
+    with pytest.raises(SearchError, match=r"returned shape \(1, 2, 2\) for \d+ images"):
+        test(TOY_IMAGE)
+
+
+@pytest.mark.parametrize("noise", [1e3, 1e4, 1e5])
+def test_a_set_made_narrow_by_large_noise_is_resolved(noise: float) -> None:
+    weights = np.random.default_rng(0).normal(size=(16, 4))
+
+    def scores(images: np.ndarray) -> np.ndarray:
+        logits = images.reshape(len(images), -1) @ weights
+        exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return (exponentials / exponentials.sum(axis=-1, keepdims=True)).reshape(-1, 2, 2)
+
+    image = np.random.default_rng(1).normal(size=(4, 4))
+    result = AttentionTest(scores, noise=noise, image_shape=(1, 4, 4))(image)
+    assert result.status == "converged"
+    assert result.pvalue == pytest.approx(0.228633, abs=1e-4)
+
+
+def test_a_pvalue_beyond_all_floats_is_still_json() -> None:
+    result = AttentionTest(numpy_softmax, noise=1e-10, image_shape=(1, 2, 2))(TOY_IMAGE)
+    json.dumps(result.to_dict(), allow_nan=False)
+    assert result.log_pvalue_bounds[0] <= result.log_pvalue <= result.log_pvalue_bounds[1]
+
+
+def test_the_memory_budget_limits_the_calls_of_a_function() -> None:
+    most = [0]
+
+    def watched(images: np.ndarray) -> np.ndarray:
+        most[0] = max(most[0], images.nbytes)
+        return np.tanh(100 * images.reshape(len(images), 2, 128, 2, 128).mean((2, 4)))
+
+    test = AttentionTest(watched, noise=1.0, image_shape=(1, 256, 256), memory_budget=2**24)
+    test(np.random.default_rng(3).normal(size=(256, 256)))
+    assert 0 < most[0] <= 2**23

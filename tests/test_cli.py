@@ -261,7 +261,7 @@ def test_deciding_is_faster_and_a_tolerance_belongs_to_the_spectral_search(tmp_p
     assert quick["status"] == "decided"
     refused = run("test", "scan.npy", "--noise", "1", "--tol", "1e-3", "--search", "adaptive", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "--tol belongs to the spectral search" in refused.stderr
+    assert "--tol and --decide belong to the spectral search" in refused.stderr
     for options, message in (
         (("--tol", "0"), "cannot both be 0"),
         (("--tol", "2"), "tol must be at least 0 and less than 1"),

@@ -15,7 +15,7 @@ from attentest import AttentionTest
 from attentest.search import Fixed, GridSearch, SpectralSearch
 
 count = int(sys.argv[1])
-search = {"grid": GridSearch(step=Fixed(step=2.0)), "spectral": SpectralSearch(tol=1e-2)}[sys.argv[2]]
+search = SpectralSearch(tol=1e-2) if sys.argv[2] == "spectral" else GridSearch(step=Fixed(step=2.0))
 rng = np.random.default_rng(0)
 model = tiny_vit(image_size=128, patch_size=32)
 test = AttentionTest(model, noise=1.0, search=search, batch_size=8)

@@ -272,7 +272,7 @@ def test_a_budget_leaves_an_honest_bar() -> None:
 
     exact = math.exp(log_pvalue(0.05, roots_of(curve, 14.0, 100_000)))
     widths = []
-    for budget in (16, 50, 150, 300):
+    for budget in (64, 100, 150, 300):
         outcome = find(SpectralSearch(max_evaluations=budget), 0.05, curve)
         low, high = bar(0.05, outcome)
         assert outcome.status == "max_evaluations"
@@ -280,7 +280,7 @@ def test_a_budget_leaves_an_honest_bar() -> None:
         assert low <= exact <= high
         widths.append(high - low)
     assert widths == sorted(widths, reverse=True)
-    assert widths[0] > 0.99
+    assert widths[0] > 0.5
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.05, 0.5])
@@ -381,7 +381,7 @@ def test_an_interrupt_is_passed_on() -> None:
         (lambda: SpectralSearch(tol=0), "cannot both be 0"),
         (lambda: SpectralSearch(tol="small"), "tol must be a number, got 'small'"),  # type: ignore[arg-type]
         (lambda: SpectralSearch(width=0), "width must be positive"),
-        (lambda: SpectralSearch(max_evaluations=0), "max_evaluations must be at least 16"),
+        (lambda: SpectralSearch(max_evaluations=0), "max_evaluations must be at least 64"),
         (lambda: SpectralSearch(max_evaluations=1.5), "whole number"),  # type: ignore[arg-type]
         (lambda: SpectralSearch(precision="float16"), "precision must be .* got 'float16'"),  # type: ignore[arg-type]
     ],

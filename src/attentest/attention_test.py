@@ -166,15 +166,15 @@ class AttentionTest:
             PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (C, H, W); pixel values in the units of
             the noise, finite, of the size the model takes.
         alpha
-            Decide at this level: the search stops as soon as its error bar excludes it, and the result's ``reject``
-            says on which side p lies.
+            Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
+            to their end), and the result's ``reject`` says on which side p lies.
         """
         return self._test([image_tensor(image, self.image_shape)], None, _level(alpha))[0]
 
     def map(
         self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
     ) -> list[AttentionTestResult]:
-        """Test many images and return their results in order; the numbers are those of one by one.
+        """Test many images and return their results in order; the numbers are those of one by one to within rounding.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ def _score_function(
     if image_shape is not None and callable(model) and not isinstance(model, type):
         if device is not None:
             raise InputError("device is for models: a NumPy function computes where it computes.")
-        return NumpyScores(model, image_shape, batch_size)
+        return NumpyScores(model, image_shape, batch_size, memory_budget)
     raise InputError(
         f"model must be a Hugging Face ViT, a ScoreFunction or, with image_shape, a NumPy function, "
         f"got {type(model).__name__}: to load a directory use AttentionTest.from_pretrained."

@@ -75,7 +75,7 @@ TolOption = Annotated[
     float, typer.Option(help="Width of the error bar of p at which the spectral search stops.", show_default=True)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object an image, batch by batch.")]
-AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict.", min=0.0, max=1.0)]
+AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict, between 0 and 1.")]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
 
 
@@ -110,6 +110,7 @@ def demo(
     from attentest.demo import demo_panels
     from attentest.plots import check_figure_path, results_figure, save_figure
 
+    _check_level(alpha)
     check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
         panels = demo_panels(seed, search.value, progress)
@@ -136,7 +137,10 @@ def test(
     ] = AlternativeName.two_sided,
     alpha: AlphaOption = 0.05,
     decide: Annotated[
-        bool, typer.Option("--decide", help="Stop each search as soon as the verdict at alpha is certain: faster.")
+        bool,
+        typer.Option(
+            "--decide", help="Stop each search as soon as the verdict at alpha is certain, and report it: faster."
+        ),
     ] = False,
     tol: TolOption = DEFAULT_TOL,
     figure: Annotated[Path | None, typer.Option(help="Also draw the results to this file.", show_default=False)] = None,
@@ -156,8 +160,9 @@ def test(
 
     if figure is not None:
         check_figure_path(figure, inputs=images)
-    if search is not SearchName.spectral and tol != DEFAULT_TOL:
-        raise InputError(f"--tol belongs to the spectral search, and {search.value} was asked for.")
+    _check_level(alpha)
+    if search is not SearchName.spectral and (decide or tol != DEFAULT_TOL):
+        raise InputError(f"--tol and --decide belong to the spectral search, and {search.value} was asked for.")
     pixels = [read_image(path) for path in images]
     attention_test = AttentionTest.from_pretrained(
         model or bundled_model(),
@@ -379,6 +384,11 @@ def _print_benchmark(report: Report) -> None:
     for name, seconds in report.stages.items():
         stages.add_row(name, f"{1e3 * seconds:.2f}", f"{seconds / report.stages['in all']:.0%}")
     console.print(stages)
+
+
+def _check_level(alpha: float) -> None:
+    if not 0 < alpha < 1:
+        raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}.")
 
 
 def _table_console() -> Console:

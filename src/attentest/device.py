@@ -38,5 +38,7 @@ def usable_device(device: torch.device | str) -> torch.device:
         torch.empty(1, dtype=torch.float64, device=chosen)
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0][:120].rstrip(".")
-        raise InputError(f"device {str(device)!r} cannot be used ({reason}): use 'cpu' or 'cuda'.") from None
+        raise InputError(
+            f"device {str(device)!r} cannot be used ({reason}): use 'cpu', or 'cuda' where torch has it."
+        ) from None
     return chosen

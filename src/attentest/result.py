@@ -147,6 +147,8 @@ def results_of(
         [outcome.possible for outcome in outcomes],
         alternative,
     )
+    # Where nothing was found beyond the statistic because nothing there can matter, the upper bound is all there is.
+    logs = np.where(np.isneginf(logs), upper, logs)
     results = []
     for i, outcome in enumerate(outcomes):
         statistic = float(statistics[i])

@@ -123,7 +123,8 @@ def log_pvalue_bounds_of_many(
     ordinary = ordinary_range(z, alternative)
     extreme_certain, rest_certain = _log_masses_of_sets(certain, ordinary)
     extreme_possible, rest_possible = _log_masses_of_sets(possible, ordinary)
-    return log_share(extreme_certain, rest_possible), log_share(extreme_possible, rest_certain)
+    high = log_share(extreme_possible, rest_certain)
+    return np.minimum(log_share(extreme_certain, rest_possible), high), high  # for p next to 1 rounding can swap them
 
 
 def ordinary_range(z: NDArray[np.float64], alternative: Alternative) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -130,7 +130,7 @@ class SearchProblem:
     def _evaluated(self, function: Scores, which: Which, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point where and say so."""
         try:
-            return function(*self._tensors(which, z))
+            scores = function(*self._tensors(which, z))
         except AttentestError:
             raise
         except Exception as error:  # whatever a caller's own function raises
@@ -143,6 +143,13 @@ class SearchProblem:
                         f"{type(again).__name__}: {again}"
                     ) from error
             raise  # it fails on several points together only, as when memory runs out
+        grid = scores.shape[1:] if self.observed is None else self.observed.shape[1:]
+        if scores.shape != (len(z), *grid) or scores.ndim != 3:
+            raise SearchError(
+                f"the score function returned shape {tuple(scores.shape)} for {len(z)} images, expected "
+                f"({len(z)}, {', '.join(map(str, grid))}): it must treat each image of a batch by itself."
+            )
+        return scores
 
     def _tensors(self, which: Which, z: Points) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(which).to(self.device), torch.from_numpy(z).to(self.device)

@@ -40,6 +40,7 @@ from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, OUT
 from attentest.search.pieces import (
     LEBESGUE,
     MOST_CORRECTIONS,
+    ROUNDING,
     SMOOTH_RATE,
     Pieces,
     corrected_pieces,
@@ -144,7 +145,7 @@ class SpectralSearch:
         if self.tol == self.rtol == 0:
             raise InputError("tol and rtol cannot both be 0: no finite number of evaluations gives p exactly.")
         object.__setattr__(self, "width", positive_number(self.width, "width"))
-        budget = whole_number(self.max_evaluations, "max_evaluations", 16, 10**15)
+        budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
         object.__setattr__(self, "max_evaluations", budget)
         if self.precision not in get_args(Precision):
             raise InputError(f"precision must be 'auto', 'float64' or 'mixed', got {self.precision!r}.")
@@ -227,11 +228,25 @@ class _Exploration:
         self._explored = np.zeros(self._count, dtype=np.int64)
 
     def _measured_jitter(self, observed: torch.Tensor) -> Floats:
-        """Return the second difference of the scores at points too close for anything but noise to show."""
-        z_obs, everyone = self._problem.z_obs, np.arange(self._count)
-        near = CLOSE * np.maximum(1.0, np.abs(z_obs))
-        around = self._exact.at(everyone, z_obs - near) + self._exact.at(everyone, z_obs + near)
-        return np.asarray((around / 2 - observed).abs().amax(dim=(1, 2)).cpu().numpy())
+        """Return how far scores next to z_obs are from a straight line, where noise alone explains it.
+
+        Curvature grows with the square of the distance, noise does not.
+        """
+        everyone = np.arange(self._count)
+        largest = observed.abs().amax(dim=(1, 2)).cpu().numpy()
+        jitter = self._bend(observed, everyone, CLOSE)
+        doubtful = everyone[jitter > ROUNDING * largest]
+        if len(doubtful):
+            farther = self._bend(observed, doubtful, 4 * CLOSE)
+            jitter[doubtful[farther > 8 * jitter[doubtful]]] = 0.0
+        return jitter
+
+    def _bend(self, observed: torch.Tensor, images: Integers, distance: float) -> Floats:
+        z_obs = self._problem.z_obs[images]
+        near = distance * np.maximum(1.0, np.abs(z_obs))
+        around = self._exact.at(images, z_obs - near) + self._exact.at(images, z_obs + near)
+        bend = around / 2 - observed[torch.from_numpy(images).to(observed.device)]
+        return np.array(bend.abs().amax(dim=(1, 2)).cpu().numpy())
 
     @staticmethod
     def _affordable_points(problem: SearchProblem, observed: torch.Tensor) -> int:
