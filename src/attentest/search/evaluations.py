@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -42,3 +44,27 @@ class Evaluations:
         assert self._scores is not None  # something was asked for, so something is known
         rows = self._rows[np.searchsorted(self._keys, keys)]
         return self._scores[torch.from_numpy(rows).to(self._scores.device)]
+
+
+class Requests:
+    """Points to evaluate, collected so that the model is called for all of them together."""
+
+    def __init__(self, evaluations: Evaluations) -> None:
+        self._evaluations = evaluations
+        self._images: list[Which] = []
+        self._points: list[Points] = []
+        self._answers: list[Tensor] = []
+
+    def add(self, image: Which, points: Points) -> Callable[[], Tensor]:
+        """Ask for scores of images (p,) at points (p, m); returns where to get them, (p, m, gh, gw), when sent."""
+        slot = len(self._points)
+        self._images.append(np.repeat(image, points.shape[1]))
+        self._points.append(points.ravel())
+        return lambda: self._answers[slot].unflatten(0, points.shape)
+
+    def send(self) -> None:
+        """Evaluate."""
+        points = np.concatenate([np.empty(0), *self._points])
+        if len(points) and not self._answers:
+            scores = self._evaluations.at(np.concatenate(self._images), points)
+            self._answers = list(scores.split([len(part) for part in self._points]))

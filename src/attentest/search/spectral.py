@@ -10,7 +10,7 @@ matter and for no others, for all images together, until the error bar of every 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -21,8 +21,8 @@ from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError
 from attentest.intervals import Intervals, contains, union
 from attentest.search.cells import Parts, inside_and_undecided
-from attentest.search.chebyshev import MAX_DEGREE, SIZE
-from attentest.search.evaluations import Evaluations
+from attentest.search.chebyshev import SIZE
+from attentest.search.evaluations import Evaluations, Requests
 from attentest.search.ledger import (
     INSIDE,
     NO_PIECE,
@@ -39,21 +39,16 @@ from attentest.search.ledger import (
 from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, Report, SearchOutcome
 from attentest.search.pieces import (
     LEBESGUE,
-    MOST_CORRECTIONS,
     ROUNDING,
-    SMOOTH_RATE,
     Pieces,
     corrected_pieces,
-    correction_gain,
     correction_points,
     fresh_pieces,
     fresh_points,
 )
+from attentest.search.plan import Fresh, Plan, plan_for
 from attentest.search.problem import SearchProblem
 from attentest.truncated_normal import ordinary_range
-
-DEGREE = 8
-"""Of a fresh piece; doubled where that pays."""
 
 LOG_TAIL = 100.0
 """The lattice of pieces reaches to where the density is this many logs below that at z_obs: the tails beyond matter to
@@ -75,15 +70,6 @@ rate is proportional to the width."""
 
 LEFT_OVER = 0.4
 """Share of the tolerance that may be left in zones that are not refined."""
-
-MOSTLY_UNDECIDED = 0.35
-"""A piece of which more than this share is undecided is interpolated anew as a whole."""
-
-WORTH_DOUBLING = 0.05
-"""A piece is given twice the degree if that should reduce its error by this factor; otherwise it is split."""
-
-PROGRESS = 0.02
-"""A correction is expected to reduce the error at least by this factor, or a fresh piece is made."""
 
 STALLED = 4
 """A zone that has not improved so many times will not improve."""
@@ -162,39 +148,6 @@ class SpectralSearch:
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
         return _Exploration(self, problem).run(report)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Fresh:
-    """Fresh pieces to make (q,)."""
-
-    image: Integers
-    left: Floats
-    right: Floats
-    degree: Integers
-    stalls: Integers
-    error_so_far: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Corrections:
-    """Zones of pieces to correct (q,), each at ``count`` points."""
-
-    piece: Integers
-    left: Floats
-    right: Floats
-    count: Integers
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """What a round does: the segments it replaces, and by what."""
-
-    replaced: Mask
-    refined: Integers
-    anew: Integers
-    fresh: _Fresh
-    corrections: _Corrections
 
 
 class _Exploration:
@@ -353,9 +306,9 @@ class _Exploration:
             hopeless[known] |= exact & (self._pieces.error[piece] <= self._pieces.rounding[piece])
         return np.asarray(hopeless)
 
-    def _plan(self, chosen: Zones, aim: Floats) -> _Plan | None:
+    def _plan(self, chosen: Zones, aim: Floats) -> Plan | None:
         """Return how to refine the chosen zones within the budget of each image; None if there is nothing to do."""
-        plan = self._plan_for(chosen, aim)
+        plan = plan_for(self._ledger.segments, self._pieces, chosen, aim)
         after = self._evaluations.copy()
         np.add.at(after, plan.fresh.image, plan.fresh.degree + 2)
         if self._pieces is not None:
@@ -363,47 +316,10 @@ class _Exploration:
         beyond = self._active & (after > self._search.max_evaluations)
         if beyond.any():
             self._retire(beyond, OUT_OF_EVALUATIONS)
-            plan = self._plan_for(chosen.chosen(~beyond[chosen.image]), aim)
+            plan = plan_for(self._ledger.segments, self._pieces, chosen.chosen(~beyond[chosen.image]), aim)
         return plan if plan.replaced.any() else None
 
-    def _plan_for(self, chosen: Zones, aim: Floats) -> _Plan:
-        segments = self._ledger.segments
-        new = chosen.piece == NO_PIECE
-        fresh = [_fresh(chosen.chosen(new), np.inf)]
-        replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
-        nothing = np.empty(0, dtype=np.int64)
-        corrections = _Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
-        refined = done_anew = nothing
-        known = chosen.chosen(~new)
-        if len(known.zone):
-            pieces = self._known
-            whole, anew = _interpolate_anew(pieces, known)
-            # Zones of a piece that is interpolated anew lie between the outermost of them, and so does all that
-            # the piece says there; the rest of it stays.
-            start, end = _hulls(known, len(pieces))
-            start = np.where(whole == _DOUBLED, pieces.left, start)
-            end = np.where(whole == _DOUBLED, pieces.right, end)
-            owner = np.where(segments.piece == NO_PIECE, 0, segments.piece)
-            within = (segments.left >= start[owner]) & (segments.right <= end[owner])
-            replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
-            rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
-            replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
-            count = _corrections_needed(pieces, rest, aim)
-            fresh += [anew, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
-            some = count > 0
-            corrections = _Corrections(
-                piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
-            )
-            refined, done_anew = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
-        return _Plan(
-            replaced=replaced,
-            refined=refined,
-            anew=done_anew,
-            fresh=_Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(_Fresh)}),
-            corrections=corrections,
-        )
-
-    def _carry_out(self, plan: _Plan) -> None:
+    def _carry_out(self, plan: Plan) -> None:
         """Evaluate the model, make the new pieces, and enter what they say."""
         new, distrusted = self._make(plan)
         self._ledger.keep(~plan.replaced)
@@ -445,10 +361,10 @@ class _Exploration:
         self._ledger.keep(~merged)
         self._ledger.add(unexplored(some.image[first], some.left[first], some.right[last]))
 
-    def _make(self, plan: _Plan) -> tuple[Pieces, Pieces]:
+    def _make(self, plan: Plan) -> tuple[Pieces, Pieces]:
         """Return the new pieces, and the old ones whose error turned out greater than they said."""
-        exact = _Requests(self._exact)
-        rough = exact if self._rough is None else _Requests(self._rough)
+        exact = Requests(self._exact)
+        rough = exact if self._rough is None else Requests(self._rough)
         fresh, corrections = plan.fresh, plan.corrections
         exploring = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
         jobs = []
@@ -478,7 +394,7 @@ class _Exploration:
         return _all_of(made), _all_of([none, *distrusted])
 
     def _fresh_pieces(
-        self, fresh: _Fresh, rows: Integers, roughly: bool, at_nodes: torch.Tensor, at_check: torch.Tensor
+        self, fresh: Fresh, rows: Integers, roughly: bool, at_nodes: torch.Tensor, at_check: torch.Tensor
     ) -> Pieces:
         image = fresh.image[rows]
         noise = self._noise[image] if roughly else np.zeros(len(rows))
@@ -506,7 +422,7 @@ class _Exploration:
         assert self._pieces is not None  # asked for only where there are zones of pieces
         return self._pieces
 
-    def _give_up_rough(self, plan: _Plan) -> None:
+    def _give_up_rough(self, plan: Plan) -> None:
         """Use exact scores from now on for images of which rough ones left a piece mostly undecided."""
         if self._rough is not None:
             pieces = self._known
@@ -563,33 +479,6 @@ class _Exploration:
         return outcomes
 
 
-class _Requests:
-    """Points to evaluate, collected so that the model is called for all of them together."""
-
-    def __init__(self, evaluations: Evaluations) -> None:
-        self._evaluations = evaluations
-        self._images: list[Integers] = []
-        self._points: list[Floats] = []
-        self._answers: list[torch.Tensor] = []
-
-    def add(self, image: Integers, points: Floats) -> Callable[[], torch.Tensor]:
-        """Ask for scores of images (p,) at points (p, m); returns where to get them, (p, m, gh, gw), when sent."""
-        slot = len(self._points)
-        self._images.append(np.repeat(image, points.shape[1]))
-        self._points.append(points.ravel())
-        return lambda: self._answers[slot].unflatten(0, points.shape)
-
-    def send(self) -> None:
-        """Evaluate."""
-        points = np.concatenate([np.empty(0), *self._points])
-        if len(points) and not self._answers:
-            scores = self._evaluations.at(np.concatenate(self._images), points)
-            self._answers = list(scores.split([len(part) for part in self._points]))
-
-
-_ZONE_BY_ZONE, _DOUBLED, _SPLIT = 0, 1, 2
-
-
 def _lattice(z_obs: Floats, width: float) -> Segments:
     """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
     reach = np.sqrt(z_obs**2 + 2 * LOG_TAIL)
@@ -604,57 +493,6 @@ def _lattice(z_obs: Floats, width: float) -> Segments:
     left[place < -below[image]] = -np.inf
     right[place >= above[image]] = np.inf
     return unexplored(image, left, right)
-
-
-def _hulls(zones: Zones, pieces: int) -> tuple[Floats, Floats]:
-    """Return where the zones of each piece begin and end."""
-    start, end = np.full(pieces, np.inf), np.full(pieces, -np.inf)
-    np.minimum.at(start, zones.piece, zones.left)
-    np.maximum.at(end, zones.piece, zones.right)
-    return start, end
-
-
-def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, _Fresh]:
-    """Return for each piece whether it is to be done again as a whole, and the fresh pieces for those."""
-    width = pieces.right - pieces.left
-    share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
-    whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
-    doubling = (pieces.degree == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
-    how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
-    doubled, split = np.flatnonzero(how == _DOUBLED), np.flatnonzero(how == _SPLIT)
-    start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
-    wide = end - start > 0.5 * width[split]
-    middle = np.where(wide, (start + end) / 2, end)
-    which = np.concatenate([doubled, split, split[wide]])
-    return how, _Fresh(
-        image=pieces.image[which],
-        left=np.concatenate([pieces.left[doubled], start, middle[wide]]),
-        right=np.concatenate([pieces.right[doubled], middle, end[wide]]),
-        degree=np.where(np.arange(len(which)) < len(doubled), MAX_DEGREE, DEGREE),
-        stalls=pieces.stalls[which],
-        error_so_far=(pieces.error + pieces.floor)[which],
-    )
-
-
-def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
-    """Return at how many points each zone is to be corrected; 0 if it is better interpolated anew."""
-    share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
-    enough = np.maximum(PROGRESS, aim[zones.image] / np.maximum(zones.cost, np.finfo(np.float64).tiny))
-    count = np.zeros(len(share), dtype=np.int64)
-    for points in range(MOST_CORRECTIONS, 0, -1):
-        count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points
-    return np.where(pieces.rate[zones.piece] <= SMOOTH_RATE, count, 0)
-
-
-def _fresh(zones: Zones, error_so_far: float | Floats) -> _Fresh:
-    return _Fresh(
-        image=zones.image,
-        left=zones.left,
-        right=zones.right,
-        degree=np.full(len(zones.zone), DEGREE),
-        stalls=zones.stalls,
-        error_so_far=np.broadcast_to(error_so_far, zones.left.shape),
-    )
 
 
 def _all_of(pieces: Sequence[Pieces]) -> Pieces:
