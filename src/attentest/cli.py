@@ -380,6 +380,11 @@ def _print_benchmark(report: Report) -> None:
     for point in report.growth:
         growth.add_row(f"{point['images']:.0f}", f"{1e3 * point['seconds']:.2f}")
     console.print(growth)
+    sizes = Table("model", "pixels", "parameters", "ms an image", title="spectral in map, as images and models grow")
+    for row in report.rows:
+        if row.search.startswith("spectral, map"):
+            sizes.add_row(row.model, str(row.pixels), str(row.parameters), f"{1e3 * row.seconds:.2f}")
+    console.print(sizes)
     stages = Table("stage", "ms an image", "share", title="where the time of the spectral search goes")
     for name, seconds in report.stages.items():
         stages.add_row(name, f"{1e3 * seconds:.2f}", f"{seconds / report.stages['in all']:.0%}")
