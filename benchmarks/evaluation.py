@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from attentest import AttentionTest, bundled_model
-from attentest.attention import ViTScores, load_vit
+from attentest.attention import ViTScores, load_model
 from attentest.synthetic import null_images
 
 REPEATS = 5
@@ -39,7 +39,7 @@ def evaluation_table(device: str) -> Table:
     """Time a forward pass and one with its derivative along a line, by batch size."""
     table = Table("images together", "forward, ms an image", "with derivative", "ratio", title="one evaluation")
     sizes = (1, 64, 1024, 4096) if device.startswith("cuda") else (1, 8, 16, 32, 64, 128)
-    scores = ViTScores(load_vit(bundled_model()), device=device, batch_size=max(sizes))
+    scores = ViTScores(load_model(bundled_model()).encoder, device=device, batch_size=max(sizes))
     rng = np.random.default_rng(0)
     for size in sizes:
         start, direction = torch.from_numpy(rng.normal(size=(2, size, 1, 16, 16))).to(device)

@@ -9,6 +9,7 @@ import torch
 from attentest.region import ThresholdMargins, attention_map, margins, region_of
 from attentest.search.cells import Interpolants, Parts, inside_and_undecided
 from attentest.search.chebyshev import SIZE, basis, second_derivative
+from attentest.view import View
 
 SAMPLES = 20_001
 
@@ -21,9 +22,10 @@ def random_pieces(
     fall = smoothness ** np.arange(SIZE)
     coefficients = torch.from_numpy(rng.normal(size=(count, SIZE, 4, 4)) * fall[:, None, None])
     middle = torch.einsum("k,pkhw->phw", basis(torch.tensor(0.0, dtype=torch.float64)), coefficients)
-    regions = region_of(attention_map(middle, (8, 8)), 0.6)
+    view = View((8, 8), (4, 4))
+    regions = region_of(attention_map(middle, view), 0.6)
     bend = torch.einsum("kl,plhw->pkhw", torch.from_numpy(second_derivative()), coefficients)
-    return ThresholdMargins(regions, 0.6), Interpolants(
+    return ThresholdMargins(regions, 0.6, view), Interpolants(
         which=torch.arange(count),
         coefficients=coefficients,
         curvature=bend.abs().sum(dim=1).amax(dim=(1, 2)),
@@ -40,7 +42,7 @@ def covered(parts: Parts, piece: int, x: np.ndarray) -> np.ndarray:
 
 
 def combined(rule: ThresholdMargins, which: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-    extremes, _ = rule.extremes(which, rule.pixels(scores))
+    extremes, _ = rule.extremes(which, rule.pixels(which, scores))
     return (extremes @ rule.weights.T).amax(dim=1)
 
 
@@ -75,16 +77,47 @@ def test_the_best_guess_is_the_interpolant_at_its_word() -> None:
         assert (guess != (value < 0)).sum() <= 12  # samples next to a crossing
 
 
-def test_four_extremes_say_what_all_margins_say() -> None:
+@pytest.mark.parametrize(
+    ("view", "step"),
+    [
+        (View((12, 8), (4, 4)), 0.05),
+        (View((120, 90), (4, 4)), 0.001),  # many pixels a patch: only those that can be extreme are looked at
+        (View((90, 120), (4, 4), (64.0, 60.0), ((0.9, -7.3), (0.6, 2.1))), 0.001),  # cropped, with a border outside
+    ],
+)
+def test_four_extremes_say_what_all_margins_say(view: View, step: float) -> None:
     rng = np.random.default_rng(0)
     scores = torch.from_numpy(rng.normal(size=(400, 4, 4)))
-    regions = region_of(attention_map(scores[:200], (12, 8)), 0.6).repeat(2, 1, 1)
-    rule = ThresholdMargins(regions, 0.6)
+    regions = region_of(attention_map(scores[:200], view), 0.6).repeat(2, 1, 1)
+    rule = ThresholdMargins(regions, 0.6, view)
     which = torch.arange(400)
     mixed = scores.clone()
-    mixed[200:] = scores[:200] + 0.05 * scores[200:]  # near the region, inside it or not
-    every = margins(attention_map(mixed, (12, 8)), regions, 0.6)
+    mixed[200:] = scores[:200] + step * scores[200:]  # near the region, inside it or not
+    every = margins(attention_map(mixed, view), regions, 0.6)
     assert torch.equal(rule(which, mixed), every)
     inside = every.amax(dim=1) < 0
     assert 20 < int(inside[200:].sum()) < 180
-    assert torch.equal(combined(rule, which, mixed) < 0, inside)
+    clear = every.amax(dim=1).abs() > 1e-14  # on which side of zero rounding falls is anybody's guess
+    assert clear.sum() >= 398
+    assert torch.equal((combined(rule, which, mixed) < 0)[clear], inside[clear])
+    pixels = view.upsample(mixed).flatten(1)
+    region = regions.flatten(1)
+    extremes, _ = rule.extremes(which, rule.pixels(which, mixed))
+    every_pixel = [
+        -pixels.amin(dim=1),
+        pixels.amax(dim=1),
+        -pixels.masked_fill(~region, torch.inf).amin(dim=1),
+        pixels.masked_fill(region, -torch.inf).amax(dim=1),
+    ]
+    torch.testing.assert_close(extremes, torch.stack(every_pixel, dim=1), rtol=0, atol=1e-14)
+
+
+def test_a_large_image_has_few_pixels_that_can_be_extreme() -> None:
+    scores = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 14, 14)))
+    counts = []
+    for side in (224, 896):
+        view = View((side, side), (14, 14))
+        rule = ThresholdMargins(region_of(attention_map(scores, view), 0.6), 0.6, view)
+        counts.append(rule.pixels(torch.arange(3), scores).shape[1])
+    assert counts[0] < 224**2 / 15
+    assert counts[1] < 5 * counts[0]  # sixteen times the pixels

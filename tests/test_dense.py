@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attentest import AttentionTest, bundled_model
-from attentest.attention import load_vit
+from attentest.attention import load_model
 from attentest.search import Combination, GridSearch, SpectralSearch
 from attentest.synthetic import null_images, signal_images
 from toys import tiny_vit
@@ -67,5 +67,5 @@ def test_reference_models(name: str, signal: int, device: str) -> None:
     rng = np.random.default_rng(1000 + signal)
     images = null_images(rng, 50, side) if signal == 0 else signal_images(rng, 10, side, float(signal))[0]
     print(f"\n{name}, signal {signal}")
-    for difference in compare(load_vit(directory), images, device).values():
+    for difference in compare(load_model(directory).encoder, images, device).values():
         assert difference.max() <= 1e-5

@@ -15,7 +15,7 @@ N = 20
 def observed() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     regions = rng.random((3, 4, 5)) > 0.6
-    return rng.normal(size=(3, N)) * 40, background_contrast(regions)
+    return rng.normal(size=(3, N)) * 40, background_contrast(regions, np.ones(1))
 
 
 @pytest.mark.parametrize("noise", [Isotropic(0.3), AR1(0.5, 2.0), Diagonal(np.linspace(0.1, 3, N))])

@@ -67,7 +67,7 @@ class CurveMargins:
     def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
         return scores.flatten(1)
 
-    def pixels(self, scores: Tensor) -> Tensor:
+    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
         return scores.flatten(1)
 
     def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:

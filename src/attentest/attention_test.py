@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,28 +15,36 @@ from torch import Tensor
 
 from attentest.attention import (
     MOST_TOGETHER,
+    AggregationLike,
     NumpyFunction,
-    NumpyScores,
     RoughScoreFunction,
     ScoreFunction,
+    TorchFunction,
     ViTScores,
-    load_vit,
+    function_scores,
+    load_model,
+    readable,
 )
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.checks import real_number, whole_number
-from attentest.contrast import background_contrast
+from attentest.contrast import Channels, background_contrast, channel_weights
 from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import InputError, ModelError
-from attentest.image import ImageLike, image_tensor
+from attentest.image import ImageLike, Sample, as_sample
 from attentest.line import Lines, lines_through
 from attentest.noise import NoiseLike, as_noise
+from attentest.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.region import ThresholdMargins, as_threshold, attention_map, region_of, unusable_scores
 from attentest.result import AttentionTestResult, results_of
 from attentest.search import Report, Search, SearchProblem, as_search
 from attentest.truncated_normal import Alternative, check_alternative
+from attentest.view import View
 
 Progress: TypeAlias = Callable[[float, "int | None"], None]
 """Called with (images done, images in all or None if unknown); done has a fraction while a search is under way."""
+
+ARRAYS_AN_IMAGE = 12
+"""Arrays of the size of an image that its test holds at a time."""
 
 
 class AttentionTest:
@@ -46,13 +53,27 @@ class AttentionTest:
     Parameters
     ----------
     model
-        A Hugging Face ``ViTForImageClassification`` or ``ViTModel``, a ``ScoreFunction``, or, with ``image_shape``, a
-        plain NumPy function from images (m, C, H, W) to scores (m, gh, gw). A model is copied to float64 and never
-        modified.
+        A vision transformer of Hugging Face transformers, timm or torchvision (the documentation lists which), a
+        ``ScoreFunction``, or, with ``image_shape``, a plain NumPy or torch function from images (m, C, H, W) to smooth
+        scores (m, gh, gw). A model is copied to float64 and never modified.
     noise
         Standard deviation of the pixel noise, or a model from ``attentest.noise``, in the units of the image.
     threshold
         tau: the region is where the attention map exceeds it.
+    attention
+        How attention becomes a map: "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or
+        ``LayerAttention(...)`` from ``attentest.attention``.
+    preprocessing
+        What happens to an image before the model sees it: ``Preprocessing(...)``, or the model's own image processor
+        or its configuration. It becomes part of the map: noise, region and contrast live on the image as given.
+        None: images must have the size the model takes.
+    image_size
+        Side, or (height, width), of the model's input, for a model run at another size than it was trained at.
+    intensity_range
+        What the images call black and white, for preprocessing that rescales; by default what their dtype says: 0 and
+        255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, nothing for floats.
+    channels
+        What is compared in colour images: "mean" over channels, the number of one, or a weight for each.
     search
         "spectral" (attentest's own), "adaptive", "fixed" or "combination" (the paper's), or a configured search, such
         as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
@@ -66,7 +87,7 @@ class AttentionTest:
         Bytes that a model call and the search may use together; by default a quarter of the free memory, and no more
         than 2 GiB on the CPU.
     image_shape
-        The (C, H, W) of the images a NumPy function takes.
+        The (C, H, W) of the images a NumPy or torch function takes.
 
     Examples
     --------
@@ -81,10 +102,15 @@ class AttentionTest:
 
     def __init__(
         self,
-        model: torch.nn.Module | ScoreFunction | NumpyFunction,
+        model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction,
         *,
         noise: NoiseLike,
         threshold: float = 0.6,
+        attention: AggregationLike = "rollout",
+        preprocessing: Any = None,
+        image_size: int | tuple[int, int] | None = None,
+        intensity_range: tuple[float, float] | None = None,
+        channels: Channels = "mean",
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
         device: torch.device | str | None = None,
@@ -99,36 +125,88 @@ class AttentionTest:
         self._alternative: Alternative = alternative
         if memory_budget is not None:
             memory_budget = whole_number(memory_budget, "memory_budget", LEAST_MEMORY, 2**62)
-        self._scores = _score_function(model, device, batch_size, memory_budget, image_shape)
+        self._preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
+        self._range = _intensity_range(intensity_range, self._preprocessing)
+        self._channels = channels
+        if isinstance(model, _Owned) or (isinstance(model, torch.nn.Module) and image_shape is None):
+            self._scores: ScoreFunction = ViTScores(
+                model.encoder if isinstance(model, _Owned) else model,
+                attention=attention,
+                image_size=image_size,
+                device=device,
+                batch_size=batch_size,
+                memory_budget=memory_budget,
+                owned=isinstance(model, _Owned),
+            )
+        else:
+            if attention != "rollout":
+                raise InputError("attention belongs to models: a score function gives its own scores.")
+            self._scores = _function_scores(model, device, batch_size, memory_budget, image_shape)
         self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
-        pixels = int(np.prod(self.image_shape))
-        if self._noise.size not in (None, pixels):
-            raise InputError(f"the noise model is for {self._noise.size} pixels, but the model's images have {pixels}.")
+        self._frames: dict[tuple[tuple[int, int, int], tuple[float, float] | None], _Frame] = {}
+        self._check_noise()
         self._settings = {
             "threshold": self._threshold,
             "alternative": alternative,
             "search": dict(self._search.describe()),
             "noise": dict(self._noise.describe()),
+            "model": _described(self._scores),
+            "preprocessing": None if self._preprocessing is None else asdict(self._preprocessing),
+            "channels": channels if isinstance(channels, (str, int)) else [float(weight) for weight in channels],
         }
 
     @classmethod
     def from_pretrained(
         cls,
-        model_dir: str | Path,
+        source: str | Path,
         *,
         noise: NoiseLike,
         threshold: float = 0.6,
+        attention: AggregationLike = "rollout",
+        preprocessing: Any = "saved",
+        image_size: int | tuple[int, int] | None = None,
+        intensity_range: tuple[float, float] | None = None,
+        channels: Channels = "mean",
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
+        allow_pickle: bool = False,
+        local_files_only: bool = False,
+        revision: str | None = None,
     ) -> AttentionTest:
-        """Make a test of a model saved in a local Hugging Face directory; parameters as in the class."""
+        """Make a test of a saved Hugging Face model.
+
+        Parameters
+        ----------
+        source
+            Local directory, or the id of a model on the hub, such as "google/vit-base-patch16-224", which is looked up
+            over the network unless ``local_files_only``. Nothing a model brings is ever run.
+        preprocessing
+            "saved": that of the image processor saved with the model, if there is one. Otherwise as in the class.
+        allow_pickle
+            Whether to read pickled weights where there are no safetensors.
+        local_files_only
+            Whether to use only what was downloaded before.
+        revision
+            Branch, tag or commit on the hub.
+        noise, threshold, attention, image_size, intensity_range, channels, search, alternative, device, batch_size, \
+        memory_budget
+            As in the class.
+        """
+        saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
         return cls(
-            load_vit(model_dir),
+            _Owned(saved.encoder),  # type: ignore[arg-type]
             noise=noise,
             threshold=threshold,
+            attention=attention,
+            preprocessing=saved.processor
+            if isinstance(preprocessing, str) and preprocessing == "saved"
+            else preprocessing,
+            image_size=image_size,
+            intensity_range=intensity_range,
+            channels=channels,
             search=search,
             alternative=alternative,
             device=device,
@@ -138,7 +216,7 @@ class AttentionTest:
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """The (C, H, W) of the images it takes."""
+        """The (C, H, W) of the model's input; without preprocessing, that of the images."""
         return self._scores.image_shape
 
     @property
@@ -164,12 +242,17 @@ class AttentionTest:
         ----------
         image
             PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (C, H, W); pixel values in the units of
-            the noise, finite, of the size the model takes.
+            the noise, finite; of any size if there is preprocessing that resizes, otherwise of the size the model
+            takes. A grey image for a colour model stays one channel in the statistics.
         alpha
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
             to their end), and the result's ``reject`` says on which side p lies.
         """
-        return self._test([image_tensor(image, self.image_shape)], None, _level(alpha))[0]
+        return self._test([self._sampled(None, image)], None, _level(alpha))[0]
+
+    def check(self, image: ImageLike) -> None:
+        """Refuse an image that the test cannot take; nothing is computed."""
+        self._sampled(None, image)
 
     def map(
         self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
@@ -201,18 +284,15 @@ class AttentionTest:
         total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
         if total is not None:  # find a bad image before hours of computation, not after
             for index, image in enumerate(images):
-                _pixels(index, image, self.image_shape)
-        source = iter(images)
+                self._sampled(index, image)
         done = 0
-        together = self._search.images_together(self._scores.batch_size)
-        while batch := list(islice(source, together)):
-            pixels = [_pixels(done + offset, image, self.image_shape) for offset, image in enumerate(batch)]
+        for batch in self._batches(images):
 
             def report(share: float, start: int = done, count: int = len(batch)) -> None:
                 if progress is not None:
                     progress(start + share * count, total)
 
-            yield from self._test(pixels, done, level, report)
+            yield from self._test(batch, done, level, report)
             done += len(batch)
             report(0.0, start=done)
         if done == 0:
@@ -232,27 +312,99 @@ class AttentionTest:
         rng
             A generator, or a seed for one.
         """
-        pixels = image_tensor(image, self.image_shape).numpy()
+        sample = self._sampled(None, image)
+        frame = self._frame(sample)
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
-            return self._observe(torch.from_numpy(batch), first=None).lines.z_obs
+            return self._observe(torch.from_numpy(batch), frame, first=None).lines.z_obs
 
         try:
             generator = np.random.default_rng(rng)
         except (TypeError, ValueError) as error:
             raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
         batch_size = self._scores.batch_size
-        return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
+        return permutation_test(
+            sample.pixels.numpy(), statistics, permutations, batch_size, generator, self._alternative
+        )
+
+    def _sampled(self, index: int | None, image: ImageLike) -> Sample:
+        """Return an image that the test can take; an error says which one it is about."""
+        try:
+            sample = as_sample(image)
+            self._frame(sample)
+            return sample
+        except InputError as error:
+            raise error if index is None else InputError(f"image {index}: {error}") from None
+
+    def _frame(self, sample: Sample) -> _Frame:
+        """Return how images of a shape reach the model, and how its attention comes back to their pixels."""
+        levels = sample.levels if self._range is None else self._range
+        key = sample.shape, levels
+        if key not in self._frames:
+            self._frames[key] = self._new_frame(sample.shape, levels)
+        return self._frames[key]
+
+    def _new_frame(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> _Frame:
+        expected = self.image_shape
+        inputs: InputMap | None
+        if self._preprocessing is not None:
+            inputs = self._preprocessing.plan(shape, expected[0], levels)
+        else:
+            inputs = identity_map(shape, expected[0]) if shape[0] in (1, expected[0]) else None
+        if inputs is None or inputs.input_shape != expected:
+            after = "" if self._preprocessing is None else ", after preprocessing"
+            received = shape if inputs is None or self._preprocessing is None else inputs.input_shape
+            raise InputError(
+                f"the model takes images of {_described_shape(expected)}, but this one has "
+                f"{_described_shape(received)}{after}."
+            )
+        pixels = int(np.prod(shape))
+        if self._noise.size not in (None, pixels):
+            raise InputError(f"the noise model is for {self._noise.size} pixels, but the image has {pixels}.")
+        return _Frame(
+            shape=shape,
+            inputs=inputs.to(self._scores.device),
+            weights=channel_weights(self._channels, shape[0]),
+        )
+
+    def _check_noise(self) -> None:
+        """Refuse now a noise model that fits no image, where that is known."""
+        channels, height, width = self.image_shape
+        if self._preprocessing is None and self._noise.size not in (None, height * width, channels * height * width):
+            raise InputError(
+                f"the noise model is for {self._noise.size} pixels, but the model's images have "
+                f"{channels * height * width}."
+            )
+
+    def _batches(self, images: Iterable[ImageLike]) -> Iterator[list[Sample]]:
+        """Yield images of one shape together, as many as are useful and as memory holds."""
+        together = self._search.images_together(self._scores.batch_size)
+        batch: list[Sample] = []
+        for index, image in enumerate(images):
+            sample = self._sampled(index, image)
+            if batch and self._frame(sample) is not self._frame(batch[0]):
+                yield batch
+                batch = []
+            batch.append(sample)
+            one_more = ARRAYS_AN_IMAGE * 8 * sample.pixels.numel() * (len(batch) + 1)
+            if len(batch) == together or one_more > self._memory // 2:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
 
     def _test(
-        self, images: list[Tensor], first: int | None, alpha: float | None, report: Report | None = None
+        self, images: list[Sample], first: int | None, alpha: float | None, report: Report | None = None
     ) -> list[AttentionTestResult]:
-        observed = self._observe(torch.stack(images), first)
-        outcomes = self._search.find(self._problem(observed, first or 0, alpha), report)
+        frame = self._frame(images[0])
+        observed = self._observe(torch.stack([sample.pixels for sample in images]), frame, first)
+        outcomes = self._search.find(self._problem(observed, frame, first or 0, alpha), report)
+        view = observed.view
         return results_of(
             observed.lines.z_obs,
-            observed.regions,
-            observed.attention,
+            view.on_image(observed.regions).cpu().numpy(),
+            view.on_image(observed.attention).cpu().numpy(),
+            view.seen.numpy(),
             outcomes,
             self._alternative,
             alpha,
@@ -260,10 +412,10 @@ class AttentionTest:
         )
 
     @torch.no_grad()
-    def _observe(self, images: Tensor, first: int | None) -> _Observed:
+    def _observe(self, images: Tensor, frame: _Frame, first: int | None) -> _Observed:
         """Compute maps, regions and lines of images (k, C, H, W)."""
-        channels, height, width = self.image_shape
-        scores = self._scores(images.to(self._scores.device))
+        inputs = frame.inputs(images.to(self._scores.device))
+        scores = self._scores(inputs)
         if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64:
             raise ModelError(
                 f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
@@ -272,36 +424,44 @@ class AttentionTest:
         if unusable := unusable_scores(scores):
             index, reason = unusable
             raise InputError(reason if first is None else f"image {first + index}: {reason}")
-        attention = attention_map(scores, (height, width))
-        regions = region_of(attention, self._threshold).cpu().numpy()
-        eta = background_contrast(regions, channels)
+        view = self._view(frame, (scores.shape[1], scores.shape[2]))
+        attention = attention_map(scores, view)
+        regions = region_of(attention, self._threshold)
+        eta = background_contrast(view.on_image(regions).cpu().numpy(), frame.weights, view.seen.numpy())
         return _Observed(
+            inputs=inputs,
             scores=scores,
-            attention=attention.cpu().numpy(),
+            view=view,
+            attention=attention,
             regions=regions,
             lines=lines_through(images.flatten(1).numpy(), eta, self._noise),
         )
 
-    def _problem(self, observed: _Observed, first: int, alpha: float | None) -> SearchProblem:
+    def _view(self, frame: _Frame, grid: tuple[int, int]) -> View:
+        """Return how a grid of patches lies over the images of a frame."""
+        covered = self._scores.covered if isinstance(self._scores, ViTScores) else self.image_shape[1:]
+        _, height, width = frame.shape
+        return View((height, width), grid, covered, frame.inputs.placement, self._scores.device)
+
+    def _problem(self, observed: _Observed, frame: _Frame, first: int, alpha: float | None) -> SearchProblem:
         device = self._scores.device
-        shape = self.image_shape
         lines = observed.lines
-        base, direction, origin = (torch.from_numpy(v).to(device) for v in (lines.images, lines.b, lines.z_obs))
-        regions = torch.from_numpy(observed.regions).to(device)
+        # The way from image to input is affine, so the line through an image is a line through its input.
+        direction = frame.inputs.linear(torch.from_numpy(lines.b).to(device).unflatten(1, frame.shape))
+        base, origin = observed.inputs, torch.from_numpy(lines.z_obs).to(device)
         rough = self._scores.rough if isinstance(self._scores, RoughScoreFunction) else None
 
         def along(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
             def scores(which: Tensor, z: Tensor) -> Tensor:
                 # a + b z, written around the observed image so that z_obs gives that image exactly.
-                images = base[which] + direction[which] * (z - origin[which]).unsqueeze(1)
-                return function(images.unflatten(1, shape))
+                return function(base[which] + direction[which] * (z - origin[which])[:, None, None, None])
 
             return scores
 
         return SearchProblem(
             z_obs=lines.z_obs,
             scores=along(self._scores),
-            margins=ThresholdMargins(regions, self._threshold),
+            margins=ThresholdMargins(observed.regions, self._threshold, observed.view),
             device=device,
             batch_size=self._scores.batch_size,
             first_image=first,
@@ -315,22 +475,75 @@ class AttentionTest:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Observed:
-    """Images as observed: scores (k, gh, gw), attention maps (k, H, W), regions (k, H, W) and lines."""
+@dataclass(frozen=True)
+class _Owned:
+    """A model that nobody else holds."""
 
+    encoder: torch.nn.Module
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Frame:
+    """Images of one shape (C, H, W): their way to the model's input, and the weight (C,) of each channel."""
+
+    shape: tuple[int, int, int]
+    inputs: InputMap
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Observed:
+    """Images as observed: inputs (k, C, h, w), scores (k, gh, gw), maps and regions of what is seen, and lines."""
+
+    inputs: Tensor
     scores: Tensor
-    attention: NDArray[np.float64]
-    regions: NDArray[np.bool_]
+    view: View
+    attention: Tensor
+    regions: Tensor
     lines: Lines
 
 
-def _pixels(index: int, image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
-    """Return one of many images as a tensor; an error says which one it is about."""
+def _preprocessing_for(
+    preprocessing: Any, image_size: int | tuple[int, int] | None
+) -> tuple[Preprocessing | None, int | tuple[int, int] | None]:
+    """Return the preprocessing and the size of the model's input that goes with it."""
+    if preprocessing is None:
+        return None, image_size
+    chosen = Preprocessing.from_processor(preprocessing)
+    if image_size is not None:
+        size = (image_size, image_size) if isinstance(image_size, int) else image_size
+        return chosen.with_size(size), size
+    if isinstance(chosen.resize, int) and chosen.crop is None:
+        raise InputError(
+            f"the preprocessing makes the shorter side {chosen.resize} pixels long and the other follows the image, "
+            "but the model's input must have one size: give image_size=(height, width)."
+        )
+    return chosen, chosen.crop or chosen.resize
+
+
+def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    if preprocessing is None or preprocessing.rescale is None:
+        raise InputError(
+            "intensity_range is for preprocessing that rescales, and there is none: pixel values reach the model as "
+            "they are."
+        )
     try:
-        return image_tensor(image, shape)
-    except InputError as error:
-        raise InputError(f"image {index}: {error}") from None
+        black, white = (real_number(level, "intensity_range") for level in value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.") from None
+    return black, white
+
+
+def _described(scores: ScoreFunction) -> dict[str, Any]:
+    return scores.describe() if isinstance(scores, ViTScores) else {"type": type(scores).__name__}
+
+
+def _described_shape(shape: tuple[int, int, int]) -> str:
+    return f"height {shape[1]}, width {shape[2]} and {shape[0]} channel(s)"
 
 
 def _level(alpha: float | None) -> float | None:
@@ -342,27 +555,23 @@ def _level(alpha: float | None) -> float | None:
     return level
 
 
-def _score_function(
-    model: torch.nn.Module | ScoreFunction | NumpyFunction,
+def _function_scores(
+    model: Any,
     device: torch.device | str | None,
     batch_size: int | None,
     memory_budget: int | None,
     image_shape: tuple[int, int, int] | None,
 ) -> ScoreFunction:
-    if isinstance(model, torch.nn.Module):
-        if image_shape is not None:
-            raise InputError("image_shape belongs to a NumPy function: a ViT says itself what it takes.")
-        return ViTScores(model, device=device, batch_size=batch_size, memory_budget=memory_budget)
+    if isinstance(model, torch.nn.Module) and readable(model):
+        raise InputError("image_shape belongs to functions: a ViT says itself what it takes, or use image_size.")
     if isinstance(model, ScoreFunction) and not isinstance(model, type):
         if device is not None or batch_size is not None or image_shape is not None:
             raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
         whole_number(model.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
         return model
     if image_shape is not None and callable(model) and not isinstance(model, type):
-        if device is not None:
-            raise InputError("device is for models: a NumPy function computes where it computes.")
-        return NumpyScores(model, image_shape, batch_size, memory_budget)
+        return function_scores(model, image_shape, device, batch_size, memory_budget)
     raise InputError(
-        f"model must be a Hugging Face ViT, a ScoreFunction or, with image_shape, a NumPy function, "
-        f"got {type(model).__name__}: to load a directory use AttentionTest.from_pretrained."
+        f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
+        f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."
     )

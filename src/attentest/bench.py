@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from attentest import __version__
-from attentest.attention import ViTScores, load_vit
+from attentest.attention import ViTScores, load_model
 from attentest.attention_test import AttentionTest
 from attentest.bundled import BUNDLED, bundled_model
 from attentest.checks import whole_number
@@ -154,7 +154,7 @@ def run_benchmark(settings: BenchSettings, progress: Progress | None = None) -> 
 
 
 def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> Iterator[Row]:
-    model = load_vit(bundled_model(size, architecture))
+    model = load_model(bundled_model(size, architecture)).encoder
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
 
     def a_test(search: Any) -> AttentionTest:
@@ -242,7 +242,7 @@ def _growth(settings: BenchSettings, device: torch.device) -> list[dict[str, flo
 def _stages(settings: BenchSettings, device: torch.device) -> dict[str, float]:
     """Return where the seconds an image of the spectral search in float64 go, and what matrix products alone take."""
     architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
-    model = load_vit(bundled_model(size, architecture))
+    model = load_model(bundled_model(size, architecture)).encoder
     search = SpectralSearch(tol=settings.tol, precision="float64")
     test = AttentionTest(model, noise=1.0, search=search, device=device)
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)

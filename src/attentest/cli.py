@@ -152,7 +152,6 @@ def test(
     Example: attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
     """
     from attentest.attention_test import AttentionTest
-    from attentest.image import image_tensor
     from attentest.image_file import read_image
     from attentest.noise import AR1, Isotropic
     from attentest.plots import Panel, check_figure_path, results_figure, save_figure
@@ -174,7 +173,7 @@ def test(
     )
     for path, values in zip(images, pixels, strict=True):
         try:
-            image_tensor(values, attention_test.image_shape)
+            attention_test.check(values)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
     with progress_bar(f"testing {len(pixels)} image(s)") as progress:

@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.checks import real_number, whole_number
+from attentest.errors import InputError
 
-def background_contrast(regions: NDArray[np.bool_], channels: int = 1) -> NDArray[np.float64]:
+Channels: TypeAlias = "Literal['mean'] | int | Sequence[float]"
+"""Which channels of a colour image are compared: their mean, one of them by number, or a weight for each."""
+
+
+def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
+    """Return the weight (count,) of each channel of an image in the contrast."""
+    if isinstance(channels, str) and channels == "mean":
+        return np.full(count, 1.0 / count)
+    if isinstance(channels, (int, np.integer)) and not isinstance(channels, bool):
+        index = whole_number(channels, "channels (the number of one channel)", 0, 2**20)
+        if index >= count:
+            raise InputError(f"channels = {index} is no channel of the image, which has 0 to {count - 1}.")
+        return np.asarray(np.eye(count)[index])
+    if isinstance(channels, (Sequence, np.ndarray)) and not isinstance(channels, str):
+        weights = np.array([real_number(_plain(weight), "a weight in channels") for weight in channels])
+        if len(weights) != count:
+            raise InputError(f"channels gives {len(weights)} weight(s), but the image has {count} channel(s).")
+        if not np.all(np.isfinite(weights)) or not np.any(weights):
+            raise InputError(f"the weights in channels must be finite and not all zero, got {weights.tolist()}.")
+        return weights
+    raise InputError(f"channels must be 'mean', the number of a channel, or a weight for each, got {channels!r}.")
+
+
+def background_contrast(
+    regions: NDArray[np.bool_], weights: NDArray[np.float64], seen: NDArray[np.bool_] | None = None
+) -> NDArray[np.float64]:
     """Return eta: the mean inside each region minus the mean outside it.
 
     Parameters
     ----------
     regions : (k, H, W) bool
         Attention regions; none empty, none everything.
-    channels
-        Number of image channels, averaged with equal weight.
+    weights : (C,)
+        Weight of each channel.
+    seen : (H, W) bool
+        Pixels that the model sees; the others belong neither to a region nor to the background.
 
     Returns
     -------
-    eta : (k, channels * H * W) float64
-        Such that ``eta @ image.ravel()`` is the difference of means of a (channels, H, W) image.
+    eta : (k, C * H * W) float64
+        Such that ``eta @ image.ravel()`` is the difference of means of a (C, H, W) image.
     """
     flat = regions.reshape(len(regions), -1)
+    background = ~flat if seen is None else ~flat & seen.ravel()
     inside = flat.sum(axis=1, keepdims=True)
-    outside = flat.shape[1] - inside
-    eta = np.where(flat, 1.0 / inside, -1.0 / outside) / channels
-    return np.tile(eta, (1, channels))
+    outside = background.sum(axis=1, keepdims=True)
+    eta = np.where(flat, 1.0 / inside, np.where(background, -1.0 / outside, 0.0))
+    return (eta[:, None, :] * weights[:, None]).reshape(len(regions), -1)
+
+
+def _plain(weight: Any) -> Any:
+    return weight.item() if isinstance(weight, np.generic) else weight

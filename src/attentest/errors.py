@@ -17,3 +17,7 @@ class ModelError(AttentestError, ValueError):
 
 class SearchError(AttentestError, RuntimeError):
     """A search for the truncation set that cannot go on."""
+
+
+class AttentestWarning(UserWarning):
+    """Something worth knowing about a result that is right all the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -10,38 +11,54 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import InputError
+from attentest.picture import picture_pixels
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
 ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor"
 
-PIL_MODES = ("L", "I", "I;16", "F", "RGB")
-"""PIL modes whose pixels are intensities; the others hold palettes, transparency or other colour spaces."""
+LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
+"""What dtypes call black and white, where they say so."""
 
 
-def image_tensor(image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
-    """Return an image as a float64 tensor on the CPU, pixel values unchanged.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """One image as a statistical sample.
+
+    Parameters
+    ----------
+    pixels : (C, H, W) float64
+        Pixel values unchanged, on the CPU; a copy, the caller's image is never shared.
+    levels
+        What the image's dtype calls black and white, None where it does not say.
+    """
+
+    pixels: Tensor
+    levels: tuple[float, float] | None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The (C, H, W)."""
+        channels, height, width = self.pixels.shape
+        return channels, height, width
+
+
+def as_sample(image: ImageLike) -> Sample:
+    """Return an image as a sample.
 
     Parameters
     ----------
     image
         PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (H, W) or (C, H, W).
-    shape
-        The (C, H, W) that the model takes.
-
-    Returns
-    -------
-    Tensor of shape (C, H, W), float64
-        A copy: the caller's image is never shared.
     """
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")
         pixels = image.detach().cpu()
-        received = "torch tensor"
+        received, levels = "torch tensor", LEVELS.get(image.dtype)
     else:
-        values = _numpy_pixels(image)
+        values, levels = _numpy_pixels(image)
         received = "image array"
         if values.ndim == 3:
             values = np.moveaxis(values, -1, 0)
@@ -50,26 +67,21 @@ def image_tensor(image: ImageLike, shape: tuple[int, int, int]) -> Tensor:
         raise InputError("an image must have real pixel values, got complex ones.")
     if pixels.ndim == 2:
         pixels = pixels.unsqueeze(0)
-    if tuple(pixels.shape) != shape:
-        channels, height, width = shape
+    if pixels.ndim != 3 or pixels.numel() == 0:
         raise InputError(
-            f"the model takes images of height {height}, width {width} and {channels} channel(s), "
-            f"but the {received} has {_describe(pixels)}."
+            f"an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor, "
+            f"but the {received} has shape {tuple(pixels.shape)}."
         )
     pixels = pixels.to(torch.float64, copy=True)
     if not bool(torch.isfinite(pixels).all()):
         bad = int((~torch.isfinite(pixels)).sum())
         raise InputError(f"an image must have finite pixel values, but {bad} of {pixels.numel()} are NaN or infinite.")
-    return pixels
+    return Sample(pixels=pixels, levels=levels)
 
 
-def _numpy_pixels(image: Any) -> NDArray[Any]:
-    mode = getattr(image, "mode", None)
-    if isinstance(mode, str) and mode not in PIL_MODES:
-        raise InputError(
-            f"a PIL image must have one of the modes {', '.join(PIL_MODES)}, got {mode!r}: "
-            "convert it first, for example image.convert('L')."
-        )
+def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
+    if isinstance(getattr(image, "mode", None), str) and hasattr(image, "getbands"):
+        image = picture_pixels(image)
     if np.ma.is_masked(image):
         raise InputError("an image must have a value for every pixel, but this array masks some: fill them first.")
     try:
@@ -83,12 +95,6 @@ def _numpy_pixels(image: Any) -> NDArray[Any]:
             "an image must be a PIL image, a NumPy array (H, W) or (H, W, C) or a torch tensor (C, H, W) of numbers, "
             f"got {type(image).__name__} of {values.dtype}."
         )
+    named = {"u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool}.get(values.dtype.str[1:])
     # torch knows no unsigned integers above 8 bits and no long double, and these all fit in float64.
-    return values.astype(np.float64)
-
-
-def _describe(pixels: Tensor) -> str:
-    if pixels.ndim != 3:
-        return f"shape {tuple(pixels.shape)}"
-    channels, height, width = pixels.shape
-    return f"height {height}, width {width} and {channels} channel(s)"
+    return values.astype(np.float64), None if named is None else LEVELS[named]

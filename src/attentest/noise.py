@@ -189,7 +189,7 @@ class Dense:
         matrix = matrix / 2 + matrix.T / 2
         matrix.setflags(write=False)
         self.covariance: FloatArray = matrix
-        _ = self._factor  # refuses what is not positive semi-definite
+        _ = self.factor  # refuses what is not positive semi-definite
 
     def __repr__(self) -> str:
         return f"Dense(<{self.size} x {self.size} covariance>)"
@@ -205,14 +205,14 @@ class Dense:
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
-        return rng.standard_normal(_shape(k, n, self.size)) @ self._factor.T
+        return rng.standard_normal(_shape(k, n, self.size)) @ self.factor.T
 
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
         return {"model": "dense", "size": self.size}
 
     @cached_property
-    def _factor(self) -> FloatArray:
+    def factor(self) -> FloatArray:
         """Lower Cholesky factor of the covariance, lifted by the tolerance so that a singular one has it too."""
         largest = float(np.diag(self.covariance).max())
         lifted = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
@@ -226,6 +226,65 @@ class Dense:
                 "covariance must be positive semi-definite with some variance, "
                 f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
             ) from None
+
+
+class PerChannel:
+    """Noise of colour images: the same in space for every channel, different and correlated across channels.
+
+    The covariance of pixel i in channel c and pixel j in channel d is channels_cd times the spatial model's
+    covariance of i and j, so nothing larger than the spatial model is ever built.
+
+    Parameters
+    ----------
+    channels : array of shape (C, C) or (C,)
+        Covariance across channels, or their standard deviations where channels are independent.
+    spatial
+        Noise model of one channel's pixels; by default independent with standard deviation 1.
+    """
+
+    def __init__(self, channels: ArrayLike, spatial: NoiseLike = 1.0) -> None:
+        values = _as_float_array(channels, "channels")
+        if values.ndim == 1:
+            values = np.diag([_standard_deviation(sigma) ** 2 for sigma in values.tolist()])
+        self._mixing = Dense(values)
+        self.spatial = as_noise(spatial)
+
+    def __repr__(self) -> str:
+        return f"PerChannel({self._mixing.covariance.tolist()}, {self.spatial!r})"
+
+    @property
+    def size(self) -> int | None:
+        """Pixels of all channels, or None where the spatial model fits any image."""
+        return None if self.spatial.size is None else self._mixing.size * self.spatial.size
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis."""
+        planes = self._planes(v.shape[-1])
+        filtered = self.spatial.apply(v.reshape(*v.shape[:-1], *planes))
+        return np.asarray(np.einsum("cd,...dn->...cn", self._mixing.covariance, filtered).reshape(v.shape))
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        draws, length = _shape(k, n, self.size)
+        channels, pixels = self._planes(length)
+        planes = self.spatial.sample(rng, draws * channels, pixels).reshape(draws, channels, pixels)
+        return np.asarray(np.einsum("cd,kdn->kcn", self._mixing.factor, planes).reshape(draws, length))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {
+            "model": "per channel",
+            "channels": self._mixing.covariance.tolist(),
+            "spatial": dict(self.spatial.describe()),
+        }
+
+    def _planes(self, length: int) -> tuple[int, int]:
+        channels = self._mixing.size
+        if length % channels:
+            raise InputError(
+                f"this noise model is for images of {channels} channels, but {length} values are no multiple of that."
+            )
+        return channels, length // channels
 
 
 def _standard_deviation(sigma: float) -> float:

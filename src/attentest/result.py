@@ -28,14 +28,16 @@ class AttentionTestResult:
     region : (H, W) bool
         The attention region.
     attention : (H, W) float64
-        The attention map, from 0 to 1.
+        The attention map, from 0 to 1; 0 where the model sees nothing.
+    seen : (H, W) bool
+        The pixels the model sees: all, unless its preprocessing crops or its patches leave a border.
     intervals : (k, 2) float64
         Truncation set: the values of the statistic at which the model would choose this region, as far as the
         search went. It goes only where p depends on it.
     log_pvalue, log_pvalue_bounds
         Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float.
     naive_log_pvalue, bonferroni_log_pvalue
-        Logarithms of the p-values that ignore the selection, and that correct for all 2^(H W) regions.
+        Logarithms of the p-values that ignore the selection, and that correct for all regions of the pixels seen.
     alpha
         Level at which the test was asked to decide, if it was.
     evaluations
@@ -50,6 +52,7 @@ class AttentionTestResult:
     statistic: float
     region: NDArray[np.bool_]
     attention: NDArray[np.float64]
+    seen: NDArray[np.bool_]
     intervals: Intervals
     log_pvalue: float
     log_pvalue_bounds: tuple[float, float]
@@ -103,6 +106,7 @@ class AttentionTestResult:
             "bonferroni_log_pvalue": self.bonferroni_log_pvalue,
             "intervals": self.intervals.tolist(),
             "region_pixels": int(self.region.sum()),
+            "seen_pixels": int(self.seen.sum()),
             "image_pixels": int(self.region.size),
             "evaluations": self.evaluations,
             "status": self.status,
@@ -118,7 +122,7 @@ class AttentionTestResult:
         return (
             f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue:.6g} "
             f"in [{lower:.6g}, {upper:.6g}], naive_pvalue={self.naive_pvalue:.3g}, "
-            f"region of {int(self.region.sum())} of {self.region.size} pixels, "
+            f"region of {int(self.region.sum())} of {int(self.seen.sum())} pixels, "
             f"{len(self.intervals)} interval(s), {self.evaluations} evaluations, {self.status!r})"
         )
 
@@ -127,6 +131,7 @@ def results_of(
     statistics: NDArray[np.float64],
     regions: NDArray[np.bool_],
     attention: NDArray[np.float64],
+    seen: NDArray[np.bool_],
     outcomes: Sequence[SearchOutcome],
     alternative: Alternative,
     alpha: float | None,
@@ -149,6 +154,7 @@ def results_of(
     )
     # Where nothing was found beyond the statistic because nothing there can matter, the upper bound is all there is.
     logs = np.where(np.isneginf(logs), upper, logs)
+    seen.setflags(write=False)
     results = []
     for i, outcome in enumerate(outcomes):
         statistic = float(statistics[i])
@@ -161,11 +167,12 @@ def results_of(
                 statistic=statistic,
                 region=arrays[0],
                 attention=arrays[1],
+                seen=seen,
                 intervals=arrays[2],
                 log_pvalue=float(logs[i]),
                 log_pvalue_bounds=(float(lower[i]), float(upper[i])),
                 naive_log_pvalue=log_naive,
-                bonferroni_log_pvalue=bonferroni_log_pvalue(log_naive, regions[i].size),
+                bonferroni_log_pvalue=bonferroni_log_pvalue(log_naive, int(seen.sum())),
                 alpha=alpha,
                 evaluations=outcome.evaluations,
                 status=outcome.status,

@@ -1,16 +1,33 @@
 """From images to raw attention scores on the patch grid."""
 
-from attentest.attention.numpy_scores import NumpyFunction, NumpyScores
+from attentest.attention.aggregation import (
+    Aggregation,
+    AggregationLike,
+    LayerAttention,
+    Rollout,
+    scores_from_attentions,
+)
+from attentest.attention.functions import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
+from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import MOST_TOGETHER, RoughScoreFunction, ScoreFunction
-from attentest.attention.vit import ViTScores
-from attentest.attention.vit_directory import load_vit
+from attentest.attention.vit import ViTScores, readable
 
 __all__ = [
     "MOST_TOGETHER",
+    "Aggregation",
+    "AggregationLike",
+    "LayerAttention",
     "NumpyFunction",
     "NumpyScores",
+    "Rollout",
     "RoughScoreFunction",
+    "SavedModel",
     "ScoreFunction",
+    "TorchFunction",
+    "TorchScores",
     "ViTScores",
-    "load_vit",
+    "function_scores",
+    "load_model",
+    "readable",
+    "scores_from_attentions",
 ]

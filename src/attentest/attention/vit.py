@@ -1,21 +1,24 @@
-"""Raw attention scores of a Hugging Face ViT, in true float64, without touching the caller's model."""
+"""Raw attention scores of a vision transformer, in true float64, without touching the caller's model."""
 
 from __future__ import annotations
 
-import copy
+import warnings
 from typing import Any
 
 import torch
-from torch import Tensor
-from transformers import AttentionInterface, ViTForImageClassification, ViTModel
+from torch import Tensor, nn
 
-from attentest.attention.rollout import class_token_rollout
+from attentest.attention.aggregation import AggregationLike, as_aggregation
+from attentest.attention.encoder import Encoder
+from attentest.attention.huggingface import find_encoder, read_huggingface
+from attentest.attention.reading import Reader
+from attentest.attention.refusal import refusal
 from attentest.attention.score_function import MOST_TOGETHER
+from attentest.attention.timm_models import find_timm, read_timm
+from attentest.attention.torchvision_models import find_torchvision, read_torchvision
 from attentest.checks import whole_number
-from attentest.device import default_memory, usable_device
-from attentest.errors import ModelError
-
-ATTENTION_NAME = "attentest_head_mean"
+from attentest.device import default_memory
+from attentest.errors import AttentestError, AttentestWarning, ModelError
 
 CPU_BATCH_CAP = 64
 """On the CPU larger batches are no faster: 16 to 128 images cost the same each (docs/measurements.md)."""
@@ -27,78 +30,63 @@ FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 """CUDA compute capabilities of the GPUs made for float64 (P100, V100, A100, H100 and H200, B200): half the speed of
 float32 there, a thirty-second or less on others."""
 
-
-def head_mean_attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None = None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    **_: Any,
-) -> tuple[Tensor, Tensor]:
-    """Attend as the library's eager function does, but stay in the input's dtype and return head means.
-
-    The library computes its softmax in float32 whatever the model's dtype, which leaves noise of 1e-10 in
-    float64 scores. Averaging over heads here keeps one (N+1, N+1) matrix a layer instead of one a head.
-    ``dropout`` is what the library passes in training mode; models are read in evaluation mode only.
-    """
-    logits = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    if attention_mask is not None:
-        logits = logits + attention_mask
-    weights = torch.softmax(logits, dim=-1)
-    return (weights @ value).transpose(1, 2).contiguous(), weights.mean(dim=1)
-
-
-AttentionInterface.register(ATTENTION_NAME, head_mean_attention)
+HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 class ViTScores:
-    """Rollout scores of a ``ViTModel`` or ``ViTForImageClassification``.
+    """Scores of a vision transformer of Hugging Face transformers, timm or torchvision.
 
     Parameters
     ----------
     model
-        The caller's model; a float64 copy of its encoder is made, and the original is left as it was.
+        The caller's model, whatever attention it was loaded with; a float64 copy of its encoder is made, and the
+        original is left as it was.
+    attention
+        "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or ``LayerAttention(...)``.
+    image_size
+        Side, or (height, width), of the model's input; by default that of training. For another, position embeddings
+        are interpolated as the model's own library does.
     device
         Where to compute; by default where the model is.
     batch_size
         Images a model call; by default as many as are useful within half the memory budget.
     memory_budget
         Bytes; by default a quarter of what is free, and no more than 2 GiB on the CPU.
+    owned
+        Whether nobody else holds the model, so that it may be changed instead of copied.
     """
 
     def __init__(
         self,
-        model: torch.nn.Module,
+        model: nn.Module,
+        *,
+        attention: AggregationLike = "rollout",
+        image_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
+        owned: bool = False,
     ) -> None:
-        encoder = model.vit if isinstance(model, ViTForImageClassification) else model
-        if not isinstance(encoder, ViTModel):
-            name = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__
-            raise ModelError(
-                f"the model is of type {name!r}, but attentest reads ViTForImageClassification and ViTModel "
-                "of Hugging Face transformers: give one of these, or a score function of your own."
-            )
+        self._aggregation = as_aggregation(attention)
         if batch_size is not None:
             batch_size = whole_number(batch_size, "batch_size", 1, MOST_TOGETHER)
-        self._encoder = _copy(encoder, torch.float64, usable_device(encoder.device if device is None else device))
-        self._rough_encoder: ViTModel | None = None
-        height, width = _pair(encoder.config.image_size)
-        patch_height, patch_width = _pair(encoder.config.patch_size)
-        if height % patch_height or width % patch_width:
-            raise ModelError(
-                f"the model cuts images of {height} x {width} pixels into patches of {patch_height} x {patch_width}, "
-                "which leaves a border it never sees: its image_size must be a multiple of its patch_size."
-            )
-        self.image_shape = (int(encoder.config.num_channels), height, width)
-        self.grid_shape = (height // patch_height, width // patch_width)
-        self.device = self._encoder.device
+        encoder = read_encoder(model, image_size, device, owned)
+        self._encoder = encoder
+        self._rough_encoder: Encoder | None = None
+        self.image_shape = (encoder.channels, *encoder.image_size)
+        self.grid_shape = encoder.tokens.grid
+        self.covered = encoder.covered
+        self.device = encoder.device
         memory = default_memory(self.device) if memory_budget is None else memory_budget
         self.batch_size = batch_size or self._default_batch_size(memory // 2)
+        if encoder.weights in HALF:
+            warnings.warn(
+                f"the model's weights are {encoder.weights}: they are computed with in float64, exactly as stored, so "
+                "attention can differ from what half precision shows.",
+                AttentestWarning,
+                stacklevel=2,
+            )
+        self._probe()
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return scores (m, gh, gw) of images (m, C, H, W); differentiable in forward mode."""
@@ -112,52 +100,70 @@ class ViTScores:
     def rough(self, images: Tensor) -> Tensor:
         """Return scores computed in float32, as float64."""
         if self._rough_encoder is None:
-            self._rough_encoder = _copy(self._encoder, torch.float32, self.device)
+            self._rough_encoder = self._encoder.cast(torch.float32)
         return self._scores(self._rough_encoder, images.to(torch.float32)).to(torch.float64)
 
-    def _scores(self, encoder: ViTModel, images: Tensor) -> Tensor:
+    def describe(self) -> dict[str, Any]:
+        """Return what the model is and how it is read, JSON-ready."""
+        return {
+            "type": self._encoder.kind,
+            "weights": self._encoder.weights,
+            "input": list(self.image_shape),
+            **self._encoder.tokens.describe(),
+            "attention": self._aggregation.describe(),
+        }
+
+    def _scores(self, encoder: Encoder, images: Tensor) -> Tensor:
         parts = [self._scores_together(encoder, part) for part in images.to(self.device).split(self.batch_size)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _scores_together(self, encoder: ViTModel, images: Tensor) -> Tensor:
+    def _scores_together(self, encoder: Encoder, images: Tensor, strict: bool = False) -> Tensor:
         # Parameters need no gradient, so no graph is kept; forward-mode derivatives pass through all the same.
-        attentions = encoder(images, output_attentions=True).attentions
-        self._check(attentions, len(images))
-        scores: Tensor = class_token_rollout(attentions).unflatten(-1, self.grid_shape)
-        return scores
+        reader = Reader(self._aggregation, encoder.tokens, encoder.layers, len(images), strict)
+        return reader.read(lambda: encoder.forward(encoder.module, images))
 
-    def _check(self, attentions: tuple[Tensor | None, ...] | None, count: int) -> None:
-        layers = int(self._encoder.config.num_hidden_layers)
-        given = [] if attentions is None else [a for a in attentions if a is not None]
-        tokens = self.grid_shape[0] * self.grid_shape[1] + 1
-        if len(given) != layers:
+    @torch.no_grad()
+    def _probe(self) -> None:
+        """Pass one image through, to see now whether attention comes out as it must."""
+        image = torch.linspace(-1, 1, self.image_shape[1] * self.image_shape[2], dtype=torch.float64)
+        images = image.reshape(1, 1, *self.image_shape[1:]).expand(1, *self.image_shape).to(self.device)
+        try:
+            self._scores_together(self._encoder, images, strict=True)
+        except AttentestError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a foreign model raises
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
-                f"the model returned attention for {len(given)} of its {layers} layers: "
-                "it must compute attention through transformers' attention interface and return it."
-            )
-        for layer, attention in enumerate(given):
-            if tuple(attention.shape) != (count, tokens, tokens):
-                raise ModelError(
-                    f"the attention of layer {layer} has shape {tuple(attention.shape)}, "
-                    f"expected {(count, tokens, tokens)}: one class token and {tokens - 1} patches."
-                )
+                f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
+                "is it a complete model, and this a size it takes?"
+            ) from None
 
     def _default_batch_size(self, memory: int) -> int:
-        config = self._encoder.config
-        tokens = self.grid_shape[0] * self.grid_shape[1] + 1
-        attention = (config.num_hidden_layers + 4 * config.num_attention_heads) * tokens**2
-        activations = tokens * (4 * config.hidden_size + 4 * config.intermediate_size)
+        encoder = self._encoder
+        tokens = encoder.tokens.count
+        attention = (encoder.layers + 4 * encoder.heads) * tokens**2
+        activations = tokens * (4 * encoder.width + 4 * encoder.mlp_width)
         bytes_per_image = 8 * 3 * (attention + activations)  # float64; value, derivative and workspace
         cap = CUDA_BATCH_CAP if self.device.type == "cuda" else CPU_BATCH_CAP
         return int(min(cap, max(1, memory // bytes_per_image)))
 
 
-def _copy(encoder: ViTModel, dtype: torch.dtype, device: torch.device) -> ViTModel:
-    duplicate = copy.deepcopy(encoder).to(device=device, dtype=dtype)
-    duplicate.pooler = None  # not part of the attention
-    duplicate.set_attn_implementation(ATTENTION_NAME)
-    return duplicate.eval().requires_grad_(False)
+def readable(model: nn.Module) -> bool:
+    """Return whether a module holds a vision transformer that can be read."""
+    return find_encoder(model) is not None or find_timm(model) is not None or find_torchvision(model) is not None
 
 
-def _pair(size: Any) -> tuple[int, int]:
-    return (int(size[0]), int(size[1])) if isinstance(size, (list, tuple)) else (int(size), int(size))
+def read_encoder(
+    model: nn.Module, image_size: Any = None, device: torch.device | str | None = None, owned: bool = False
+) -> Encoder:
+    """Return a float64 copy of the vision transformer within a module; refuse what is none."""
+    found = find_encoder(model)
+    if found is not None:
+        return read_huggingface(*found, image_size, device, owned)
+    timm = find_timm(model)
+    if timm is not None:
+        return read_timm(timm, image_size, device, owned)
+    torchvision = find_torchvision(model)
+    if torchvision is not None:
+        return read_torchvision(torchvision, image_size, device, owned)
+    raise refusal(model)

@@ -137,8 +137,8 @@ class _Cells:
 def _first_cells(margins: Margins, interpolants: Interpolants, piece: Tensor, edges: Tensor) -> _Cells:
     scores = torch.einsum("sk,pkhw->pshw", basis(edges), interpolants.coefficients[piece])
     shape = scores.shape[:2]
-    pixels = margins.pixels(scores.flatten(0, 1))
     which = interpolants.which[piece].repeat_interleave(len(edges))
+    pixels = margins.pixels(which, scores.flatten(0, 1))
     extremes, attained = (v.unflatten(0, shape) for v in margins.extremes(which, pixels))
     pixels = pixels.unflatten(0, shape)
     dip = _dip(
@@ -164,7 +164,7 @@ def _cells_between(margins: Margins, interpolants: Interpolants, parts: Parts, p
     for start in range(0, len(parts.piece), step):
         piece, left, right = (v[start : start + step] for v in (parts.piece, parts.left, parts.right))
         which = interpolants.which[piece]
-        pixels = [margins.pixels(interpolants.scores(piece, x)) for x in (left, right)]
+        pixels = [margins.pixels(which, interpolants.scores(piece, x)) for x in (left, right)]
         extremes, attained = zip(*(margins.extremes(which, p) for p in pixels), strict=True)
         crossed = [margins.signs * pixels[i].gather(1, attained[1 - i]) for i in (0, 1)]
         at_left.append(extremes[0])

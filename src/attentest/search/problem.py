@@ -37,8 +37,8 @@ class Margins(Protocol):
     def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
         """Return the margins (m, n) of images ``which`` (m,) with scores (m, gh, gw)."""
 
-    def pixels(self, scores: Tensor) -> Tensor:
-        """Return the pixels (m, n): averages of scores (m, gh, gw), so no farther off than these."""
+    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return pixels (m, n) of images ``which``: averages of scores (m, gh, gw), so no farther off than these."""
 
     def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return e (m, E) and the pixels (m, E) that attain it."""

@@ -203,7 +203,8 @@ class _Exploration:
 
     @staticmethod
     def _affordable_points(problem: SearchProblem, observed: torch.Tensor) -> int:
-        pixels = problem.margins.pixels(observed[:1]).shape[1]
+        first = torch.zeros(1, dtype=torch.int64, device=observed.device)
+        pixels = problem.margins.pixels(first, observed[:1]).shape[1]
         bytes_a_point = 8 * (8 * pixels + 2 * SIZE * observed[0].numel())
         return max(64, problem.memory // bytes_a_point)
 

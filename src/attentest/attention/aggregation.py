@@ -1,0 +1,249 @@
+"""How the attention of layers and heads becomes one score a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from attentest.attention.tokens import Tokens
+from attentest.checks import whole_number
+from attentest.errors import InputError, ModelError
+
+HeadFusion: TypeAlias = "Literal['mean', 'max', 'min'] | int"
+
+FUSIONS = ("mean", "max", "min")
+
+MOST_LAYERS = 10_000
+
+ROW_SUM_TOLERANCE = 1e-3
+"""Attention of half precision sums to one within this; what is no softmax does not."""
+
+
+@runtime_checkable
+class Aggregation(Protocol):
+    """What is read of each layer's attention, and how it adds up."""
+
+    @property
+    def head_fusion(self) -> HeadFusion:
+        """How the heads of a layer are combined."""
+
+    def layers(self, count: int) -> range:
+        """Return which of ``count`` layers are needed, in order."""
+
+    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
+        """Return what is needed of one layer's attention weights (m, heads, N, N)."""
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the scores (m, gh, gw) from what was taken of the layers."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters as JSON-ready values."""
+
+
+AggregationLike: TypeAlias = "Aggregation | Literal['rollout', 'last-layer']"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Attention rollout (appendix A.2): the class token's row of the product of (A_l + I), last layer first.
+
+    Only that row is carried through the product, so a layer costs one vector-matrix product an image. Without a
+    class token the rows of all patches are averaged.
+
+    Parameters
+    ----------
+    head_fusion
+        "mean" as in the paper, "max" or "min" over heads, or the number of a single head, counted from 0. After
+        "max" and "min" rows are divided by their sums, so that every A_l is again a distribution.
+    """
+
+    head_fusion: HeadFusion = "mean"
+
+    def __post_init__(self) -> None:
+        _check_fusion(self.head_fusion)
+
+    def layers(self, count: int) -> range:
+        """Return all of them."""
+        return range(count)
+
+    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
+        """Return the weights (m, N, N) with heads combined."""
+        return fused(weights, self.head_fusion)
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the aggregated attention to each patch, (m, gh, gw)."""
+        row = torch.zeros_like(taken[-1][:, :1, :])
+        if tokens.class_token:
+            row[..., 0] = 1.0
+        else:
+            row[..., tokens.prefix :] = 1.0 / (tokens.count - tokens.prefix)
+        for attention in reversed(taken):
+            row = row + row @ attention
+        return _on_grid(row[:, 0], tokens)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"name": "rollout", "head_fusion": self.head_fusion}
+
+
+@dataclass(frozen=True)
+class LayerAttention:
+    """The class token's attention to each patch in one layer; without a class token, the mean over patches.
+
+    Parameters
+    ----------
+    layer
+        Which layer, counted from 0, or from the end if negative: -1 is the last.
+    head_fusion
+        As in :class:`Rollout`.
+    """
+
+    layer: int = -1
+    head_fusion: HeadFusion = "mean"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
+        _check_fusion(self.head_fusion)
+
+    def layers(self, count: int) -> range:
+        """Return the one."""
+        if not -count <= self.layer < count:
+            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.")
+        index = self.layer % count
+        return range(index, index + 1)
+
+    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
+        """Return the row (m, N) of the class token, or the mean row of the patches, with heads combined."""
+        if tokens.class_token:
+            return fused(weights[:, :, :1], self.head_fusion)[:, 0]
+        return fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the attention to each patch, (m, gh, gw)."""
+        return _on_grid(taken[0], tokens)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"name": "layer", "layer": self.layer, "head_fusion": self.head_fusion}
+
+
+def as_aggregation(value: AggregationLike) -> Aggregation:
+    """Return an aggregation; "rollout" and "last-layer" are names of common ones."""
+    if isinstance(value, str):
+        named: dict[str, Aggregation] = {"rollout": Rollout(), "last-layer": LayerAttention()}
+        if value in named:
+            return named[value]
+    elif isinstance(value, Aggregation) and not isinstance(value, type):
+        return value
+    raise InputError(
+        f"attention must be 'rollout', 'last-layer', Rollout(...) or LayerAttention(...) from attentest.attention, "
+        f"got {value!r}."
+    )
+
+
+def fused(weights: Tensor, fusion: HeadFusion) -> Tensor:
+    """Return attention weights (m, heads, Q, N) with the heads combined, (m, Q, N), rows summing to one."""
+    if fusion == "mean":
+        return weights.mean(dim=1)
+    if isinstance(fusion, int):
+        return weights[:, fusion]
+    extreme = weights.amax(dim=1) if fusion == "max" else weights.amin(dim=1)
+    return extreme / extreme.sum(dim=-1, keepdim=True)
+
+
+def scores_from_attentions(
+    attentions: Sequence[Tensor | None] | None,
+    grid: tuple[int, int],
+    *,
+    discard: int = 1,
+    class_token: bool = True,
+    attention: AggregationLike = "rollout",
+) -> Tensor:
+    """Return scores (m, gh, gw) from the attentions a model returned, for a score function of your own.
+
+    Parameters
+    ----------
+    attentions
+        One tensor a layer, first layer first: (m, heads, N, N), rows summing to one. An empty tuple, as models
+        with fused attention return, is refused.
+    grid
+        Rows and columns of patches.
+    discard
+        Tokens before the patches that are not part of the map: class, distillation and register tokens. It must be
+        what the model has, N = discard + rows x columns; it is never guessed.
+    class_token
+        Whether the first token is a class token; if not, the patches' own rows are averaged.
+    attention
+        "rollout", "last-layer", or an aggregation.
+    """
+    aggregation = as_aggregation(attention)
+    try:
+        rows, columns = grid
+    except (TypeError, ValueError):
+        raise InputError(f"grid must be (rows, columns) of patches, got {grid!r}.") from None
+    tokens = Tokens(
+        grid=(
+            whole_number(rows, "rows of the grid", 1, 2**20),
+            whole_number(columns, "columns of the grid", 1, 2**20),
+        ),
+        prefix=whole_number(discard, "discard", 0, 2**20),
+        class_token=bool(class_token),
+    )
+    given = list(attentions or ())
+    if not given or any(layer is None for layer in given):
+        raise ModelError(
+            f"the model returned no attention weights ({len(given)} layer(s) given): its attention is fused and never "
+            "writes them down; load it with attn_implementation='eager', or give the model itself to AttentionTest."
+        )
+    layers = [layer for layer in given if layer is not None]
+    for index, weights in enumerate(layers):
+        check_weights(weights, index, len(layers[0]), tokens)
+        check_rows(weights, index)
+    check_heads(aggregation, layers[0].shape[1])
+    return aggregation.scores([aggregation.take(layers[i], tokens) for i in aggregation.layers(len(layers))], tokens)
+
+
+def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> None:
+    """Refuse attention weights of another shape than (images, heads, N, N)."""
+    n = tokens.count
+    shape = tuple(weights.shape)
+    if len(shape) != 4 or shape[0] != images or shape[2:] != (n, n):
+        patches = tokens.grid[0] * tokens.grid[1]
+        raise ModelError(
+            f"the attention of layer {layer} has shape {shape}, expected ({images}, heads, {n}, {n}): {tokens.prefix} "
+            f"token(s) before {tokens.grid[0]} x {tokens.grid[1]} = {patches} patches, each attending to all."
+        )
+
+
+def check_rows(weights: Tensor, layer: int) -> None:
+    """Refuse attention weights whose rows do not sum to one."""
+    off = float((weights.sum(dim=-1) - 1).abs().max())
+    if not off <= ROW_SUM_TOLERANCE:
+        raise ModelError(
+            f"the rows of layer {layer}'s attention should sum to one, but one is off by {off:.3g}: these are not "
+            "weights after a softmax over tokens, or the model overflows."
+        )
+
+
+def check_heads(aggregation: Aggregation, heads: int) -> None:
+    """Refuse a single head that the model does not have."""
+    fusion = aggregation.head_fusion
+    if isinstance(fusion, int) and fusion >= heads:
+        raise InputError(f"head_fusion = {fusion} asks for a head that is not there: the model has 0 to {heads - 1}.")
+
+
+def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:
+    """Return what a row (m, N) holds for the patches, on their grid."""
+    grid: Tensor = row[:, tokens.prefix :].unflatten(-1, tokens.grid)
+    return grid
+
+
+def _check_fusion(fusion: Any) -> None:
+    known = isinstance(fusion, str) and fusion in FUSIONS
+    head = isinstance(fusion, int) and not isinstance(fusion, bool) and fusion >= 0
+    if not (known or head):
+        raise InputError(f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}.")

@@ -1,0 +1,110 @@
+"""A model as attentest reads it: a copy of its own, in the dtype wanted, whose attention can be seen."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attentest.attention.tokens import Tokens
+from attentest.checks import whole_number
+from attentest.device import usable_device
+from attentest.errors import InputError, ModelError
+
+LARGEST_SIDE = 2**14
+"""Pixels along a side above which no model is run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoder:
+    """A transformer over patches.
+
+    Parameters
+    ----------
+    module
+        The copy that computes, in evaluation mode, without gradients of parameters.
+    forward
+        Passes images (m, C, H, W) through the module; each layer shows its attention on the way
+        (``attentest.attention.reading``).
+    kind
+        What the model's library calls it.
+    channels, image_size, patch_size
+        What goes in; patches that would reach over the right and lower border are not seen.
+    tokens
+        What becomes of it.
+    layers, heads, width, mlp_width
+        How large the model is, for memory.
+    weights
+        The dtype the weights were stored in.
+    """
+
+    module: nn.Module
+    forward: Callable[[nn.Module, Tensor], Any]
+    kind: str
+    channels: int
+    image_size: tuple[int, int]
+    patch_size: tuple[int, int]
+    tokens: Tokens
+    layers: int
+    heads: int
+    width: int
+    mlp_width: int
+    weights: str
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """Height and width of the part of the input that is cut into patches."""
+        return self.tokens.grid[0] * self.patch_size[0], self.tokens.grid[1] * self.patch_size[1]
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.module.parameters()).device
+
+    def cast(self, dtype: torch.dtype) -> Encoder:
+        """Return another copy that computes in another dtype."""
+        return replace(self, module=copy.deepcopy(self.module).to(dtype))
+
+
+def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> nn.Module:
+    """Return a module as float64 in evaluation mode: a copy, or the module itself where nobody else has it."""
+    parameters = list(module.parameters())
+    if not parameters:
+        raise ModelError(f"the model of type {kind!r} has no weights: there is nothing to read.")
+    where = usable_device(parameters[0].device if device is None else device)
+    try:
+        duplicate = module if owned else copy.deepcopy(module)
+        duplicate = duplicate.to(device=where, dtype=torch.float64)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ModelError(
+            f"the model of type {kind!r} cannot be copied to float64 ({reason}): give it with plain floating-point "
+            "weights, not quantized, sharded or on the meta device."
+        ) from None
+    return duplicate.eval().requires_grad_(False)
+
+
+def stored_dtype(module: nn.Module) -> str:
+    """Return the narrowest floating-point dtype among a module's weights, for example "float16"."""
+    dtypes = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
+    narrowest = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
+    return str(narrowest).removeprefix("torch.")
+
+
+def pair(size: Any) -> tuple[int, int]:
+    """Return a size that may be one number for both sides as (height, width)."""
+    return (int(size[0]), int(size[1])) if isinstance(size, (list, tuple)) else (int(size), int(size))
+
+
+def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int]:
+    """Return (height, width) of a model's input, at least one patch each way."""
+    sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
+    if len(sides) != 2:
+        raise InputError(f"image_size must be a side or (height, width) in pixels, got {image_size!r}.")
+    height = whole_number(sides[0], "the height of image_size", patch_size[0], LARGEST_SIDE)
+    width = whole_number(sides[1], "the width of image_size", patch_size[1], LARGEST_SIDE)
+    return height, width

@@ -1,0 +1,147 @@
+"""Raw attention scores from a plain function of the caller's, in NumPy or torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.attention.score_function import MOST_TOGETHER
+from attentest.checks import whole_number
+from attentest.device import default_memory, usable_device
+from attentest.errors import InputError, ModelError
+
+NumpyFunction: TypeAlias = Callable[[NDArray[np.float64]], NDArray[Any]]
+TorchFunction: TypeAlias = Callable[[Tensor], Tensor]
+
+DEFAULT_BATCH = 64
+
+COPIES = 8
+"""Arrays of the size of the images that a function is expected to need at a time."""
+
+
+class NumpyScores:
+    """A NumPy function from images (m, C, H, W) to scores (m, gh, gw), smooth in the pixels.
+
+    It is called on the CPU and has no derivative, so the adaptive search cannot use it; the others can.
+    """
+
+    def __init__(
+        self,
+        function: NumpyFunction,
+        image_shape: tuple[int, int, int],
+        batch_size: int | None = None,
+        memory_budget: int | None = None,
+    ) -> None:
+        self.image_shape = _checked_shape(image_shape)
+        self.device = torch.device("cpu")
+        self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
+        self._function = function
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return scores (m, gh, gw) of images (m, C, H, W)."""
+        try:
+            pixels = images.numpy().copy()  # the function may write into what it is given
+        except RuntimeError:  # torch asks for a derivative
+            raise ModelError("a NumPy score function has no derivative: the adaptive search cannot use it.") from None
+        returned = self._function(pixels)
+        try:
+            scores = np.asarray(returned)
+        except ValueError:
+            raise ModelError("the score function must return an array, but it returned ragged lists.") from None
+        if scores.dtype.kind not in "fiu":
+            raise ModelError(f"the score function must return real numbers, but it returned {scores.dtype}.")
+        return torch.from_numpy(np.array(scores, dtype=np.float64))
+
+
+class TorchScores:
+    """A torch function from images (m, C, H, W), float64, to scores (m, gh, gw), smooth in the pixels.
+
+    Parameters
+    ----------
+    function
+        Computes in float64 if it can: what it returns in a narrower dtype is taken with its rounding, which widens
+        the error bar. The adaptive search asks for its derivative in forward mode.
+    image_shape
+        The (C, H, W) of the images it takes.
+    device
+        Where it is given its images; by default the CPU.
+    batch_size, memory_budget
+        As in ``AttentionTest``.
+    """
+
+    def __init__(
+        self,
+        function: TorchFunction,
+        image_shape: tuple[int, int, int],
+        device: torch.device | str | None = None,
+        batch_size: int | None = None,
+        memory_budget: int | None = None,
+    ) -> None:
+        self.image_shape = _checked_shape(image_shape)
+        self.device = usable_device("cpu" if device is None else device)
+        self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
+        self._function = function
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return scores (m, gh, gw) of images (m, C, H, W)."""
+        scores = self._function(images.to(self.device, copy=True))  # the function may write into what it is given
+        if not isinstance(scores, Tensor) or scores.is_complex() or scores.dtype == torch.bool:
+            received = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+            raise ModelError(f"the score function must return a tensor of real numbers, but it returned {received}.")
+        return scores.to(device=self.device, dtype=torch.float64)
+
+
+def function_scores(
+    function: Callable[[Any], Any],
+    image_shape: tuple[int, int, int],
+    device: torch.device | str | None,
+    batch_size: int | None,
+    memory_budget: int | None,
+) -> NumpyScores | TorchScores:
+    """Return a score function from a NumPy or torch function; one call with a blank image tells which it is."""
+    shape = _checked_shape(image_shape)
+    if isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape):
+        return TorchScores(function, shape, device, batch_size, memory_budget)
+    if device is not None:
+        raise InputError("device is for models and torch functions: a NumPy function computes where it computes.")
+    return NumpyScores(function, shape, batch_size, memory_budget)
+
+
+def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) -> bool:
+    """Return whether a function does something with a NumPy image, or at least nothing with a torch one."""
+    blank = np.zeros((1, *shape))
+    try:
+        return not isinstance(function(blank), Tensor)
+    except Exception:  # noqa: BLE001  # whatever a foreign function raises
+        pass
+    try:
+        return not isinstance(function(torch.from_numpy(blank)), Tensor)
+    except Exception:  # noqa: BLE001
+        return True  # it fails on both: let the observed image show how
+
+
+def _checked_shape(image_shape: Any) -> tuple[int, int, int]:
+    try:
+        channels, height, width = image_shape
+    except (TypeError, ValueError):
+        raise InputError(f"image_shape must be (channels, height, width), got {image_shape!r}.") from None
+    return (
+        whole_number(channels, "channels of image_shape", 1, 2**20),
+        whole_number(height, "height of image_shape", 1, 2**20),
+        whole_number(width, "width of image_shape", 1, 2**20),
+    )
+
+
+def _batch_size(
+    shape: tuple[int, int, int], device: torch.device, batch_size: int | None, memory_budget: int | None
+) -> int:
+    if batch_size is not None:
+        return whole_number(batch_size, "batch_size", 1, MOST_TOGETHER)
+    memory = default_memory(device) if memory_budget is None else memory_budget
+    return int(min(DEFAULT_BATCH, max(1, memory // 2 // (COPIES * 8 * math.prod(shape)))))

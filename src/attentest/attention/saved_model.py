@@ -1,0 +1,184 @@
+"""Loading a saved vision transformer: from a local directory or the Hugging Face hub, without running its code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import transformers
+from torch import nn
+from transformers.utils import cached_file
+
+from attentest.attention.refusal import known_types, refusal_of_type
+from attentest.errors import ModelError
+from attentest.quiet import quiet_transformers
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+WITHOUT_PART = re.compile(
+    r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
+    r"logit_scale|logit_bias|visual_projection|text_projection|layernorm|norm|post_layernorm|position_ids|"
+    r"relative_position_index)(\.|$)"
+)
+"""Weights that a saved model may have, or lack, and that play no part in its attention."""
+
+LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModel:
+    """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if there is one."""
+
+    encoder: nn.Module
+    processor: dict[str, Any] | None
+
+
+def load_model(
+    source: str | Path,
+    *,
+    allow_pickle: bool = False,
+    local_files_only: bool = False,
+    revision: str | None = None,
+) -> SavedModel:
+    """Load the encoder of a vision transformer saved with ``save_pretrained``.
+
+    Parameters
+    ----------
+    source
+        Local directory, or the id of a model on the Hugging Face hub, such as "google/vit-base-patch16-224". A
+        directory of that name comes first; only an id is looked up over the network.
+    allow_pickle
+        Whether to read pickled weights (``pytorch_model.bin``) where there is no safetensors file.
+    local_files_only
+        Whether to use what was downloaded before and never the network.
+    revision
+        Branch, tag or commit on the hub.
+
+    Returns
+    -------
+    SavedModel
+        Every weight of the encoder comes from the file; a model that lacks one is refused, because the library would
+        fill it with random numbers.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        raise ModelError(f"a model must be given as a path or a hub id, got {type(source).__name__}.")
+    files = _Files(source, local_files_only, revision)
+    config = files.json("config.json", needed=True)
+    if config is None:
+        raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
+    model_type = config.get("model_type") if isinstance(config, dict) else None
+    name = known_types().get(model_type) if isinstance(model_type, str) else None
+    if name is None:
+        raise refusal_of_type(model_type, files.where)
+    encoder = _load_weights(getattr(transformers, name), files, allow_pickle)
+    processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
+    return SavedModel(encoder=encoder, processor=processor if isinstance(processor, dict) else None)
+
+
+class _Files:
+    """The files of a saved model, wherever they are."""
+
+    def __init__(self, source: str | Path, local_files_only: bool, revision: str | None) -> None:
+        self.directory: Path | None = Path(source)
+        self.source = os.fspath(source)
+        if not self.directory.is_dir():
+            if not (isinstance(source, str) and HUB_ID.fullmatch(source)):
+                raise ModelError(
+                    f"there is no model directory {source}: give a directory made by save_pretrained or "
+                    "`attentest train`, or a hub id such as google/vit-base-patch16-224."
+                )
+            self.directory = None
+        self.where = f"in {source}" if self.directory else f"{source} of the hub"
+        self.what = f"the model directory {source}" if self.directory else f"the hub's model {source}"
+        self.options: dict[str, Any] = {
+            "local_files_only": bool(local_files_only) or self.directory is not None,
+            "revision": revision or "main",
+        }
+
+    def json(self, name: str, needed: bool = False) -> Any:
+        """Return the content of a JSON file, None if there is no such file."""
+        path = self._path(name, needed)
+        if path is None:
+            return None
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ModelError(f"the {name} of {self.source} cannot be read: {error}.") from None
+
+    def _path(self, name: str, needed: bool) -> Path | None:
+        if self.directory is not None:
+            path = self.directory / name
+            return path if path.is_file() else None
+        try:
+            with quiet_transformers():
+                found = cached_file(self.source, name, _raise_exceptions_for_missing_entries=needed, **self.options)
+        except (OSError, ValueError) as error:
+            how = "it is not among the files downloaded before" if self.options["local_files_only"] else _first(error)
+            raise ModelError(
+                f"there is no model directory {self.source}, and the hub's model of that name cannot be had ({how}): "
+                "give the path of a saved model, or an id on the hub while there is a network."
+            ) from None
+        return None if found is None else Path(found)
+
+
+def _load_weights(model_class: Any, files: _Files, allow_pickle: bool) -> Any:
+    options: dict[str, Any] = {"add_pooling_layer": False} if model_class.__name__ in POOLED else {}
+    try:
+        with quiet_transformers():
+            model, info = model_class.from_pretrained(
+                files.directory or files.source,
+                dtype="auto",
+                use_safetensors=None if allow_pickle else True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                **files.options,
+                **options,
+            )
+    except Exception as error:  # noqa: BLE001  # whatever a foreign configuration or file breaks in the library
+        raise ModelError(
+            f"{files.what} cannot be loaded ({_first(error)}): it needs config.json and an intact model.safetensors, "
+            f"as save_pretrained writes them{_pickle_hint(files, allow_pickle)}."
+        ) from None
+    _check_keys(info, files)
+    return model
+
+
+POOLED = ("ViTModel", "DeiTModel", "BeitModel")
+
+
+def _check_keys(info: Any, files: _Files) -> None:
+    missing = [key for key in info["missing_keys"] if not _without_part(key)]
+    broken = sorted(missing) + sorted(str(key) for key in info["mismatched_keys"])
+    if broken:
+        raise ModelError(
+            f"the weights {files.where} lack {len(broken)} tensor(s) that config.json asks for, "
+            f"{broken[0]} first: weights and configuration do not belong together."
+        )
+    foreign = sorted(key for key in info["unexpected_keys"] if not _without_part(key))
+    if foreign:
+        raise ModelError(
+            f"the weights {files.where} have {len(foreign)} tensor(s) that config.json knows nothing of, "
+            f"{foreign[0]} first: weights and configuration do not belong together."
+        )
+
+
+def _without_part(key: str) -> bool:
+    """Return whether a weight plays no part in the attention: heads, poolers, decoders, text."""
+    return key.startswith(("decoder.", "text_model.")) or (
+        LAYER.search(key) is None and WITHOUT_PART.search(key) is not None
+    )
+
+
+def _pickle_hint(files: _Files, allow_pickle: bool) -> str:
+    pickled = files.directory is not None and any(files.directory.glob("pytorch_model*.bin"))
+    if not pickled or allow_pickle or any(files.directory.glob("*.safetensors")):  # type: ignore[union-attr]
+        return ""
+    return "; it has pickled weights, which can run code when they are read: if you trust them, allow_pickle=True"
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

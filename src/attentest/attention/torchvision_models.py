@@ -1,0 +1,77 @@
+"""Vision transformers of torchvision, as live modules; torchvision itself is never imported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
+from attentest.attention.positions import resampled_positions
+from attentest.attention.reading import plain_attention
+from attentest.attention.tokens import Tokens
+
+
+def find_torchvision(model: nn.Module) -> nn.Module | None:
+    """Return the torchvision ``VisionTransformer`` within a model, or None."""
+    for module in model.modules():
+        for base in type(module).__mro__:
+            if base.__name__ == "VisionTransformer" and base.__module__.startswith("torchvision.models."):
+                return module
+    return None
+
+
+def read_torchvision(found: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+    """Return a float64 copy of a torchvision model that shows its attention, for one size of image."""
+    kind = "torchvision VisionTransformer"
+    model: Any = float64_copy(found, device, kind, owned)
+    patch = int(model.patch_size), int(model.patch_size)
+    size = checked_size(int(model.image_size) if image_size is None else image_size, patch)
+    grid = size[0] // patch[0], size[1] // patch[1]
+    side = int(model.image_size) // patch[0]
+    positions = resampled_positions(model.encoder.pos_embedding, (side, side), grid)
+    model.encoder.pos_embedding = nn.Parameter(positions, requires_grad=False)
+    layers = list(model.encoder.layers)
+    for layer in layers:
+        layer.self_attention = ShownAttention(layer.self_attention)
+    convolution = next(m for m in model.conv_proj.modules() if isinstance(m, nn.Conv2d))
+    return Encoder(
+        module=model,
+        forward=_encode,
+        kind=kind,
+        channels=int(convolution.in_channels),
+        image_size=size,
+        patch_size=patch,
+        tokens=Tokens(grid=grid, prefix=1, class_token=True),
+        layers=len(layers),
+        heads=int(layers[0].num_heads),
+        width=int(model.hidden_dim),
+        mlp_width=int(model.mlp_dim),
+        weights=stored_dtype(found),
+    )
+
+
+class ShownAttention(nn.Module):
+    """torch's ``MultiheadAttention`` of a sequence with itself, which shows its weights instead of fusing them away."""
+
+    def __init__(self, attention: nn.MultiheadAttention) -> None:
+        super().__init__()
+        self.heads = attention.num_heads
+        self.in_proj_weight, self.in_proj_bias = attention.in_proj_weight, attention.in_proj_bias
+        self.out_proj = attention.out_proj
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> tuple[Tensor, None]:
+        """Attend; the three are one and the same sequence (m, N, d)."""
+        parts = linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        attended = plain_attention(self, q, k, v)[0]
+        return self.out_proj(attended.flatten(2)), None
+
+
+def _encode(model: nn.Module, images: Tensor) -> Any:
+    """Embed as the model does, without its check that the image is a square of the training size."""
+    vit: Any = model
+    patches = vit.conv_proj(images).flatten(2).transpose(1, 2)
+    return vit.encoder(torch.cat([vit.class_token.expand(len(patches), -1, -1), patches], dim=1))

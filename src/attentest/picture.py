@@ -1,0 +1,204 @@
+"""Pixels of a Pillow picture exactly as it holds them, or one sentence on why that cannot be had."""
+
+from __future__ import annotations
+
+import re
+import struct
+import warnings
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import whole_number
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PILImage
+
+MAX_PIXELS = 64_000_000
+"""Largest image read: 8000 x 8000. Anything above it is an accident or an attack."""
+
+PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")
+"""Modes whose pixels are taken as they are."""
+
+READABLE_MODES = (*PLAIN_MODES, "I;16L", "I;16B", "I;16N", "P", "LA", "RGBA", "PA")
+"""Modes that can be read; the others hold premultiplied values or other colour spaces."""
+
+GREY_STEP = {"L;2": 85, "L;4": 17}
+"""Pillow spreads grey levels of 2 and 4 bits over 0 to 255, by this factor."""
+
+DECODING_ERRORS = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    EOFError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What decoders are known to raise when they meet a broken file."""
+
+
+def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[Any]:
+    """Return the pixels of a Pillow picture, upright and unscaled.
+
+    Parameters
+    ----------
+    picture
+        Upright means as its EXIF orientation asks. A picture opened from a file should not be loaded yet: only then
+        does it still show that Pillow would cut 16 bits per channel down to 8.
+    name
+        What to call the picture in an error.
+
+    Returns
+    -------
+    Array of shape (H, W) or (H, W, 3)
+        bool, uint8 or uint16, whose range is that of the picture, or int32 or float32, which have none. A palette
+        gives its colours, or (H, W) if all those used are grey. Transparency is dropped if no pixel has any.
+    """
+    raw_modes = _raw_modes(picture)
+    _check_depth(picture, raw_modes, name)
+    if picture.mode not in READABLE_MODES:
+        raise InputError(
+            f"{name} has mode {picture.mode!r}, but one of {', '.join((*PLAIN_MODES, 'P'))} is needed: "
+            "convert it first, for example image.convert('RGB')."
+        )
+    try:
+        pixels, seen_through = _split_transparency(_upright(picture), raw_modes)
+    except DECODING_ERRORS as error:
+        raise InputError(f"{name} cannot be read as an image ({reason(error)}).") from None
+    if seen_through:
+        raise InputError(
+            f"{name} has mode {picture.mode!r}, and {seen_through} of its {picture.width * picture.height} pixels are "
+            "transparent, which hides from people what the model would see: flatten it onto a background to "
+            "convert it first."
+        )
+    _check_unwrapped(picture, pixels, name)
+    return pixels
+
+
+def check_pixel_count(width: int, height: int, name: object) -> None:
+    """Refuse an image whose header announces too many pixels, before any of them is decoded."""
+    if width * height > MAX_PIXELS:
+        raise InputError(
+            f"{name} has {width} x {height} pixels, more than the {MAX_PIXELS} allowed: crop or shrink it first."
+        )
+
+
+def chosen_frame(frame: int | None, count: int, name: object) -> int:
+    """Return the index, from 0, of the frame asked for; None stands for the only one."""
+    if frame is not None:
+        index = whole_number(frame, f"the frame of {name}", -count, count - 1)
+        return index % count
+    if count != 1:
+        raise InputError(
+            f"{name} has {count} frames and one is needed: pick it with frame= or --frame, from 0 to {count - 1}."
+        )
+    return 0
+
+
+def reason(error: BaseException) -> str:
+    """Return the first line of what an error says, to be put in parentheses."""
+    lines = str(error).splitlines()
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def _upright(picture: PILImage) -> PILImage:
+    from PIL import ImageOps
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about metadata that does not matter here
+        _load(picture)
+        return ImageOps.exif_transpose(picture)
+
+
+def _load(picture: PILImage) -> None:
+    """Decode a picture, without the memory map that scrambles an uncompressed TIFF to be turned by 90 degrees."""
+    filename = getattr(picture, "filename", None)
+    if picture.format != "TIFF" or not filename:
+        picture.load()
+        return
+    # Pillow maps only files that it knows by name, and takes the sides that the turned picture will have.
+    picture.filename = ""  # type: ignore[attr-defined]
+    try:
+        picture.load()
+    finally:
+        picture.filename = filename  # type: ignore[attr-defined]
+
+
+def _raw_modes(picture: PILImage) -> set[str]:
+    """Return how a picture that is not loaded yet stores its pixels in its file, in Pillow's words."""
+    arguments = [tile[3] for tile in getattr(picture, "tile", []) if len(tile) > 3]
+    firsts = [argument[0] if isinstance(argument, tuple) and argument else argument for argument in arguments]
+    return {first for first in firsts if isinstance(first, str)}
+
+
+def _check_depth(picture: PILImage, raw_modes: set[str], name: str) -> None:
+    if picture.mode.startswith("I") or picture.mode == "F":
+        return
+    depths = getattr(picture, "tag_v2", {}).get(258, (8,))  # bits per sample of a TIFF
+    if any(re.search(";16[BLN]", raw) for raw in raw_modes) or max(depths) > 8 or _is_deep_pixmap(picture):
+        raise InputError(
+            f"{name} has 16 bits per channel, of which Pillow keeps only 8: read it with a package that keeps them all "
+            "and give the array, or save it as .npy."
+        )
+    if picture.format == "JPEG2000" and picture.mode != "L":
+        raise InputError(
+            f"{name} is a JPEG 2000 in colour, of which Pillow keeps 8 bits per channel however many it has: "
+            "read it with a package that keeps them all and give the array, or save it as .npy."
+        )
+
+
+def _is_deep_pixmap(picture: PILImage) -> bool:
+    """Tell whether a PPM picture has levels above 255, which its tile gives after the raw mode."""
+    arguments = [tile[3] for tile in getattr(picture, "tile", []) if tile[0] in ("ppm", "ppm_plain")]
+    return any(isinstance(argument, tuple) and argument[1] > 255 for argument in arguments)
+
+
+def _split_transparency(picture: PILImage, raw_modes: set[str]) -> tuple[NDArray[Any], int]:
+    """Return the pixels without transparency, and how many of them had any."""
+    if picture.mode in ("LA", "RGBA"):
+        bands = np.array(picture)
+        pixels = bands[..., 0] if picture.mode == "LA" else bands[..., :3]
+        return np.ascontiguousarray(pixels), int((bands[..., -1] < 255).sum())
+    if picture.mode in ("P", "PA"):
+        bands = np.array(picture.convert("RGBA"))
+        return _grey_if_all_are(bands[..., :3]), int((bands[..., 3] < 255).sum())
+    pixels = np.array(picture)
+    pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+    key = picture.info.get("transparency")
+    if key is None:
+        return pixels, 0
+    return pixels, int(_matches(pixels, key, raw_modes).sum())
+
+
+def _grey_if_all_are(colours: NDArray[Any]) -> NDArray[Any]:
+    grey = bool((colours == colours[..., :1]).all())
+    return np.ascontiguousarray(colours[..., 0] if grey else colours)
+
+
+def _matches(pixels: NDArray[Any], key: Any, raw_modes: set[str]) -> NDArray[np.bool_]:
+    """Tell which pixels have the one colour that a file calls transparent."""
+    if pixels.ndim == 3:
+        return np.asarray((pixels == np.asarray(key)).all(axis=-1))
+    if pixels.dtype == np.bool_:
+        return np.asarray(pixels == bool(key))
+    # A file gives this colour as it stores it, and Pillow does not spread it as it does the pixels.
+    step = max((GREY_STEP.get(raw, 1) for raw in raw_modes), default=1)
+    return np.asarray(pixels == key * step)
+
+
+def _check_unwrapped(picture: PILImage, pixels: NDArray[Any], name: str) -> None:
+    """Refuse unsigned 32-bit values that Pillow has turned into negative ones."""
+    sample_format = getattr(picture, "tag_v2", {}).get(339, (1,))
+    unsigned = hasattr(picture, "tag_v2") and tuple(sample_format) == (1,)
+    if picture.mode == "I" and unsigned and bool((pixels < 0).any()):
+        raise InputError(f"{name} has pixel values above {2**31 - 1}, which Pillow cannot hold: save it as .npy.")

@@ -1,0 +1,150 @@
+"""Resizing as a matrix: the linear map behind Pillow's and torch's resampling, in float64 and without rounding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from attentest.checks import whole_number
+from attentest.errors import InputError
+
+LARGEST_SIZE = 2**14
+"""Longest side of a resized image: the dense matrices of longer ones would not fit in memory."""
+
+
+def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bool = True) -> Tensor:
+    """Return the matrix (size_out, size_in), float64, that resizes one axis of an image; its rows sum to one.
+
+    Parameters
+    ----------
+    size_in, size_out
+        Pixels along the axis before and after.
+    interpolation
+        With ``antialias``, a filter of Pillow's ``Image.resize``: "nearest", "box", "bilinear", "hamming",
+        "bicubic" (a = -0.5) or "lanczos"; without, a mode of ``torch.nn.functional.interpolate``: "nearest",
+        "bilinear" or "bicubic" (a = -0.75).
+    antialias
+        Widen the filter when the image shrinks, as Pillow always does, instead of sampling points.
+    """
+    check_interpolation(interpolation, antialias)
+    before = whole_number(size_in, "the size before resizing", 1, 2**31)
+    after = whole_number(size_out, "the size after resizing", 1, LARGEST_SIZE)
+    if before == after:
+        # Both libraries leave such an axis alone; the filters would do so only to rounding.
+        return torch.eye(before, dtype=torch.float64)
+    sample = _POINT_SAMPLERS.get(interpolation) if not antialias else None
+    if sample is not None:
+        taps, weights = sample(before, after)
+    elif interpolation == "nearest":
+        taps, weights = _nearest_by_centre(before, after)
+    else:
+        taps, weights = _filtered(before, after, *_FILTERS[interpolation])
+    return torch.zeros(after, before, dtype=torch.float64).scatter_add_(1, taps, weights)
+
+
+def check_interpolation(interpolation: str, antialias: bool) -> None:
+    """Refuse an interpolation that does not exist, or that does not exist without antialiasing."""
+    if not isinstance(antialias, bool):
+        raise InputError(f"antialias must be True or False, got {antialias!r}.")
+    if not isinstance(interpolation, str) or interpolation not in INTERPOLATIONS:
+        raise InputError(f"interpolation must be one of {', '.join(INTERPOLATIONS)}, got {interpolation!r}.")
+    if not antialias and interpolation not in _POINT_SAMPLERS:
+        raise InputError(
+            f"interpolation without antialias must be one of {', '.join(_POINT_SAMPLERS)}, got {interpolation!r}: "
+            "set antialias=True."
+        )
+
+
+def _filtered(before: int, after: int, support: float, response: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the taps and weights (after, k) of Pillow's windows, which shrink at the borders."""
+    scale = before / after
+    stretch = max(scale, 1.0)
+    reach = support * stretch
+    centres = _centres(before, after)
+    first = (centres - reach + 0.5).trunc().clamp(min=0).long()
+    end = (centres + reach + 0.5).trunc().clamp(max=before).long()
+    taps = first.unsqueeze(1) + torch.arange(2 * math.ceil(reach) + 1)
+    # Times 1 / stretch, as Pillow does: whether a pixel on the edge of a box counts is decided by that rounding.
+    weights = response((taps - centres.unsqueeze(1) + 0.5) * (1.0 / stretch))
+    weights = torch.where(taps < end.unsqueeze(1), weights, 0.0)
+    return taps.clamp(max=before - 1), weights / weights.sum(dim=1, keepdim=True)
+
+
+def _nearest_by_centre(before: int, after: int) -> tuple[Tensor, Tensor]:
+    """Return the pixel under the centre of each new one; positions are summed up, as Pillow sums them."""
+    scale = before / after
+    steps = torch.full((after,), scale, dtype=torch.float64)
+    steps[0] = scale * 0.5
+    return _single_tap(steps.cumsum(dim=0).long(), before)
+
+
+def _nearest_by_corner(before: int, after: int) -> tuple[Tensor, Tensor]:
+    """Return the pixel under the upper left corner of each new one, as torch finds it for float64 images."""
+    return _single_tap(torch.arange(after) * before // after, before)
+
+
+def _single_tap(taps: Tensor, before: int) -> tuple[Tensor, Tensor]:
+    return taps.clamp(max=before - 1).unsqueeze(1), torch.ones(len(taps), 1, dtype=torch.float64)
+
+
+def _bilinear_points(before: int, after: int) -> tuple[Tensor, Tensor]:
+    position = (_centres(before, after) - 0.5).clamp(min=0)
+    low = position.floor()
+    taps = low.long().unsqueeze(1) + torch.arange(2)
+    part = position - low
+    return taps.clamp(max=before - 1), torch.stack([1 - part, part], dim=1)
+
+
+def _bicubic_points(before: int, after: int) -> tuple[Tensor, Tensor]:
+    position = _centres(before, after) - 0.5
+    taps = position.floor().long().unsqueeze(1) + torch.arange(-1, 3)
+    return taps.clamp(0, before - 1), _cubic(taps - position.unsqueeze(1), a=-0.75)
+
+
+def _centres(before: int, after: int) -> Tensor:
+    """Return the centres of the new pixels in units of the old ones, whose edges are whole numbers."""
+    return (torch.arange(after, dtype=torch.float64) + 0.5) * (before / after)
+
+
+def _box(x: Tensor) -> Tensor:
+    return ((x > -0.5) & (x <= 0.5)).double()
+
+
+def _triangle(x: Tensor) -> Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _hamming(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < 1, torch.sinc(x) * (0.54 + 0.46 * torch.cos(math.pi * x)), 0.0)
+
+
+def _cubic(x: Tensor, a: float = -0.5) -> Tensor:
+    x = x.abs()
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = (((x - 5) * x + 8) * x - 4) * a
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
+
+
+def _lanczos(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
+
+
+_FILTERS: dict[str, tuple[float, Callable[[Tensor], Tensor]]] = {
+    "box": (0.5, _box),
+    "bilinear": (1.0, _triangle),
+    "hamming": (1.0, _hamming),
+    "bicubic": (2.0, _cubic),
+    "lanczos": (3.0, _lanczos),
+}
+
+_POINT_SAMPLERS: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
+    "nearest": _nearest_by_corner,
+    "bilinear": _bilinear_points,
+    "bicubic": _bicubic_points,
+}
+
+INTERPOLATIONS = ("nearest", *_FILTERS)
+"""Names of the interpolations, as Pillow and torch call them."""
