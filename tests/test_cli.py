@@ -213,7 +213,7 @@ def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch:
 
 
 def test_the_choices_are_those_of_the_library() -> None:
-    from attentest.cli import AlternativeName, ArchitectureName, SearchName
+    from attentest.cli.options import AlternativeName, ArchitectureName, SearchName
     from attentest.search import SEARCHES
     from attentest.training import ARCHITECTURES
     from attentest.truncated_normal import Alternative

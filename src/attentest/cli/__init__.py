@@ -1,0 +1,72 @@
+"""The command line: data on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from attentest import __version__
+from attentest.cli.bench import bench
+from attentest.cli.demo import demo
+from attentest.cli.output import fail, say
+from attentest.cli.test import test
+from attentest.cli.train import train
+from attentest.errors import AttentestError, AttentestWarning
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, by convention; Typer turns the interrupt into it."""
+
+app = typer.Typer(
+    name="attentest",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Is the region a Vision Transformer attends to statistically real?",
+    epilog="Start with: attentest demo",
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Is the region a Vision Transformer attends to statistically real?"""
+
+
+for command in (demo, test, bench, train):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one sentence and exit code 2."""
+    warnings.showwarning = _note
+    try:
+        app()
+    except AttentestError as error:
+        fail(str(error), 2)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
+            raise
+        fail("interrupted; what was printed is complete.", INTERRUPTED)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        fail(f"{error.strerror or error}{where}.", 1)
+
+
+def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Print what is worth knowing in one line; warnings of libraries are for their developers."""
+    if issubclass(category, AttentestWarning):
+        say(f"attentest: note: {message}")
+
+
+__all__ = ["app", "main"]

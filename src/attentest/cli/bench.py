@@ -1,0 +1,118 @@
+"""``attentest bench``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from attentest.cli.options import DeviceOption
+from attentest.cli.output import progress_bar, say, table_console
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    from attentest.bench import Report
+
+
+def bench(
+    out: Annotated[Path, typer.Option(help="Directory for bench.json and bench.png.")] = Path("bench"),
+    images: Annotated[int, typer.Option(help="Null images for the spectral search.", min=1)] = 100,
+    grid_images: Annotated[
+        int | None,
+        typer.Option(help="Images for adaptive and combination.", show_default="2, or 20 with CUDA", min=1),
+    ] = None,
+    fixed_images: Annotated[
+        int | None,
+        typer.Option(
+            help="Images on which fixed is run to its end and p compared; with 0 its time is extrapolated.",
+            show_default="1, or 20 with CUDA",
+            min=0,
+        ),
+    ] = None,
+    size: Annotated[
+        list[int] | None, typer.Option(help="Only models for images of this side; repeatable.", show_default="all")
+    ] = None,
+    tol: Annotated[float, typer.Option(help="Width of the error bar of the spectral search.")] = 1e-4,
+    seed: Annotated[int, typer.Option(help="Seed of the images.", min=0)] = 0,
+    device: DeviceOption = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of tables.")] = False,
+) -> None:
+    """Measure what a p-value costs with each search, side by side, on the bundled models.
+
+    Takes about a quarter of an hour on two cores, most of it for the paper's searches.
+    """
+    from attentest.bench import BenchSettings, benchmark_figure, run_benchmark
+    from attentest.bundled import BUNDLED
+    from attentest.plots import check_figure_path, save_figure
+
+    figure = out / "bench.png"
+    check_figure_path(figure)
+    cuda = device.startswith("cuda")
+    unknown = set(size or ()) - {side for _, side in BUNDLED}
+    if unknown:
+        raise InputError(f"there is no bundled model for images of side {min(unknown)}: use 8, 16, 32 or 64.")
+    settings = BenchSettings(
+        sizes=tuple(model for model in BUNDLED if not size or model[1] in size),
+        images=images,
+        grid_images=min(images, (20 if cuda else 2) if grid_images is None else grid_images),
+        fixed_images=min(images, (20 if cuda else 1) if fixed_images is None else fixed_images),
+        tol=tol,
+        device=device,
+        seed=seed,
+    )
+    with progress_bar("benchmark") as progress:
+        report = run_benchmark(settings, progress)
+    (out / "bench.json").write_text(report.to_json(), encoding="utf-8")
+    if as_json:
+        sys.stdout.write(report.to_json())
+    else:
+        _print_benchmark(report)
+    save_figure(benchmark_figure(report), figure)
+    say(f"report: {out / 'bench.json'}, figure: {figure}")
+
+
+def _print_benchmark(report: Report) -> None:
+    from attentest.bench import ratio_to_adaptive
+
+    console = table_console()
+    headings = (
+        "model",
+        "search",
+        "images",
+        "evaluations",
+        "s an image",
+        "times adaptive",
+        "max |dp|",
+        "median |dp|",
+        "MiB",
+    )
+    table = Table(*headings, title=f"one p-value, error bar {report.settings['tol']:g}, {report.machine['device']}")
+    for row in report.rows:
+        table.add_row(
+            row.model,
+            row.search + (" (extrapolated)" if row.extrapolated else ""),
+            str(row.images),
+            f"{row.evaluations:.0f}",
+            f"{row.seconds:.3g}",
+            f"{ratio_to_adaptive(report.rows, row):.1f}",
+            *("" if d is None else f"{d:.1e}" for d in (row.largest_difference, row.median_difference)),
+            "" if row.peak_mebibytes is None else f"{row.peak_mebibytes:.0f}",
+            end_section=row.search == "fixed",
+        )
+    console.print(table)
+    growth = Table("images together", "ms an image", title="spectral, as the number of images grows")
+    for point in report.growth:
+        growth.add_row(f"{point['images']:.0f}", f"{1e3 * point['seconds']:.2f}")
+    console.print(growth)
+    sizes = Table("model", "pixels", "parameters", "ms an image", title="spectral in map, as images and models grow")
+    for row in report.rows:
+        if row.search.startswith("spectral, map"):
+            sizes.add_row(row.model, str(row.pixels), str(row.parameters), f"{1e3 * row.seconds:.2f}")
+    console.print(sizes)
+    stages = Table("stage", "ms an image", "share", title="where the time of the spectral search goes")
+    for name, seconds in report.stages.items():
+        stages.add_row(name, f"{1e3 * seconds:.2f}", f"{seconds / report.stages['in all']:.0%}")
+    console.print(stages)

@@ -1,0 +1,53 @@
+"""``attentest train``."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attentest.cli.options import ArchitectureName, DeviceOption
+from attentest.cli.output import progress_bar, say
+from attentest.errors import InputError
+
+
+def train(
+    directory: Annotated[Path, typer.Argument(help="New directory for the model.", show_default=False)],
+    image_size: Annotated[int, typer.Option(help="Side of the images in pixels.")] = 16,
+    architecture: Annotated[ArchitectureName, typer.Option(help="Size of the model.")] = ArchitectureName.base,
+    seed: Annotated[int, typer.Option(help="Seed of images, weights, batches and dropout.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
+    batch_size: Annotated[int, typer.Option(help="Images a step.")] = 32,
+    learning_rate: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-4,
+    dropout: Annotated[float, typer.Option(help="Dropout while training.")] = 0.1,
+    images_per_class: Annotated[int, typer.Option(help="Training images without and with a signal, each.")] = 1000,
+    device: DeviceOption = "cpu",
+) -> None:
+    """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
+    from attentest.training import TrainingSettings, check_target
+    from attentest.training import train as run_training
+
+    check_target(directory)
+    settings = TrainingSettings(
+        image_size=image_size,
+        architecture=architecture.value,
+        seed=seed,
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        dropout=dropout,
+        images_per_class=images_per_class,
+    )
+    with progress_bar(f"training {architecture.value} {image_size}x{image_size}") as progress:
+        trained = run_training(settings, device, progress)
+    try:
+        trained.save(directory)
+    except OSError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
+        trained.save(rescue)
+        raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
+    accuracy = trained.record["accuracy"]
+    say(f"held-out accuracy {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
+    typer.echo(str(directory))
