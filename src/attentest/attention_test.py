@@ -27,7 +27,7 @@ from attentest.attention import (
 )
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.checks import real_number, whole_number
-from attentest.contrast import Channels, background_contrast, channel_weights
+from attentest.contrast import Channels, as_channels, background_contrast, channel_weights
 from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import InputError, ModelError
 from attentest.image import ImageLike, Sample, as_sample
@@ -45,6 +45,9 @@ Progress: TypeAlias = Callable[[float, "int | None"], None]
 
 ARRAYS_AN_IMAGE = 12
 """Arrays of the size of an image that its test holds at a time."""
+
+MOST_FRAMES = 16
+"""Shapes of image whose way to the model is remembered."""
 
 
 class AttentionTest:
@@ -127,7 +130,7 @@ class AttentionTest:
             memory_budget = whole_number(memory_budget, "memory_budget", LEAST_MEMORY, 2**62)
         self._preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
         self._range = _intensity_range(intensity_range, self._preprocessing)
-        self._channels = channels
+        self._channels = as_channels(channels)
         if isinstance(model, _Owned) or (isinstance(model, torch.nn.Module) and image_shape is None):
             self._scores: ScoreFunction = ViTScores(
                 model.encoder if isinstance(model, _Owned) else model,
@@ -152,7 +155,7 @@ class AttentionTest:
             "noise": dict(self._noise.describe()),
             "model": _described(self._scores),
             "preprocessing": None if self._preprocessing is None else asdict(self._preprocessing),
-            "channels": channels if isinstance(channels, (str, int)) else [float(weight) for weight in channels],
+            "channels": self._channels,
         }
 
     @classmethod
@@ -341,7 +344,10 @@ class AttentionTest:
         levels = sample.levels if self._range is None else self._range
         key = sample.shape, levels
         if key not in self._frames:
-            self._frames[key] = self._new_frame(sample.shape, levels)
+            frame = self._new_frame(sample.shape, levels)
+            if len(self._frames) >= MOST_FRAMES:
+                self._frames.pop(next(iter(self._frames)))
+            self._frames[key] = frame
         return self._frames[key]
 
     def _new_frame(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> _Frame:

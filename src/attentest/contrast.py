@@ -15,23 +15,32 @@ Channels: TypeAlias = "Literal['mean'] | int | Sequence[float]"
 """Which channels of a colour image are compared: their mean, one of them by number, or a weight for each."""
 
 
-def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
-    """Return the weight (count,) of each channel of an image in the contrast."""
+def as_channels(channels: Channels) -> Channels:
+    """Return which channels are compared as "mean", a plain int, or a tuple of plain floats."""
     if isinstance(channels, str) and channels == "mean":
-        return np.full(count, 1.0 / count)
+        return "mean"
     if isinstance(channels, (int, np.integer)) and not isinstance(channels, bool):
-        index = whole_number(channels, "channels (the number of one channel)", 0, 2**20)
-        if index >= count:
-            raise InputError(f"channels = {index} is no channel of the image, which has 0 to {count - 1}.")
-        return np.asarray(np.eye(count)[index])
+        return whole_number(channels, "channels (the number of one channel)", 0, 2**20)
     if isinstance(channels, (Sequence, np.ndarray)) and not isinstance(channels, str):
-        weights = np.array([real_number(_plain(weight), "a weight in channels") for weight in channels])
-        if len(weights) != count:
-            raise InputError(f"channels gives {len(weights)} weight(s), but the image has {count} channel(s).")
+        weights = tuple(real_number(_plain(weight), "a weight in channels") for weight in channels)
         if not np.all(np.isfinite(weights)) or not np.any(weights):
-            raise InputError(f"the weights in channels must be finite and not all zero, got {weights.tolist()}.")
+            raise InputError(f"the weights in channels must be finite and not all zero, got {list(weights)}.")
         return weights
     raise InputError(f"channels must be 'mean', the number of a channel, or a weight for each, got {channels!r}.")
+
+
+def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
+    """Return the weight (count,) of each channel of an image in the contrast."""
+    chosen = as_channels(channels)
+    if isinstance(chosen, str):
+        return np.full(count, 1.0 / count)
+    if isinstance(chosen, int):
+        if chosen >= count:
+            raise InputError(f"channels = {chosen} is no channel of the image, which has 0 to {count - 1}.")
+        return np.asarray(np.eye(count)[chosen])
+    if len(chosen) != count:
+        raise InputError(f"channels gives {len(chosen)} weight(s), but the image has {count} channel(s).")
+    return np.array(chosen)
 
 
 def background_contrast(

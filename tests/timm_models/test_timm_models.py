@@ -238,7 +238,8 @@ def test_the_callers_timm_model_is_left_as_it_was(name: str, fused: bool) -> Non
     training = [module.training for module in model.modules()]
     size, chance = model.patch_embed.img_size, torch.get_rng_state()
     wanted = (8, 12) if hasattr(model, "set_input_size") else (8, 8)
-    scores = ViTScores(model, image_size=wanted)
+    with pytest.warns(AttentestWarning, match="1 forward hook"):
+        scores = ViTScores(model, image_size=wanted)
     scores(normal(2, 3, *wanted))
     assert [block.attn.fused_attn for block in model.blocks] == [fused] * 3
     assert [dict(module._forward_hooks) for module in model.modules()] == hooks
@@ -257,7 +258,9 @@ def test_hooks_of_the_caller_are_not_called_by_reading() -> None:
     model = vit()
     calls: list[str] = []
     model.blocks[0].register_forward_hook(lambda *_: calls.append("hook"))
-    ViTScores(model)(normal(1, 3, 8, 8))
+    with pytest.warns(AttentestWarning, match="the model has 1 forward hook"):
+        scores = ViTScores(model)
+    scores(normal(1, 3, 8, 8))
     assert calls == []
 
 

@@ -203,7 +203,7 @@ def scores_from_attentions(
     for index, weights in enumerate(layers):
         check_weights(weights, index, len(layers[0]), tokens)
         check_rows(weights, index)
-    check_heads(aggregation, layers[0].shape[1])
+        check_heads(aggregation, weights.shape[1])
     return aggregation.scores([aggregation.take(layers[i], tokens) for i in aggregation.layers(len(layers))], tokens)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
 from attentest.device import usable_device
-from attentest.errors import InputError, ModelError
+from attentest.errors import AttentestWarning, InputError, ModelError
 
 LARGEST_SIDE = 2**14
 """Pixels along a side above which no model is run."""
@@ -75,17 +76,44 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
     parameters = list(module.parameters())
     if not parameters:
         raise ModelError(f"the model of type {kind!r} has no weights: there is nothing to read.")
-    where = usable_device(parameters[0].device if device is None else device)
     try:
+        if any(parameter.is_meta for parameter in parameters):
+            raise ValueError("some of its weights are on the meta device and have no values")
+        where = usable_device(parameters[0].device if device is None else device)
         duplicate = module if owned else copy.deepcopy(module)
         duplicate = duplicate.to(device=where, dtype=torch.float64)
+    except InputError:
+        raise
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ModelError(
             f"the model of type {kind!r} cannot be copied to float64 ({reason}): give it with plain floating-point "
             "weights, not quantized, sharded or on the meta device."
         ) from None
+    if not owned:
+        _drop_hooks(duplicate)
     return duplicate.eval().requires_grad_(False)
+
+
+def _drop_hooks(duplicate: nn.Module) -> None:
+    """Remove the caller's forward hooks from a copy: one that collects activations would collect thousands more."""
+    dropped = 0
+    for module in duplicate.modules():
+        # Those of transformers only collect outputs for whoever asks for them.
+        foreign = [hook for hook in module._forward_hooks.values() if not _of_transformers(hook)]
+        dropped += len(foreign)
+        module._forward_hooks.clear()
+    if dropped:
+        warnings.warn(
+            f"the model has {dropped} forward hook(s), which attentest does not run: if they change what the model "
+            "computes, give a score function instead.",
+            AttentestWarning,
+            stacklevel=2,
+        )
+
+
+def _of_transformers(hook: Callable[..., Any]) -> bool:
+    return str(getattr(hook, "__module__", "")).startswith("transformers.")
 
 
 def stored_dtype(module: nn.Module) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
+from attentest.attention.kept import keep
 from attentest.attention.positions import resampled_positions
 from attentest.attention.reading import ATTENTION_NAME, plain_attention
 from attentest.attention.tokens import Tokens
@@ -130,16 +130,16 @@ def _fix_positions(encoder: Any, family: Family, grid: tuple[int, int]) -> None:
     trained = height // patch_height, width // patch_width
     positions = _positions(encoder.embeddings)
     if positions is not None:
-        _keep(
+        keep(
             encoder.embeddings,
             "interpolate_pos_encoding",
             resampled_positions(positions, trained, grid, family.antialias),
         )
     if hasattr(encoder, "rope_embeddings"):
-        _keep(encoder.rope_embeddings, "forward", *_rotations(encoder.rope_embeddings, grid))
+        keep(encoder.rope_embeddings, "forward", *_rotations(encoder.rope_embeddings, grid))
     for module in encoder.modules():
         if type(module).__name__ == "BeitRelativePositionBias":
-            _keep(module, "forward", module(grid))
+            keep(module, "forward", module(grid))
 
 
 def _positions(embeddings: Any) -> Tensor | None:
@@ -158,20 +158,3 @@ def _rotations(rope: Any, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
     places = torch.stack(torch.meshgrid(*centres, indexing="ij"), dim=-1).flatten(0, 1)
     angles = (2 * torch.pi * places[:, :, None] * frequencies).flatten(1, 2).tile(2)
     return torch.cos(angles), torch.sin(angles)
-
-
-def _keep(module: nn.Module, method: str, *values: Tensor) -> None:
-    """Let a method return stored tensors; they follow the module to other devices, dtypes and copies."""
-    names = ("kept_values",) if len(values) == 1 else ("kept_values", "kept_more")
-    for name, value in zip(names, values, strict=True):
-        module.register_buffer(name, value.detach().clone(), persistent=False)
-    setattr(module, method, types.MethodType(_kept if len(values) == 1 else _kept_pair, module))
-
-
-def _kept(module: Any, *_: Any, **__: Any) -> Tensor:
-    values: Tensor = module.kept_values
-    return values
-
-
-def _kept_pair(module: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-    return module.kept_values, module.kept_more

@@ -31,15 +31,15 @@ class Reader:
         How many layers the model has.
     images
         How many images pass.
-    strict
-        Whether to check, too, that rows sum to one.
+    heads
+        If given, how many heads there must be; that rows sum to one is checked, too.
     """
 
     def __init__(
-        self, aggregation: Aggregation, tokens: Tokens, layers: int, images: int, strict: bool = False
+        self, aggregation: Aggregation, tokens: Tokens, layers: int, images: int, heads: int | None = None
     ) -> None:
         self._aggregation, self._tokens, self._layers, self._images = aggregation, tokens, layers, images
-        self._strict = strict
+        self._heads = heads
         self._needed = aggregation.layers(layers)
         self._seen = 0
         self._taken: list[Tensor] = []
@@ -49,13 +49,21 @@ class Reader:
         layer = self._seen
         self._seen += 1
         check_weights(weights, layer, self._images, self._tokens)
-        if self._strict:
-            check_heads(self._aggregation, weights.shape[1])
-            check_rows(weights, layer)
+        if self._heads is not None:
+            self._check(weights, layer, self._heads)
         if layer in self._needed:
             self._taken.append(self._aggregation.take(weights, self._tokens))
         if layer + 1 == self._needed.stop:
             raise Enough
+
+    def _check(self, weights: Tensor, layer: int, heads: int) -> None:
+        if weights.shape[1] != heads:
+            raise ModelError(
+                f"layer {layer} has {heads} heads but {weights.shape[1]} maps of attention, so its output is not their "
+                "plain average of values: give a score function of your own."
+            )
+        check_heads(self._aggregation, heads)
+        check_rows(weights, layer)
 
     def read(self, forward: Callable[[], Any]) -> Tensor:
         """Run a forward pass and return the scores (m, gh, gw)."""

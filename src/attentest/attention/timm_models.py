@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
+from attentest.attention.kept import keep
 from attentest.attention.positions import resampled_positions
 from attentest.attention.reading import show
 from attentest.attention.tokens import Tokens
@@ -38,6 +39,9 @@ def read_timm(found: nn.Module, image_size: Any, device: torch.device | str | No
         attention.attn_drop.register_forward_hook(_show_input)
     _set_size(model, kind, image_size)
     size, grid = pair(model.patch_embed.img_size), pair(model.patch_embed.grid_size)
+    if getattr(model, "rope", None) is not None and getattr(model, "dynamic_img_size", False):
+        # timm computes it again for each batch, in float32.
+        keep(model.rope, "get_embed", model.rope.get_embed(shape=grid).to(torch.float64))
     return Encoder(
         module=model,
         forward=_features,

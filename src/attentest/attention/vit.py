@@ -117,9 +117,9 @@ class ViTScores:
         parts = [self._scores_together(encoder, part) for part in images.to(self.device).split(self.batch_size)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _scores_together(self, encoder: Encoder, images: Tensor, strict: bool = False) -> Tensor:
+    def _scores_together(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
         # Parameters need no gradient, so no graph is kept; forward-mode derivatives pass through all the same.
-        reader = Reader(self._aggregation, encoder.tokens, encoder.layers, len(images), strict)
+        reader = Reader(self._aggregation, encoder.tokens, encoder.layers, len(images), heads)
         return reader.read(lambda: encoder.forward(encoder.module, images))
 
     @torch.no_grad()
@@ -128,7 +128,7 @@ class ViTScores:
         image = torch.linspace(-1, 1, self.image_shape[1] * self.image_shape[2], dtype=torch.float64)
         images = image.reshape(1, 1, *self.image_shape[1:]).expand(1, *self.image_shape).to(self.device)
         try:
-            self._scores_together(self._encoder, images, strict=True)
+            self._scores_together(self._encoder, images, self._encoder.heads)
         except AttentestError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever a foreign model raises

@@ -1,0 +1,353 @@
+"""From an image of the user's own size, colour and depth to a p-value, for every kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest import AttentionTest, InputError
+from attentest.attention import LayerAttention, Rollout, ViTScores
+from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
+from attentest.preprocessing import Preprocessing
+from attentest.search import SpectralSearch
+from families import FAMILY_MODELS
+from toys import tiny_vit
+
+SAME_NUMBER = 1e-8
+"""How closely p must agree where only the order of float64 operations differs."""
+
+PROCESSOR = Preprocessing(
+    resize=10, crop=(8, 8), interpolation="bicubic", rescale=1 / 255, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.25)
+)
+
+
+def picture(channels: int, seed: int = 0, size: tuple[int, int] = (20, 27)) -> NDArray[np.uint8]:
+    """An 8-bit image with some structure and noise."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[: size[0], : size[1]]
+    scene = 120 + 60 * np.exp(-((rows - 7) ** 2 + (columns - 15) ** 2) / 20)
+    values = scene[:, :, None] + rng.normal(scale=12, size=(*size, channels))
+    return values.clip(0, 255).astype(np.uint8).squeeze()
+
+
+def as_function(model: Any, preprocessing: Preprocessing, shape: tuple[int, int, int], **options: Any) -> Any:
+    """A plain torch function from the user's pixels to scores on a grid that spans the image, whatever the crop.
+
+    The scores are written on a grid of one cell a pixel: what attention_map would interpolate is interpolated here,
+    independently of it.
+    """
+    scores = ViTScores(model, **options)
+    inputs = preprocessing.plan(shape, 3, (0.0, 255.0))
+    (scale_y, offset_y), (scale_x, offset_x) = inputs.placement
+    height, width = shape[1:]
+    gh, gw = scores.grid_shape
+    y = ((np.arange(height) + 0.5) * scale_y + offset_y) / scores.covered[0] * gh - 0.5
+    x = ((np.arange(width) + 0.5) * scale_x + offset_x) / scores.covered[1] * gw - 0.5
+    assert y.min() >= -0.5  # these tests use no crop, so every pixel is seen
+    assert x.max() <= gw - 0.5
+
+    def weights(places: NDArray[np.float64], count: int) -> Tensor:
+        places = places.clip(0, count - 1)
+        return torch.from_numpy(np.maximum(0, 1 - np.abs(places[:, None] - np.arange(count))))
+
+    rows, columns = weights(y, gh), weights(x, gw)
+    return lambda images: rows @ scores(inputs(images)) @ columns.T
+
+
+@pytest.mark.parametrize("family", FAMILY_MODELS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_every_family_gives_the_p_value_of_the_generic_path(family: str, channels: int) -> None:
+    model = FAMILY_MODELS[family]()
+    image = picture(channels, seed=3, size=(12, 18))
+    preprocessing = PROCESSOR.with_size((8, 12))
+    options = {"noise": 12.0, "search": SpectralSearch(tol=1e-9)}
+    ours = AttentionTest(model, preprocessing=PROCESSOR, image_size=(8, 12), **options)(image)
+    shape = (channels, 12, 18)
+    generic = AttentionTest(as_function(model, preprocessing, shape, image_size=(8, 12)), image_shape=shape, **options)(
+        image.astype(np.float64)
+    )
+    assert ours.statistic == pytest.approx(generic.statistic, abs=1e-9)
+    assert np.array_equal(ours.region, generic.region)
+    assert ours.pvalue == pytest.approx(generic.pvalue, abs=SAME_NUMBER)
+    assert ours.status == "converged"
+
+
+@pytest.mark.parametrize("search", ["spectral", "combination"])
+def test_every_search_agrees_on_a_cropped_image(search: str) -> None:
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, search=search)
+    exact = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, search=SpectralSearch(tol=1e-9))
+    image = picture(3)
+    assert test(image).pvalue == pytest.approx(exact(image).pvalue, abs=2e-3 if search == "combination" else 1e-6)
+
+
+def test_what_is_outside_the_crop_takes_no_part() -> None:
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR)
+    image = picture(3)
+    result = test(image)
+    # Resized to 10 x 13, then 8 x 8 from the centre: pixels 2 to 17 of the rows, and 5 to 20 of the columns.
+    assert result.seen.shape == image.shape[:2]
+    assert result.seen.sum() < image.shape[0] * image.shape[1]
+    rows = np.nonzero(result.seen)[0]
+    assert (rows.min(), rows.max()) == (2, 17)
+    assert not (result.region & ~result.seen).any()
+    assert (result.attention[~result.seen] == 0).all()
+    assert result.attention[result.seen].min() == 0
+    assert result.attention.max() == 1
+    inside, outside = image[result.region].mean(), image[result.seen & ~result.region].mean()
+    scale = 12.0 * np.sqrt((1 / result.region.sum() + 1 / (result.seen & ~result.region).sum()) / 3)
+    assert result.statistic == pytest.approx((inside - outside) / scale)
+    altered = image.copy()
+    altered[0, 0] = 255  # a corner that neither crop nor interpolation reaches
+    assert test(altered).pvalue == result.pvalue
+    assert result.to_dict()["seen_pixels"] == result.seen.sum()
+
+
+def test_a_border_that_the_patches_leave_is_not_seen() -> None:
+    model = FAMILY_MODELS["vit"]()
+    result = AttentionTest(model, noise=12.0, image_size=(9, 11))(picture(3, size=(9, 11)).astype(float))
+    assert result.seen[:8, :10].all()
+    assert not result.seen[8:].any()
+    assert not result.seen[:, 10:].any()
+
+
+def test_a_grey_image_for_a_colour_model_stays_one_channel() -> None:
+    model = tiny_vit(channels=3)
+    grey = picture(1)
+    test = AttentionTest(model, noise=12.0, preprocessing=PROCESSOR)
+    result = test(grey)
+    background = result.seen & ~result.region
+    scale = 12.0 * np.sqrt(1 / result.region.sum() + 1 / background.sum())
+    assert result.statistic == pytest.approx((grey[result.region].mean() - grey[background].mean()) / scale)
+    colour = test(np.repeat(grey[:, :, None], 3, axis=2))  # three independent channels that happen to be equal
+    assert np.array_equal(colour.region, result.region)
+    assert colour.statistic == pytest.approx(np.sqrt(3) * result.statistic)
+    perfectly_correlated = AttentionTest(model, noise=PerChannel(np.ones((3, 3)), 12.0), preprocessing=PROCESSOR)(
+        np.repeat(grey[:, :, None], 3, axis=2)
+    )
+    assert perfectly_correlated.statistic == pytest.approx(result.statistic)
+    assert perfectly_correlated.pvalue == pytest.approx(result.pvalue, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("channels", "weights"),
+    [("mean", [1 / 3, 1 / 3, 1 / 3]), (1, [0.0, 1.0, 0.0]), ((0.3, 0.59, 0.11), [0.3, 0.59, 0.11]),
+     (np.array([1.0, -1.0, 0.0]), [1.0, -1.0, 0.0])],
+)  # fmt: skip
+def test_the_contrast_weighs_channels(channels: Any, weights: list[float]) -> None:
+    model = tiny_vit(channels=3)
+    image = picture(3, size=(8, 8)).astype(float)
+    noise = PerChannel([10.0, 12.0, 14.0])
+    result = AttentionTest(model, noise=noise, channels=channels)(image / 100)
+    difference = (image[result.region].mean(axis=0) - image[~result.region].mean(axis=0)) / 100
+    spread = np.array([10.0, 12.0, 14.0]) * np.sqrt(1 / result.region.sum() + 1 / (~result.region).sum())
+    expected = difference @ np.array(weights) / np.sqrt(((spread * weights) ** 2).sum())
+    assert result.statistic == pytest.approx(expected)
+    assert 0 < result.pvalue <= 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [
+        (3, "channels = 3 is no channel of the image, which has 0 to 2"),
+        (-1, "must be at least 0"),
+        ((1.0, 2.0), r"gives 2 weight\(s\), but the image has 3"),
+        ((0.0, 0.0, 0.0), "finite and not all zero"),
+        ((1.0, np.nan, 0.0), "finite and not all zero"),
+        ("red", "channels must be 'mean'"),
+        (True, "channels must be 'mean'"),
+        (1.5, "channels must be 'mean'"),
+    ],
+)
+def test_impossible_channels_are_refused(channels: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        AttentionTest(tiny_vit(channels=3), noise=1.0, channels=channels)(np.ones((8, 8, 3)))
+
+
+def test_noise_per_channel_is_the_kronecker_product() -> None:
+    mixing = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 1.5]])
+    spatial = AR1(0.4, 2.0)
+    noise = PerChannel(mixing, spatial)
+    dense = np.kron(mixing, 4.0 * 0.4 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5))))
+    v = np.random.default_rng(0).normal(size=(2, 15))
+    np.testing.assert_allclose(noise.apply(v), v @ dense, rtol=1e-12)
+    drawn = noise.sample(np.random.default_rng(1), 40_000, 15)
+    # Standard errors of sample covariances: at most sqrt(2) * 8 / sqrt(40000) = 0.057.
+    np.testing.assert_allclose(np.cov(drawn.T), dense, atol=0.25)
+    assert noise.size is None
+    assert PerChannel([1.0, 2.0], Diagonal([1.0, 2.0, 3.0])).size == 6
+    assert noise.describe()["spatial"] == {"model": "ar1", "rho": 0.4, "sigma": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PerChannel([1.0, -1.0]), "sigma .* must be positive"),
+        (lambda: PerChannel([[1.0, 2.0], [2.0, 1.0]]), "positive semi-definite"),
+        (lambda: PerChannel(np.ones((2, 3))), "square"),
+        (lambda: PerChannel([1.0, 2.0], "loud"), "noise must be a standard deviation"),
+        (lambda: PerChannel([1.0, 2.0]).apply(np.ones(5)), "5 values are no multiple"),
+        (lambda: PerChannel([1.0, 2.0]).sample(np.random.default_rng(0), 1), "say how many pixels"),
+    ],
+)
+def test_impossible_noise_per_channel_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_depths_of_the_same_picture_give_the_same_p_value() -> None:
+    model = tiny_vit(channels=3)
+    image = picture(1)
+
+    def tested(pixels: Any, scale: float, **options: Any) -> Any:
+        return AttentionTest(model, noise=12.0 * scale, preprocessing=PROCESSOR, **options)(pixels)
+
+    results = [
+        tested(image, 1.0),
+        tested(image.astype(np.uint16) * 257, 257.0),
+        tested(image / 255, 1 / 255, intensity_range=(0, 1)),
+        tested(2.0 * image - 1000, 2.0, intensity_range=(-1000, -490)),
+        tested(torch.from_numpy(image), 1.0),
+    ]
+    for result in results[1:]:
+        assert result.pvalue == pytest.approx(results[0].pvalue, abs=2e-6)
+        assert result.statistic == pytest.approx(results[0].statistic)
+
+
+def test_map_takes_images_of_different_sizes_and_colours() -> None:
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR)
+    images = [picture(3), picture(1, 1), picture(3, 2), picture(1, 3, (31, 16)), picture(1, 4, (31, 16))]
+    together = test.map(images)
+    for image, result in zip(images, together, strict=True):
+        assert result.region.shape == image.shape[:2]
+        assert result.pvalue == pytest.approx(test(image).pvalue, abs=SAME_NUMBER)
+
+
+@pytest.mark.parametrize(
+    "attention",
+    [Rollout("max"), Rollout("min"), LayerAttention(-1, "max"), LayerAttention(0, "min"), Rollout(1), "last-layer"],
+)
+def test_kinks_of_fused_heads_are_within_the_error_bar(attention: Any) -> None:
+    """Max and min over heads have kinks, where interpolation converges slowly: the bar must know."""
+    model = tiny_vit()
+    images = np.random.default_rng(4).normal(size=(4, 8, 8))
+    spectral = AttentionTest(model, noise=1.0, attention=attention).map(list(images))
+    fine = AttentionTest(model, noise=1.0, attention=attention, search="fixed").map(list(images))
+    for ours, dense in zip(spectral, fine, strict=True):
+        lower, upper = ours.pvalue_bounds
+        # The fixed grid of 1e-3 misses what is narrower, and is itself no closer than this.
+        assert lower - 1e-4 <= dense.pvalue <= upper + 1e-4
+        assert ours.status == "converged"
+    assert any(0.001 < result.pvalue < 0.999 for result in spectral)
+
+
+def test_preprocessing_is_read_from_a_processor_and_recorded() -> None:
+    from transformers import ViTImageProcessor
+
+    processor = ViTImageProcessor(size={"height": 8, "width": 8}, image_mean=[0.5] * 3, image_std=[0.2] * 3)
+    result = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=processor)(picture(3))
+    assert result.settings["preprocessing"]["resize"] == (8, 8)
+    assert result.settings["model"]["type"] == "vit"
+    assert result.settings["model"]["input"] == [3, 8, 8]
+    assert result.settings["model"]["attention"] == {"name": "rollout", "head_fusion": "mean"}
+
+
+def test_the_saved_processor_is_part_of_a_saved_model(tmp_path: Any) -> None:
+    from transformers import BitImageProcessor
+
+    model = FAMILY_MODELS["dinov2"]()  # trained at 8 x 8, but its processor makes images of 12 x 12
+    model.save_pretrained(tmp_path / "model")
+    processor = BitImageProcessor(size={"shortest_edge": 14}, crop_size={"height": 12, "width": 12})
+    processor.save_pretrained(tmp_path / "model")
+    test = AttentionTest.from_pretrained(tmp_path / "model", noise=12.0)
+    assert test.image_shape == (3, 12, 12)
+    live = AttentionTest(model, noise=12.0, preprocessing=processor)
+    assert test(picture(3)).pvalue == pytest.approx(live(picture(3)).pvalue, abs=SAME_NUMBER)
+    without = AttentionTest.from_pretrained(tmp_path / "model", noise=12.0, preprocessing=None)
+    assert without.image_shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "image", "message"),
+    [
+        ({}, picture(3), "takes images of height 8, width 8 and 3 channel.* has height 20, width 27 and 3 channel"),
+        ({"preprocessing": PROCESSOR}, picture(3) / 255, "give intensity_range"),
+        ({"intensity_range": (0, 1)}, picture(3), "intensity_range is for preprocessing that rescales"),
+        ({"preprocessing": PROCESSOR, "intensity_range": 5}, picture(3), "must be a pair"),
+        ({"preprocessing": PROCESSOR, "intensity_range": (1, 0)}, picture(3), "black below white"),
+        ({"preprocessing": Preprocessing(resize=10)}, picture(3), "give image_size"),
+        ({"preprocessing": "fast"}, picture(3), "cannot be read off an object of type str"),
+        ({"preprocessing": PROCESSOR, "noise": Dense(np.eye(4))}, picture(3), "noise model is for 4 pixels"),
+        ({"noise": Dense(np.eye(4))}, picture(3), "the model's images have 192"),
+        ({"image_size": 1}, picture(3), "height of image_size must be at least 2"),
+        ({"image_size": (8, 8, 8)}, picture(3), "image_size must be a side or"),
+        ({"image_size": 10**6}, picture(3), "at most 16384"),
+        ({"preprocessing": PROCESSOR}, np.ones((20, 20, 2), dtype=np.uint8), "1 or 3 channels, but this one has 2"),
+        ({"preprocessing": PROCESSOR}, np.ones((0, 20), dtype=np.uint8), r"has shape \(1, 0, 20\)"),
+    ],
+)
+def test_what_does_not_fit_ends_in_one_sentence(options: dict[str, Any], image: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        AttentionTest(tiny_vit(channels=3), **{"noise": 1.0, **options})(image)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_colour_image_for_a_grey_model_is_refused() -> None:
+    grey_model = AttentionTest(tiny_vit(), noise=1.0, preprocessing=Preprocessing(resize=(8, 8)))
+    with pytest.raises(InputError, match="convert it to grey first"):
+        grey_model(picture(3))
+
+
+def torch_softmax(images: Tensor) -> Tensor:
+    return torch.softmax(images.flatten(1), dim=1).unflatten(1, (2, 2))
+
+
+class SoftmaxModule(torch.nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return torch_softmax(images)
+
+
+@pytest.mark.parametrize("function", [torch_softmax, SoftmaxModule()])
+@pytest.mark.parametrize("search", ["spectral", "adaptive"])
+def test_a_torch_function_is_a_model(function: Any, search: str) -> None:
+    from toys import SoftmaxScores
+
+    image = np.array([[2.0, 0.3], [-0.4, 0.9]])
+    ours = AttentionTest(function, noise=1.0, image_shape=(1, 2, 2), search=search)(image)
+    theirs = AttentionTest(SoftmaxScores(), noise=1.0, search=search)(image)
+    assert ours.pvalue == pytest.approx(theirs.pvalue, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda images: images.mean(dim=1) > 0, "a tensor of real numbers, but it returned torch.bool"),
+        (lambda images: torch.ones(3), r"scores of shape \(1, gh, gw\)"),
+    ],
+)
+def test_a_bad_torch_function_ends_in_one_sentence(function: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AttentionTest(function, noise=1.0, image_shape=(1, 2, 2))(np.array([[2.0, 0.3], [-0.4, 0.9]]))
+
+
+def test_a_function_can_be_preprocessed_for_too() -> None:
+    test = AttentionTest(
+        torch_softmax, noise=Isotropic(12.0), image_shape=(1, 2, 2), preprocessing=Preprocessing(resize=(2, 2))
+    )
+    result = test(picture(1) / 50)
+    assert result.region.shape == (20, 27)
+    assert 0 < result.pvalue <= 1
+
+
+def test_attention_belongs_to_models() -> None:
+    with pytest.raises(InputError, match="attention belongs to models"):
+        AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), attention="last-layer")
+    with pytest.raises(InputError, match="a ViT says itself what it takes"):
+        AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))
+    with pytest.raises(InputError, match="attention must be 'rollout'"):
+        AttentionTest(tiny_vit(), noise=1.0, attention="gradient")
