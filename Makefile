@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TIMM := $(VENV)/.installed-timm
 
 .PHONY: demo test test-slow bench check format clean help
 
@@ -19,10 +20,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+# Beside the environment, not in it: tests/timm_models/conftest.py says why.
+$(TIMM): tests/timm_models/requirements.txt $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/timm -r $<
+	@touch $@
+
 demo: $(INSTALLED)
 	$(BIN)/attentest demo --out demo/demo.png
 
-test: $(INSTALLED)
+test: $(INSTALLED) $(TIMM)
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-slow: $(INSTALLED)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attentest import AttentionTest, bundled_model
-from attentest.attention import load_model
+from attentest.attention import AggregationLike, LayerAttention, Rollout, load_model
 from attentest.search import Combination, GridSearch, SpectralSearch
 from attentest.synthetic import null_images, signal_images
 from toys import tiny_vit
@@ -22,13 +22,15 @@ GRID_ERROR = 1e-9
 MODELS = ("d8", "d16", "d16small", "d32", "d64")
 
 
-def compare(model: torch.nn.Module, images: np.ndarray, device: str) -> dict[str, np.ndarray]:
+def compare(
+    model: torch.nn.Module, images: np.ndarray, device: str, attention: AggregationLike = "rollout"
+) -> dict[str, np.ndarray]:
     """Return |dp| by precision; asserts that every error bar contains the dense p."""
-    dense = AttentionTest(model, noise=1.0, search=DENSE, device=device).map(images)
+    dense = AttentionTest(model, noise=1.0, search=DENSE, device=device, attention=attention).map(images)
     differences = {}
     for precision in ("float64", "mixed"):
         search = SpectralSearch(tol=1e-6, precision=precision)  # type: ignore[arg-type]
-        found = AttentionTest(model, noise=1.0, search=search, device=device).map(images)
+        found = AttentionTest(model, noise=1.0, search=search, device=device, attention=attention).map(images)
         for index, (ours, theirs) in enumerate(zip(found, dense, strict=True)):
             lower, upper = ours.pvalue_bounds
             assert lower - GRID_ERROR <= theirs.pvalue <= upper + GRID_ERROR, (precision, index, ours, theirs)
@@ -48,6 +50,34 @@ def test_tiny_models(seed: int) -> None:
     model = tiny_vit(seed=seed)
     images = np.random.default_rng(seed).normal(size=(4, 8, 8))
     for difference in compare(model, images, "cpu").values():
+        assert difference.max() <= 1e-5
+
+
+VARIANTS: tuple[AggregationLike, ...] = (
+    "last-layer",
+    Rollout("max"),
+    Rollout("min"),
+    Rollout(0),
+    LayerAttention(-1, "max"),
+    LayerAttention(-1, "min"),
+    LayerAttention(0, "max"),
+)
+"""Maps with kinks where heads take turns, and maps of a single layer."""
+
+
+@pytest.mark.parametrize("attention", VARIANTS)
+def test_kinks_of_tiny_models(attention: AggregationLike) -> None:
+    images = np.random.default_rng(7).normal(size=(3, 8, 8))
+    for difference in compare(tiny_vit(seed=7), images, "cpu", attention).values():
+        assert difference.max() <= 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", VARIANTS)
+def test_kinks_of_the_bundled_model(attention: AggregationLike, device: str) -> None:
+    print(f"\n{attention}")
+    images = null_images(np.random.default_rng(1007), 50, 16)
+    for difference in compare(load_model(bundled_model()).encoder, images, device, attention).values():
         assert difference.max() <= 1e-5
 
 
