@@ -17,7 +17,7 @@ from attentest import InputError, SearchError
 from attentest.intervals import contains, union
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
 from attentest.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds
-from toys import curve_problem
+from toys import CurveMargins, curve_problem
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -264,6 +264,57 @@ def test_a_batch_gives_what_one_by_one_gives() -> None:
         assert outcome.evaluations == alone.evaluations
         np.testing.assert_allclose(outcome.intervals, alone.intervals, atol=1e-12)
         np.testing.assert_allclose(outcome.possible, alone.possible, atol=1e-12)
+
+
+def test_images_of_very_different_p_do_not_disturb_each_other() -> None:
+    """Costs are relative to each p: next to one of 1e-90 the others' would be lost in rounding."""
+
+    def scores(which: Tensor, z: Tensor) -> Tensor:
+        far_out = 28.0 - z  # Z = (28, inf): p of 33 and of 36 are tens of orders of magnitude apart
+        waves = 0.3 - torch.cos(z / 3)
+        return torch.where(which % 2 == 0, far_out, waves)[:, None, None]
+
+    z_obs = [33.0, 0.4, 36.0, 1.2, 29.0, -1.0]
+    options = {"margins": CurveMargins(), "device": torch.device("cpu")}
+    together = EXACT.find(SearchProblem(z_obs=np.array(z_obs), scores=scores, batch_size=10_000, **options))
+    for image, (z, outcome) in enumerate(zip(z_obs, together, strict=True)):
+
+        def own(which: Tensor, z: Tensor, image: int = image) -> Tensor:
+            return scores(which + image, z)
+
+        (alone,) = EXACT.find(SearchProblem(z_obs=np.array([z]), scores=own, batch_size=10_000, **options))
+        assert outcome.status == alone.status == "converged"
+        assert outcome.evaluations == alone.evaluations
+        assert bar(z, outcome) == pytest.approx(bar(z, alone), abs=1e-12)
+    assert bar(33.0, together[0])[1] < 1e-30
+    assert bar(0.4, together[1])[0] > 0.1
+
+
+@pytest.mark.parametrize(("z_obs", "most"), [(200.0, 130), (-700.0, 160), (1500.0, 200)])
+def test_a_smooth_curve_is_explored_in_steps_that_grow(z_obs: float, most: int) -> None:
+    """As with photographs: the statistic is far out, and a unit of z hardly changes the image."""
+
+    def curve(z: Tensor) -> Tensor:
+        return ((z - z_obs) / 300) ** 2 * (1 + 0.1 * torch.cos(z / 400)) - (0.5 / z_obs / 300) ** 2
+
+    outcome = find(EXACT, z_obs, curve)
+    half = 0.5 / abs(z_obs)  # to within the cosine's effect on the width, which is within the tolerance below
+    assert outcome.status == "converged"
+    assert outcome.evaluations <= most
+    found = outcome.intervals
+    assert len(found) == 1
+    assert found[0, 0] < z_obs < found[0, 1]
+    assert np.diff(found)[0, 0] == pytest.approx(2 * half / math.sqrt(1 + 0.1 * math.cos(z_obs / 400)), rel=1e-3)
+    low, high = bar(z_obs, outcome)
+    assert low <= math.exp(log_pvalue(z_obs, found)) <= high
+    assert high - low <= 1e-6
+    assert 0.1 < high < 0.9
+
+
+def test_far_out_a_tiny_p_needs_only_what_is_more_extreme() -> None:
+    outcome = find(EXACT, 400.0, lambda z: 399.0 - z)  # Z = (399, inf): p is about exp(-400)
+    assert outcome.evaluations <= 60
+    assert bar(400.0, outcome)[1] <= 1e-6
 
 
 def test_a_budget_leaves_an_honest_bar() -> None:

@@ -73,7 +73,11 @@ def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | 
 
 @dataclass(frozen=True, kw_only=True)
 class Zones:
-    """Open zones (q,) of images: where they are, and how far each can move its image's p-value."""
+    """Open zones (q,) of images: where they are, and how far each can move its image's p-value.
+
+    ``log_cost`` is how far, as the log of a unit of each image's own; ``log_extreme`` is the mass of what is at least
+    as extreme as the observed statistic, ``log_mass`` that of all.
+    """
 
     zone: Integers
     image: Integers
@@ -82,7 +86,8 @@ class Zones:
     right: Floats
     stalls: Integers
     log_mass: Floats
-    cost: Floats
+    log_extreme: Floats
+    log_cost: Floats
 
     def chosen(self, rows: Mask | Integers) -> Zones:
         """Return some of the zones."""
@@ -135,6 +140,11 @@ class Ledger:
             high = most - np.logaddexp(most, ordinary)
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high)
 
+    def anything_inside(self) -> Mask:
+        """Return for each image whether some of its set is known, so that masses can be compared with it."""
+        extreme, ordinary, _, _ = self._totals()
+        return np.asarray(np.maximum(extreme, ordinary) > -np.inf)
+
     def zones(self, log_unit: Floats) -> Zones:
         """Return the open zones, by image, those that can move its p-value least first, in units (k,) of each image.
 
@@ -159,7 +169,7 @@ class Ledger:
         with np.errstate(invalid="ignore"):  # nothing is inside yet: -inf less -inf
             relative = moves - inside - np.logaddexp(inside, own)
         share = own - np.logaddexp(all_extreme, all_ordinary)
-        cost = np.exp(np.minimum(np.where(inside > -np.inf, relative, share), 0.0) - log_unit[image])
+        log_cost = np.minimum(np.where(inside > -np.inf, relative, share), 0.0) - log_unit[image]
         zones = Zones(
             zone=zone,
             image=image,
@@ -168,9 +178,10 @@ class Ledger:
             right=right,
             stalls=segments.stalls[first],
             log_mass=own,
-            cost=cost,
+            log_extreme=own_extreme,
+            log_cost=log_cost,
         )
-        return zones.chosen(np.lexsort((cost, image)))
+        return zones.chosen(np.lexsort((log_cost, image)))
 
     def sets(self) -> list[tuple[Intervals, Intervals, Intervals]]:
         """Return for each image the set as found, what is certainly in it, and what may be."""

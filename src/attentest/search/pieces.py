@@ -80,6 +80,8 @@ class Pieces:
         Degree the error behaves like: bounds its slope.
     rate : (p,)
         Factor from one coefficient to the next.
+    fall : (p,)
+        The same on average, until rounding hides it.
     stalls : (p,)
         How often refining has not helped.
     refined : (p,) bool
@@ -98,6 +100,7 @@ class Pieces:
     vanishes: Mask
     order: Integers
     rate: Floats
+    fall: Floats
     stalls: Integers
     refined: Mask
     coefficients: Tensor
@@ -202,6 +205,10 @@ def fresh_pieces(
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
     rounding = LEBESGUE * jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
     count = len(image)
+    hidden = last <= rounding + LEBESGUE * noise
+    average = (np.maximum(last, rounding + noise) / np.maximum(greatest, np.finfo(np.float64).tiny)) ** (
+        1 / (degree - 1)
+    )
     return Pieces(
         image=image,
         left=left,
@@ -213,6 +220,7 @@ def fresh_pieces(
         vanishes=last <= WELL_RESOLVED * greatest,
         order=np.full(count, degree + 2),
         rate=rate,
+        fall=np.where(hidden, np.minimum(average, rate), rate),
         stalls=stalls,
         refined=np.zeros(count, dtype=np.bool_),
         coefficients=coefficients,

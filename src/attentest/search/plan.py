@@ -128,7 +128,8 @@ def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
 def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
     """Return at how many points each zone is to be corrected; 0 if it is better interpolated anew."""
     share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
-    enough = np.maximum(PROGRESS, aim[zones.image] / np.maximum(zones.cost, np.finfo(np.float64).tiny))
+    with np.errstate(divide="ignore"):  # an aim of zero: nothing is enough
+        enough = np.maximum(PROGRESS, np.exp(np.minimum(np.log(aim[zones.image]) - zones.log_cost, 0.0)))
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
         count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points

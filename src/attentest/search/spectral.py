@@ -64,9 +64,13 @@ FARTHER = math.log(1e-4)
 """Pieces of less than this share of the mass of the heaviest unexplored one wait, unless few were explored before: it
 may make them needless."""
 
+FAR_OUT = 50.0
+"""With what is more extreme than z_obs so many logs lighter than the rest, |z_obs| above ten or so, it is explored
+first: two or three pieces of dozens."""
+
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
-"""Where coefficients fall so fast that they would still fall at this rate in wider pieces, wider pieces are used. The
-rate is proportional to the width."""
+"""Where coefficients fall so fast that they would still fall at this rate in wider pieces, wider pieces are used, at
+most by this factor at a time. The rate is proportional to the width."""
 
 LEFT_OVER = 0.4
 """Share of the tolerance that may be left in zones that are not refined."""
@@ -174,7 +178,8 @@ class _Exploration:
         self._jitter = np.zeros(self._count) if problem.exact else self._measured_jitter(observed)
         self._points_together = self._affordable_points(problem, observed)
         self._ledger = Ledger(*ordinary_range(problem.z_obs, problem.alternative))
-        self._ledger.add(_lattice(problem.z_obs, search.width))
+        self._width = _lattice_width(problem.z_obs, search.width)
+        self._ledger.add(_lattice(problem.z_obs, self._width))
         self._pieces: Pieces | None = None
         self._status: list[str | None] = [None] * self._count
         self._active = np.ones(self._count, dtype=np.bool_)
@@ -268,22 +273,34 @@ class _Exploration:
         workable = self._active[image] & np.isfinite(zones.left) & np.isfinite(zones.right) & ~self._hopeless(zones)
         fresh = zones.piece == NO_PIECE
         z_obs = self._problem.z_obs[image]
-        at_obs = (zones.left == z_obs) | (zones.right == z_obs)
+        at_obs = (zones.left <= z_obs) & (zones.right >= z_obs)
         if first:
             chosen = workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE))
             np.add.at(self._explored, image[chosen], 1)
             return zones.chosen(chosen)
-        sums = np.cumsum(zones.cost)  # the least costs of an image come first
-        starts = np.r_[True, image[1:] != image[:-1]]
-        before = np.maximum.accumulate(np.where(starts, sums - zones.cost, 0.0))
-        needed = workable & (sums - before > aim[image])
-        chosen = needed & (~fresh | at_obs | self._heaviest(zones, needed & fresh))
+        # Before any of Z is known there is nothing to compare masses with, and it is known best at z_obs.
+        here = np.bincount(image[at_obs & workable], minlength=self._count) > 0
+        blind = here & ~self._ledger.anything_inside()
+        needed = workable & np.where(blind[image], at_obs, _beyond(zones, aim))
+        chosen = needed & (~fresh | at_obs | self._first_to_explore(zones, needed & fresh))
         idle = self._active & (np.bincount(image[chosen], minlength=self._count) == 0)
         self._retire(idle, OUT_OF_PRECISION)
         return zones.chosen(chosen)
 
+    def _first_to_explore(self, zones: Zones, candidates: Mask) -> Mask:
+        """Tell which unexplored zones to explore first: the heaviest, half as many as were explored before.
+
+        With z_obs far out, what is more extreme is far lighter than the rest, and only few zones; once these are
+        known, the rest may no longer matter.
+        """
+        heaviest, extreme = np.full(self._count, -np.inf), np.full(self._count, -np.inf)
+        np.maximum.at(heaviest, zones.image[candidates], zones.log_mass[candidates])
+        np.maximum.at(extreme, zones.image[candidates], zones.log_extreme[candidates])
+        far_out = (extreme > -np.inf) & (extreme < heaviest - FAR_OUT)
+        outer = candidates & far_out[zones.image] & (zones.log_extreme >= (extreme + FARTHER)[zones.image])
+        return outer | self._heaviest(zones, candidates & ~far_out[zones.image])
+
     def _heaviest(self, zones: Zones, candidates: Mask) -> Mask:
-        """Tell which unexplored zones to explore first: the heaviest, half as many as were explored before."""
         rows = np.flatnonzero(candidates)
         rows = rows[np.lexsort((-zones.log_mass[rows], zones.image[rows]))]
         image = zones.image[rows]
@@ -326,7 +343,6 @@ class _Exploration:
         self._ledger.keep(~plan.replaced)
         if self._pieces is None:
             self._pieces, first = new, 0
-            self._widen_unexplored(new)
         else:
             self._pieces.refined[plan.refined] = True
             self._give_up_rough(plan)
@@ -334,6 +350,7 @@ class _Exploration:
                 new = self._start_over(distrusted, new)
             first = len(self._pieces)
             self._pieces = self._pieces.followed_by(new)
+        self._widen_unexplored(new)
         self._ledger.add(
             _segments(
                 new, first, *inside_and_undecided(self._problem.margins, new.interpolants(), self._points_together)
@@ -342,10 +359,17 @@ class _Exploration:
         self._forget_pieces()
 
     def _widen_unexplored(self, explored: Pieces) -> None:
-        """Merge neighbouring unexplored pieces of images whose scores are smoother than the pieces need."""
-        slowest = np.zeros(self._count)
-        np.maximum.at(slowest, explored.image, explored.rate)
-        together = np.clip(2 ** np.floor(np.log2(WIDENED_RATE / np.maximum(slowest, 1e-3))), 1, MOST_WIDENED)
+        """Merge neighbouring unexplored pieces of images whose scores are smoother than the pieces need.
+
+        Only pieces as wide as the unexplored ones tell, so that each step is seen to be right before the next.
+        """
+        as_wide = explored.right - explored.left > 0.9 * self._width[explored.image]
+        slowest = np.full(self._count, np.inf)
+        slowest[explored.image[as_wide]] = 0.0
+        np.maximum.at(slowest, explored.image[as_wide], explored.fall[as_wide])
+        wider = WIDENED_RATE / np.maximum(slowest, 1e-3)
+        together = 2 ** np.floor(np.log2(np.clip(wider, 1, MOST_WIDENED)))
+        self._width *= together
         segments = self._ledger.segments
         merged = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
         merged &= together[segments.image] > 1
@@ -480,10 +504,32 @@ class _Exploration:
         return outcomes
 
 
-def _lattice(z_obs: Floats, width: float) -> Segments:
+def _beyond(zones: Zones, aim: Floats) -> Mask:
+    """Tell which zones cost more, together with the cheaper ones of their image, than its aim (k,)."""
+    image = zones.image
+    # In units of each image's greatest cost: those of images differ by hundreds of orders of magnitude.
+    unit = np.full(len(aim), -np.inf)
+    np.maximum.at(unit, image, zones.log_cost)
+    cost = np.exp(zones.log_cost - np.where(unit > -np.inf, unit, 0.0)[image])
+    sums = np.cumsum(cost)  # the least costs of an image come first
+    starts = np.r_[True, image[1:] != image[:-1]]
+    before = np.maximum.accumulate(np.where(starts, sums - cost, 0.0))
+    with np.errstate(divide="ignore"):  # an aim of zero: all are needed
+        limit = np.exp(np.log(aim) - np.where(unit > -np.inf, unit, 0.0))
+    return np.asarray(sums - before > limit[image])
+
+
+def _reach(z_obs: Floats) -> Floats:
+    return np.asarray(np.sqrt(z_obs**2 + 2 * LOG_TAIL))
+
+
+def _lattice_width(z_obs: Floats, width: float) -> Floats:
+    return np.maximum(width, 2 * _reach(z_obs) / MOST_PIECES)
+
+
+def _lattice(z_obs: Floats, width_of: Floats) -> Segments:
     """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
-    reach = np.sqrt(z_obs**2 + 2 * LOG_TAIL)
-    width_of = np.maximum(width, 2 * reach / MOST_PIECES)
+    reach = _reach(z_obs)
     below = np.ceil((z_obs + reach) / width_of).astype(np.int64)
     above = np.ceil((reach - z_obs) / width_of).astype(np.int64)
     count = below + above + 2  # and the two tails
