@@ -333,3 +333,22 @@ def test_attention_belongs_to_models() -> None:
         AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))
     with pytest.raises(InputError, match="attention must be 'rollout'"):
         AttentionTest(tiny_vit(), noise=1.0, attention="gradient")
+
+
+@pytest.mark.parametrize("search", ["spectral", "combination"])
+@pytest.mark.parametrize("family", FAMILY_MODELS)
+def test_cuda_agrees_with_the_cpu(family: str, search: str) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    model = FAMILY_MODELS[family]()
+    images = [picture(3, 1), picture(1, 2), picture(3, 3, (31, 16))]
+    tests = {
+        device: AttentionTest(model, noise=12.0, preprocessing=PROCESSOR, search=search, device=device)
+        for device in ("cpu", "cuda")
+    }
+    on_cpu = tests["cpu"].map(images)
+    for ours, theirs in zip(tests["cuda"].map(images), on_cpu, strict=True):
+        assert np.array_equal(ours.region, theirs.region)
+        assert ours.statistic == pytest.approx(theirs.statistic, abs=1e-9)
+        assert ours.pvalue == pytest.approx(theirs.pvalue, abs=2e-6)
+    assert next(model.parameters()).device.type == "cpu"
