@@ -9,31 +9,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attentest.bundled import bundled_model
-from attentest.errors import AttentestError, InputError, ModelError, SearchError
+from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError, SearchError
 
 if TYPE_CHECKING:
-    from attentest import noise, search
+    from attentest import attention, noise, search
     from attentest.attention_test import AttentionTest
+    from attentest.image_file import read_image
+    from attentest.preprocessing import Preprocessing
     from attentest.result import AttentionTestResult
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AttentestError",
+    "AttentestWarning",
     "AttentionTest",
     "AttentionTestResult",
     "InputError",
     "ModelError",
+    "Preprocessing",
     "SearchError",
+    "attention",
     "bundled_model",
     "noise",
+    "read_image",
     "search",
 ]
 
 _LAZY = {
     "AttentionTest": ("attentest.attention_test", "AttentionTest"),
     "AttentionTestResult": ("attentest.result", "AttentionTestResult"),
+    "Preprocessing": ("attentest.preprocessing", "Preprocessing"),
+    "attention": ("attentest.attention", None),
     "noise": ("attentest.noise", None),
+    "read_image": ("attentest.image_file", "read_image"),
     "search": ("attentest.search", None),
 }
 
