@@ -126,24 +126,24 @@ class AttentionTest:
         self._search = as_search(search)
         self._threshold = as_threshold(threshold)
         self._alternative: Alternative = alternative
-        if memory_budget is not None:
-            memory_budget = whole_number(memory_budget, "memory_budget", LEAST_MEMORY, 2**62)
+        memory_budget = _memory_budget(memory_budget)
         self._preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
         self._range = _intensity_range(intensity_range, self._preprocessing)
         self._channels = as_channels(channels)
-        if isinstance(model, _Owned) or (isinstance(model, torch.nn.Module) and image_shape is None):
+        if isinstance(model, torch.nn.Module) and image_shape is None:
             self._scores: ScoreFunction = ViTScores(
-                model.encoder if isinstance(model, _Owned) else model,
+                model,
                 attention=attention,
                 image_size=image_size,
                 device=device,
                 batch_size=batch_size,
                 memory_budget=memory_budget,
-                owned=isinstance(model, _Owned),
             )
         else:
             if attention != "rollout":
                 raise InputError("attention belongs to models: a score function gives its own scores.")
+            if image_size is not None and preprocessing is None:
+                raise InputError("image_size belongs to models and preprocessing: a score function has its own size.")
             self._scores = _function_scores(model, device, batch_size, memory_budget, image_shape)
         self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
         self._frames: dict[tuple[tuple[int, int, int], tuple[float, float] | None], _Frame] = {}
@@ -199,21 +199,27 @@ class AttentionTest:
             As in the class.
         """
         saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
+        if isinstance(preprocessing, str) and preprocessing == "saved":
+            preprocessing = saved.processor
+        preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
+        scores = ViTScores(
+            saved.encoder,
+            attention=attention,
+            image_size=image_size,
+            device=device,
+            batch_size=batch_size,
+            memory_budget=_memory_budget(memory_budget),
+            owned=True,
+        )
         return cls(
-            _Owned(saved.encoder),  # type: ignore[arg-type]
+            scores,
             noise=noise,
             threshold=threshold,
-            attention=attention,
-            preprocessing=saved.processor
-            if isinstance(preprocessing, str) and preprocessing == "saved"
-            else preprocessing,
-            image_size=image_size,
+            preprocessing=preprocessing,
             intensity_range=intensity_range,
             channels=channels,
             search=search,
             alternative=alternative,
-            device=device,
-            batch_size=batch_size,
             memory_budget=memory_budget,
         )
 
@@ -481,13 +487,6 @@ class AttentionTest:
         )
 
 
-@dataclass(frozen=True)
-class _Owned:
-    """A model that nobody else holds."""
-
-    encoder: torch.nn.Module
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Frame:
     """Images of one shape (C, H, W): their way to the model's input, and the weight (C,) of each channel."""
@@ -525,6 +524,10 @@ def _preprocessing_for(
             "but the model's input must have one size: give image_size=(height, width)."
         )
     return chosen, chosen.crop or chosen.resize
+
+
+def _memory_budget(value: int | None) -> int | None:
+    return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
 
 
 def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[float, float] | None:
