@@ -484,6 +484,7 @@ class AttentionTest:
             rough_is_faster=isinstance(self._scores, RoughScoreFunction) and self._scores.rough_is_faster,
             exact=isinstance(self._scores, ViTScores),
             memory=self._memory // 2,
+            count=observed.regions[0].numel(),
         )
 
 

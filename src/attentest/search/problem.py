@@ -18,6 +18,9 @@ Which: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
+ARRAYS_OF_MARGINS = 6
+"""Arrays of the size of all margins that are held while they are computed."""
+
 
 class Margins(Protocol):
     """What makes a region of raw scores, exactly: this is where the kinks are.
@@ -78,6 +81,8 @@ class SearchProblem:
         measured.
     memory
         Bytes a search may use beyond what the scores themselves need.
+    count
+        How many margins a point has.
     """
 
     z_obs: Points
@@ -93,6 +98,7 @@ class SearchProblem:
     rough_is_faster: bool = False
     exact: bool = False
     memory: int = 2**28
+    count: int = 1
 
     @torch.no_grad()
     def scores_at(self, which: Which, z: Points, rough: bool = False) -> Tensor:
@@ -113,8 +119,9 @@ class SearchProblem:
     def inside_at(self, which: Which, z: Points) -> NDArray[np.bool_]:
         """Return whether points ``z`` (m,) lie in the sets of images ``which`` (m,); any m, in batches."""
         inside = np.empty(len(z), dtype=np.bool_)
-        for start in range(0, len(z), self.batch_size):
-            part = slice(start, start + self.batch_size)
+        together = min(self.batch_size, max(1, self.memory // (8 * ARRAYS_OF_MARGINS * self.count)))
+        for start in range(0, len(z), together):
+            part = slice(start, start + together)
             inside[part] = (self.margins_at(which[part], z[part]).amax(dim=1) < 0).cpu().numpy()
         return inside
 
