@@ -29,7 +29,7 @@ from attentest.baselines import PermutationResult, permutation_test
 from attentest.checks import real_number, whole_number
 from attentest.contrast import Channels, as_channels, background_contrast, channel_weights
 from attentest.device import LEAST_MEMORY, default_memory
-from attentest.errors import InputError, ModelError
+from attentest.errors import AttentestError, InputError, ModelError
 from attentest.image import ImageLike, Sample, as_sample
 from attentest.line import Lines, lines_through
 from attentest.noise import NoiseLike, as_noise
@@ -427,8 +427,8 @@ class AttentionTest:
     def _observe(self, images: Tensor, frame: _Frame, first: int | None) -> _Observed:
         """Compute maps, regions and lines of images (k, C, H, W)."""
         inputs = frame.inputs(images.to(self._scores.device))
-        scores = self._scores(inputs)
-        if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64:
+        scores = self._observed_scores(inputs)
+        if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64 or scores.numel() == 0:
             raise ModelError(
                 f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
                 f"images, but it returned {scores.dtype} of shape {tuple(scores.shape)}."
@@ -448,6 +448,19 @@ class AttentionTest:
             regions=regions,
             lines=lines_through(images.flatten(1).numpy(), eta, self._noise),
         )
+
+    def _observed_scores(self, inputs: Tensor) -> Tensor:
+        if isinstance(self._scores, ViTScores):
+            return self._scores(inputs)
+        try:
+            return self._scores(inputs.clone())  # the line starts there, and a foreign function may write into it
+        except AttentestError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
     def _view(self, frame: _Frame, grid: tuple[int, int]) -> View:
         """Return how a grid of patches lies over the images of a frame."""
@@ -565,6 +578,15 @@ def _level(alpha: float | None) -> float | None:
     return level
 
 
+def _check_score_function(scores: ScoreFunction) -> None:
+    whole_number(scores.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
+    shape: Any = scores.image_shape
+    if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)):
+        raise InputError(f"the score function's image_shape must be a tuple (channels, height, width), got {shape!r}.")
+    if not isinstance(scores.device, torch.device):
+        raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
+
+
 def _function_scores(
     model: Any,
     device: torch.device | str | None,
@@ -577,7 +599,7 @@ def _function_scores(
     if isinstance(model, ScoreFunction) and not isinstance(model, type):
         if device is not None or batch_size is not None or image_shape is not None:
             raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
-        whole_number(model.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
+        _check_score_function(model)
         return model
     if image_shape is not None and callable(model) and not isinstance(model, type):
         return function_scores(model, image_shape, device, batch_size, memory_budget)

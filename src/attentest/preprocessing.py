@@ -129,7 +129,11 @@ class Preprocessing:
         levels
             What the images call black and white, such as (0, 255); None if they do not say.
         """
-        _, height, width = image_shape = _image_shape(shape, channels)
+        with torch.device("cpu"):  # whatever torch's default device is: the caller moves the map to the model's
+            return self._plan(_image_shape(shape, channels), channels, levels)
+
+    def _plan(self, image_shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
+        _, height, width = image_shape
         resized = self._resized(height, width)
         crop = resized if self.crop is None else self.crop
         rows, vertical = self._axis(height, resized[0], crop[0])

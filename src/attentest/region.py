@@ -12,6 +12,9 @@ from attentest.view import Axis, View
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is below this share of its largest score varies by rounding alone."""
 
+LARGEST_SCORE = 1e100
+"""Squares of scores must not overflow."""
+
 
 def as_threshold(threshold: float) -> float:
     """Return tau as a plain float; refuse one outside (0, 1), where every region is empty or everything."""
@@ -190,10 +193,17 @@ def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
     flat = scores.flatten(1)
     finite = torch.isfinite(flat).all(dim=1)
     largest = flat.abs().amax(dim=1)
+    huge = finite & (largest > LARGEST_SCORE)
     constant = ~(flat.amax(dim=1) - flat.amin(dim=1) > CONSTANT_MAP_TOLERANCE * largest)
-    if not bool((constant | ~finite).any()):
+    unusable = constant | huge | ~finite
+    if not bool(unusable.any()):
         return None
-    index = int((constant | ~finite).nonzero()[0, 0])
+    index = int(unusable.nonzero()[0, 0])
+    if bool(huge[index]):
+        return (
+            index,
+            f"the attention scores reach {float(largest[index]):.3g}, more than the 1e100 allowed: scale them.",
+        )
     if not bool(finite[index]):
         return index, "the attention scores are NaN or infinite: the model overflows on pixel values this large."
     return index, (

@@ -39,7 +39,7 @@ class Axis:
     @classmethod
     def of(cls, pixels: int, patches: int, covered: float, scale: float, offset: float) -> Axis:
         """Place ``patches`` over ``covered`` units of the model's input, and ``pixels`` by scale and offset."""
-        centres = (torch.arange(pixels, dtype=torch.float64) + 0.5) * scale + offset
+        centres = (torch.arange(pixels, dtype=torch.float64, device="cpu") + 0.5) * scale + offset
         seen = ((centres >= 0) & (centres <= covered)).nonzero().squeeze(1)
         if len(seen) == 0:
             raise InputError(
@@ -50,7 +50,7 @@ class Axis:
         low = left.clamp(0, patches - 1).long()
         high = (left + 1).clamp(0, patches - 1).long()
         share = (places - left).unsqueeze(1)
-        matrix = torch.zeros(len(seen), patches, dtype=torch.float64)
+        matrix = centres.new_zeros(len(seen), patches)
         matrix.scatter_add_(1, low.unsqueeze(1), 1 - share)
         matrix.scatter_add_(1, high.unsqueeze(1), share)
         return cls(start=int(seen[0]), stop=int(seen[-1]) + 1, cell=(left + 1).long(), matrix=matrix)
@@ -99,7 +99,7 @@ class View:
     @property
     def seen(self) -> Tensor:
         """Which pixels (H, W) are seen, bool."""
-        return self.on_image(torch.ones(self.size, dtype=torch.bool))
+        return self.on_image(torch.ones(self.size, dtype=torch.bool, device="cpu"))
 
     def upsample(self, scores: Tensor) -> Tensor:
         """Return scores (m, gh, gw) on the pixels that are seen, (m, H', W')."""

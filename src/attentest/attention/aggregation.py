@@ -64,7 +64,7 @@ class Rollout:
     head_fusion: HeadFusion = "mean"
 
     def __post_init__(self) -> None:
-        _check_fusion(self.head_fusion)
+        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
 
     def layers(self, count: int) -> range:
         """Return all of them."""
@@ -107,7 +107,7 @@ class LayerAttention:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))
-        _check_fusion(self.head_fusion)
+        object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
 
     def layers(self, count: int) -> range:
         """Return the one."""
@@ -242,8 +242,12 @@ def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:
     return grid
 
 
-def _check_fusion(fusion: Any) -> None:
-    known = isinstance(fusion, str) and fusion in FUSIONS
-    head = isinstance(fusion, int) and not isinstance(fusion, bool) and fusion >= 0
-    if not (known or head):
-        raise InputError(f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}.")
+def _checked_fusion(fusion: Any) -> Any:
+    if isinstance(fusion, str) and fusion in FUSIONS:
+        return fusion
+    try:
+        return whole_number(fusion, "head_fusion", 0, MOST_LAYERS)
+    except InputError:
+        raise InputError(
+            f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}."
+        ) from None

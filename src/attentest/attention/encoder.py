@@ -79,6 +79,9 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
     try:
         if any(parameter.is_meta for parameter in parameters):
             raise ValueError("some of its weights are on the meta device and have no values")
+        whole = {str(p.dtype) for p in parameters if not p.dtype.is_floating_point}
+        if whole:
+            raise ValueError(f"some of its weights are {min(whole)}: it is quantized")
         where = usable_device(parameters[0].device if device is None else device)
         duplicate = module if owned else copy.deepcopy(module)
         duplicate = duplicate.to(device=where, dtype=torch.float64)
@@ -88,7 +91,7 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ModelError(
             f"the model of type {kind!r} cannot be copied to float64 ({reason}): give it with plain floating-point "
-            "weights, not quantized, sharded or on the meta device."
+            "weights, not quantized, pruned, sharded, re-parametrised or on the meta device."
         ) from None
     if not owned:
         _drop_hooks(duplicate)

@@ -48,8 +48,13 @@ class NumpyScores:
         try:
             pixels = images.numpy().copy()  # the function may write into what it is given
         except RuntimeError:  # torch asks for a derivative
-            raise ModelError("a NumPy score function has no derivative: the adaptive search cannot use it.") from None
+            raise ModelError(
+                "a NumPy score function has no derivative: the adaptive search cannot use it (if the function works "
+                "with torch, too, give attentest.attention.TorchScores(function, image_shape))."
+            ) from None
         returned = self._function(pixels)
+        if returned is None:
+            raise ModelError("the score function must return scores (m, gh, gw), but it returned None.")
         try:
             scores = np.asarray(returned)
         except ValueError:
@@ -91,8 +96,8 @@ class TorchScores:
     def __call__(self, images: Tensor) -> Tensor:
         """Return scores (m, gh, gw) of images (m, C, H, W)."""
         scores = self._function(images.to(self.device, copy=True))  # the function may write into what it is given
-        if not isinstance(scores, Tensor) or scores.is_complex() or scores.dtype == torch.bool:
-            received = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        if not isinstance(scores, Tensor) or scores.is_complex() or scores.dtype == torch.bool or scores.is_meta:
+            received = f"{scores.dtype} on {scores.device}" if isinstance(scores, Tensor) else type(scores).__name__
             raise ModelError(f"the score function must return a tensor of real numbers, but it returned {received}.")
         return scores.to(device=self.device, dtype=torch.float64)
 
@@ -109,7 +114,10 @@ def function_scores(
     if isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape):
         return TorchScores(function, shape, device, batch_size, memory_budget)
     if device is not None:
-        raise InputError("device is for models and torch functions: a NumPy function computes where it computes.")
+        raise InputError(
+            "device is for models and torch functions: a NumPy function computes where it computes (if the function "
+            "works with torch, too, give attentest.attention.TorchScores(function, image_shape, device))."
+        )
     return NumpyScores(function, shape, batch_size, memory_budget)
 
 

@@ -58,12 +58,20 @@ FAMILIES: Mapping[str, Family] = {
 """By the class of transformers that holds the encoder."""
 
 
-def find_encoder(model: nn.Module) -> tuple[nn.Module, Family] | None:
-    """Return the encoder within a model, whatever heads and wrappers are around it, or None."""
-    for module in model.modules():
-        for base in type(module).__mro__:
-            if base.__name__ in FAMILIES and base.__module__.startswith("transformers."):
-                return module, FAMILIES[base.__name__]
+BACKBONES: Mapping[str, Family] = {
+    "Dinov2Backbone": FAMILIES["Dinov2Model"],
+    "Dinov2WithRegistersBackbone": FAMILIES["Dinov2WithRegistersModel"],
+    "DINOv3ViTBackbone": FAMILIES["DINOv3ViTModel"],
+}
+"""The same encoders under another name, with another output."""
+
+
+def family_of(module: nn.Module) -> Family | None:
+    """Return the family of an encoder, None for any other module."""
+    for base in type(module).__mro__:
+        family = FAMILIES.get(base.__name__) or BACKBONES.get(base.__name__)
+        if family is not None and base.__module__.startswith("transformers."):
+            return family
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import types
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,7 +13,8 @@ def keep(module: nn.Module, method: str, *values: Tensor) -> None:
     names = ("kept_values",) if len(values) == 1 else ("kept_values", "kept_more")
     for name, value in zip(names, values, strict=True):
         module.register_buffer(name, value.detach().clone(), persistent=False)
-    setattr(module, method, types.MethodType(_kept if len(values) == 1 else _kept_pair, module))
+    # Not a bound method: pickle would look for it by name on the module.
+    setattr(module, method, partial(_kept if len(values) == 1 else _kept_pair, module))
 
 
 def _kept(module: Any, *_: Any, **__: Any) -> Tensor:

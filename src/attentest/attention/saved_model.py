@@ -17,6 +17,8 @@ from attentest.attention.refusal import known_types, refusal_of_type
 from attentest.errors import ModelError
 from attentest.quiet import quiet_transformers
 
+LONGEST_ID, LONGEST_REASON = 96, 300
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 WITHOUT_PART = re.compile(
@@ -75,8 +77,20 @@ def load_model(
     if name is None:
         raise refusal_of_type(model_type, files.where)
     encoder = _load_weights(getattr(transformers, name), files, allow_pickle)
-    processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
-    return SavedModel(encoder=encoder, processor=processor if isinstance(processor, dict) else None)
+    return SavedModel(encoder=encoder, processor=_processor(files))
+
+
+def _processor(files: _Files) -> dict[str, Any] | None:
+    for name in ("preprocessor_config.json", "processor_config.json"):
+        settings = files.json(name)
+        if settings is not None and not isinstance(settings, dict):
+            raise ModelError(
+                f"the {name} of {files.source} holds {type(settings).__name__}, not the settings of an image "
+                "processor: repair or remove it."
+            )
+        if settings:
+            return settings
+    return None
 
 
 class _Files:
@@ -85,8 +99,10 @@ class _Files:
     def __init__(self, source: str | Path, local_files_only: bool, revision: str | None) -> None:
         self.directory: Path | None = Path(source)
         self.source = os.fspath(source)
-        if not self.directory.is_dir():
-            if not (isinstance(source, str) and HUB_ID.fullmatch(source)):
+        if os.path.isfile(source):
+            raise ModelError(f"{source} is a file: give the directory of the saved model it belongs to.")
+        if not os.path.isdir(source):
+            if not (isinstance(source, str) and len(source) <= LONGEST_ID and HUB_ID.fullmatch(source)):
                 raise ModelError(
                     f"there is no model directory {source}: give a directory made by save_pretrained or "
                     "`attentest train`, or a hub id such as google/vit-base-patch16-224."
@@ -106,7 +122,7 @@ class _Files:
             return None
         try:
             return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise ModelError(f"the {name} of {self.source} cannot be read: {error}.") from None
 
     def _path(self, name: str, needed: bool) -> Path | None:
@@ -133,6 +149,9 @@ def _load_weights(model_class: Any, files: _Files, allow_pickle: bool) -> Any:
                 files.directory or files.source,
                 dtype="auto",
                 use_safetensors=None if allow_pickle else True,
+                # A configuration may ask for a kernel from the hub: nothing a model brings is run.
+                attn_implementation="eager",
+                ignore_mismatched_sizes=True,  # they are refused below, with their names
                 trust_remote_code=False,
                 output_loading_info=True,
                 **files.options,
@@ -151,8 +170,12 @@ POOLED = ("ViTModel", "DeiTModel", "BeitModel")
 
 
 def _check_keys(info: Any, files: _Files) -> None:
-    missing = [key for key in info["missing_keys"] if not _without_part(key)]
-    broken = sorted(missing) + sorted(str(key) for key in info["mismatched_keys"])
+    for name, stored, expected in info["mismatched_keys"]:
+        raise ModelError(
+            f"the weights {files.where} have {name} of shape {tuple(stored)}, but config.json asks for "
+            f"{tuple(expected)}: weights and configuration do not belong together."
+        )
+    broken = sorted(key for key in info["missing_keys"] if not _without_part(key))
     if broken:
         raise ModelError(
             f"the weights {files.where} lack {len(broken)} tensor(s) that config.json asks for, "
@@ -181,4 +204,5 @@ def _pickle_hint(files: _Files, allow_pickle: bool) -> str:
 
 
 def _first(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    text = " ".join(str(error).split()) or type(error).__name__
+    return (text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + " ...").rstrip(".")

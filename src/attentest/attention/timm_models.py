@@ -15,13 +15,10 @@ from attentest.attention.tokens import Tokens
 from attentest.errors import ModelError
 
 
-def find_timm(model: nn.Module) -> nn.Module | None:
-    """Return the timm transformer with prefix tokens and a patch embedding within a model, or None."""
-    for module in model.modules():
-        of_timm = any(base.__module__.startswith("timm.models.") for base in type(module).__mro__)
-        if of_timm and all(hasattr(module, name) for name in ("patch_embed", "blocks", "num_prefix_tokens")):
-            return module
-    return None
+def is_timm(module: nn.Module) -> bool:
+    """Return whether a module is a timm transformer with prefix tokens and a patch embedding."""
+    of_timm = any(base.__module__.startswith("timm.models.") for base in type(module).__mro__)
+    return of_timm and all(hasattr(module, name) for name in ("patch_embed", "blocks", "num_prefix_tokens"))
 
 
 def read_timm(found: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:

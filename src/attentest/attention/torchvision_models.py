@@ -14,13 +14,12 @@ from attentest.attention.reading import plain_attention
 from attentest.attention.tokens import Tokens
 
 
-def find_torchvision(model: nn.Module) -> nn.Module | None:
-    """Return the torchvision ``VisionTransformer`` within a model, or None."""
-    for module in model.modules():
-        for base in type(module).__mro__:
-            if base.__name__ == "VisionTransformer" and base.__module__.startswith("torchvision.models."):
-                return module
-    return None
+def is_torchvision(module: nn.Module) -> bool:
+    """Return whether a module is a torchvision ``VisionTransformer``."""
+    return any(
+        base.__name__ == "VisionTransformer" and base.__module__.startswith("torchvision.models.")
+        for base in type(module).__mro__
+    )
 
 
 def read_torchvision(found: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from attentest.attention.aggregation import AggregationLike, as_aggregation
 from attentest.attention.encoder import Encoder
-from attentest.attention.huggingface import find_encoder, read_huggingface
+from attentest.attention.huggingface import family_of, read_huggingface
 from attentest.attention.reading import Reader
 from attentest.attention.refusal import refusal
 from attentest.attention.score_function import MOST_TOGETHER
-from attentest.attention.timm_models import find_timm, read_timm
-from attentest.attention.torchvision_models import find_torchvision, read_torchvision
+from attentest.attention.timm_models import is_timm, read_timm
+from attentest.attention.torchvision_models import is_torchvision, read_torchvision
 from attentest.checks import whole_number
 from attentest.device import default_memory
 from attentest.errors import AttentestError, AttentestWarning, ModelError
@@ -125,8 +125,9 @@ class ViTScores:
     @torch.no_grad()
     def _probe(self) -> None:
         """Pass one image through, to see now whether attention comes out as it must."""
-        image = torch.linspace(-1, 1, self.image_shape[1] * self.image_shape[2], dtype=torch.float64)
-        images = image.reshape(1, 1, *self.image_shape[1:]).expand(1, *self.image_shape).to(self.device)
+        _, height, width = self.image_shape
+        image = torch.linspace(-1, 1, height * width, dtype=torch.float64, device=self.device)
+        images = image.reshape(1, 1, height, width).expand(1, *self.image_shape)
         try:
             self._scores_together(self._encoder, images, self._encoder.heads)
         except AttentestError:
@@ -148,22 +149,57 @@ class ViTScores:
         return int(min(cap, max(1, memory // bytes_per_image)))
 
 
+TRANSPARENT = ("transformers.", "timm.", "torchvision.", "peft.", "torch.nn.parallel.", "torch._dynamo.")
+"""Where the classes come from that pass images on to the vision transformer within them as they are."""
+
+
 def readable(model: nn.Module) -> bool:
     """Return whether a module holds a vision transformer that can be read."""
-    return find_encoder(model) is not None or find_timm(model) is not None or find_torchvision(model) is not None
+    return bool(_found_in(model))
+
+
+def _found_in(model: nn.Module) -> list[nn.Module]:
+    """Return the vision transformers within a module that are not parts of one another."""
+    found: list[nn.Module] = []
+    inner: set[int] = set()
+    for module in model.modules():
+        if id(module) not in inner and (family_of(module) or is_timm(module) or is_torchvision(module)):
+            found.append(module)
+            inner.update(id(part) for part in module.modules())
+    return found
+
+
+def _check_way_in(model: nn.Module, encoder: nn.Module, kind: str) -> None:
+    """Warn if something between a module and the vision transformer within it may change the images on the way."""
+    names = [name for name, module in model.named_modules(remove_duplicate=False) if module is encoder]
+    steps = names[0].split(".") if names[0] else []
+    way = [model.get_submodule(".".join(steps[:depth])) for depth in range(len(steps))]
+    foreign = [type(module) for module in way if not type(module).__module__.startswith(TRANSPARENT)]
+    if foreign:
+        warnings.warn(
+            f"attentest reads the {kind!r} within the {foreign[0].__name__} given, and nothing around it: if that "
+            "changes images before they get there, say so with preprocessing, or give a score function.",
+            AttentestWarning,
+            stacklevel=2,
+        )
 
 
 def read_encoder(
     model: nn.Module, image_size: Any = None, device: torch.device | str | None = None, owned: bool = False
 ) -> Encoder:
     """Return a float64 copy of the vision transformer within a module; refuse what is none."""
-    found = find_encoder(model)
-    if found is not None:
-        return read_huggingface(*found, image_size, device, owned)
-    timm = find_timm(model)
-    if timm is not None:
-        return read_timm(timm, image_size, device, owned)
-    torchvision = find_torchvision(model)
-    if torchvision is not None:
-        return read_torchvision(torchvision, image_size, device, owned)
-    raise refusal(model)
+    found = _found_in(model)
+    if not found:
+        raise refusal(model)
+    if len(found) > 1:
+        raise ModelError(
+            f"the {type(model).__name__} given holds {len(found)} vision transformers: give the one that is meant."
+        )
+    (inner,) = found
+    family = family_of(inner)
+    if family is not None:
+        encoder = read_huggingface(inner, family, image_size, device, owned)
+    else:
+        encoder = (read_timm if is_timm(inner) else read_torchvision)(inner, image_size, device, owned)
+    _check_way_in(model, inner, encoder.kind)
+    return encoder
