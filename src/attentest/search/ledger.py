@@ -149,7 +149,7 @@ class Ledger:
         """Return the open zones, by image, those that can move its p-value least first, in units (k,) of each image.
 
         A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
-        known to be inside; one in what is ordinary by u (extreme) / (M (M + u)).
+        known to be inside, and by no more than u / (M + u); one in what is ordinary by u (extreme) / (M (M + u)).
         """
         segments = self.segments
         open_ = np.flatnonzero(segments.kind != INSIDE)
@@ -165,9 +165,10 @@ class Ledger:
         extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals())
         inside = np.logaddexp(extreme, ordinary)
         all_extreme, all_ordinary = np.logaddexp(extreme, open_extreme), np.logaddexp(ordinary, open_ordinary)
-        moves = np.logaddexp(own_extreme + all_ordinary, own_ordinary + all_extreme)
         with np.errstate(invalid="ignore"):  # nothing is inside yet: -inf less -inf
-            relative = moves - inside - np.logaddexp(inside, own)
+            with_it = np.logaddexp(inside, own)
+            by_extreme = own_extreme + np.minimum(all_ordinary - inside, 0.0) - np.logaddexp(inside, own_extreme)
+            relative = np.logaddexp(by_extreme, own_ordinary + all_extreme - inside - with_it)
         share = own - np.logaddexp(all_extreme, all_ordinary)
         log_cost = np.minimum(np.where(inside > -np.inf, relative, share), 0.0) - log_unit[image]
         zones = Zones(
