@@ -159,6 +159,7 @@ def test_the_contrast_weighs_channels(channels: Any, weights: list[float]) -> No
         ((1.0, 2.0), r"gives 2 weight\(s\), but the image has 3"),
         ((0.0, 0.0, 0.0), "finite and not all zero"),
         ((1.0, np.nan, 0.0), "finite and not all zero"),
+        ((1e200, 0.0, 0.0), "neither huge nor tiny"),
         ("red", "channels must be 'mean'"),
         (True, "channels must be 'mean'"),
         (1.5, "channels must be 'mean'"),
@@ -198,6 +199,36 @@ def test_noise_per_channel_is_the_kronecker_product() -> None:
 def test_impossible_noise_per_channel_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("noise", "image", "message"),
+    [
+        (PerChannel([10.0, 40.0]), picture(3), r"images of 2 channel\(s\), but the image has 3"),
+        (PerChannel([10.0, 20.0, 40.0]), picture(1, size=(12, 12)), r"images of 3 channel\(s\), but the image has 1"),
+        (PerChannel([1.0, 2.0, 3.0], Diagonal(np.ones((27, 20)))), picture(3), r"variances have shape \(27, 20\)"),
+        (Diagonal(np.ones((20, 27, 3))), picture(3), r"variances have shape \(20, 27, 3\), but the image is"),
+        (Diagonal(np.ones((27, 20))), picture(1), r"variances have shape \(27, 20\)"),
+    ],
+)
+def test_noise_of_another_shape_is_refused(noise: Any, image: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        AttentionTest(tiny_vit(channels=3), noise=noise, preprocessing=PROCESSOR)(image)
+
+
+def test_noise_of_the_right_shape_is_taken() -> None:
+    test = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.full((20, 27), 144.0)), preprocessing=PROCESSOR)
+    same = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.full(540, 144.0)), preprocessing=PROCESSOR)
+    assert test(picture(1)).pvalue == pytest.approx(same(picture(1)).pvalue, abs=SAME_NUMBER)
+
+
+@pytest.mark.parametrize("preprocessing", [Preprocessing(resize=(8, 8)), Preprocessing(resize=(80, 80), crop=(8, 8))])
+def test_an_image_of_which_one_pixel_is_seen_has_no_region(preprocessing: Preprocessing) -> None:
+    size = 1 if preprocessing.crop is None else 9
+    image = np.random.default_rng(0).normal(size=(size, size))
+    test = AttentionTest(tiny_vit(channels=3), noise=1.0, preprocessing=preprocessing)
+    with pytest.raises(InputError, match="constant on the 1 x 1 pixels the model sees"):
+        test(image)
 
 
 def test_depths_of_the_same_picture_give_the_same_p_value() -> None:

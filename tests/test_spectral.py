@@ -317,6 +317,17 @@ def test_far_out_a_tiny_p_needs_only_what_is_more_extreme() -> None:
     assert bar(400.0, outcome)[1] <= 1e-6
 
 
+def test_far_out_a_tiny_p_is_resolved_when_asked_for() -> None:
+    relative = SpectralSearch(tol=0, rtol=1e-3)
+    outcome = find(relative, -3900.0, lambda z: (z + 3890.0) / 50)  # Z = (-inf, -3890)
+    expected = log_pvalue(-3900.0, np.array([[-np.inf, -3890.0]]))
+    low, high = log_pvalue_bounds(-3900.0, outcome.certain, outcome.possible)
+    assert outcome.status == "converged"
+    assert low - 1e-6 <= expected <= high + 1e-6
+    assert high - low <= 1.1e-3
+    assert expected < -38_000
+
+
 def test_a_budget_leaves_an_honest_bar() -> None:
     def curve(z: Tensor) -> Tensor:
         return 0.3 - torch.cos(16 * z)

@@ -32,7 +32,7 @@ from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.image import ImageLike, Sample, as_sample
 from attentest.line import Lines, lines_through
-from attentest.noise import NoiseLike, as_noise
+from attentest.noise import ChecksImages, NoiseLike, as_noise
 from attentest.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.region import ThresholdMargins, as_threshold, attention_map, region_of, unusable_scores
 from attentest.result import AttentionTestResult, results_of
@@ -373,6 +373,8 @@ class AttentionTest:
         pixels = int(np.prod(shape))
         if self._noise.size not in (None, pixels):
             raise InputError(f"the noise model is for {self._noise.size} pixels, but the image has {pixels}.")
+        if isinstance(self._noise, ChecksImages):
+            self._noise.check_image(shape)
         return _Frame(
             shape=shape,
             inputs=inputs.to(self._scores.device),
@@ -439,6 +441,14 @@ class AttentionTest:
         view = self._view(frame, (scores.shape[1], scores.shape[2]))
         attention = attention_map(scores, view)
         regions = region_of(attention, self._threshold)
+        empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
+        if empty:
+            which = "" if first is None else f"image {first + empty[0]}: "
+            height, width = view.size
+            raise InputError(
+                f"{which}the attention map is constant on the {height} x {width} pixels the model sees, so there is no "
+                "region to test: use a larger image, or a crop that leaves more of it."
+            )
         eta = background_contrast(view.on_image(regions).cpu().numpy(), frame.weights, view.seen.numpy())
         return _Observed(
             inputs=inputs,

@@ -14,6 +14,9 @@ from attentest.errors import InputError
 Channels: TypeAlias = "Literal['mean'] | int | Sequence[float]"
 """Which channels of a colour image are compared: their mean, one of them by number, or a weight for each."""
 
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
+"""Between these the square of a weight neither under- nor overflows."""
+
 
 def as_channels(channels: Channels) -> Channels:
     """Return which channels are compared as "mean", a plain int, or a tuple of plain floats."""
@@ -21,10 +24,13 @@ def as_channels(channels: Channels) -> Channels:
         return "mean"
     if isinstance(channels, (int, np.integer)) and not isinstance(channels, bool):
         return whole_number(channels, "channels (the number of one channel)", 0, 2**20)
-    if isinstance(channels, (Sequence, np.ndarray)) and not isinstance(channels, str):
-        weights = tuple(real_number(_plain(weight), "a weight in channels") for weight in channels)
-        if not np.all(np.isfinite(weights)) or not np.any(weights):
-            raise InputError(f"the weights in channels must be finite and not all zero, got {list(weights)}.")
+    listed: Any = channels.tolist() if hasattr(channels, "tolist") else channels
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        weights = tuple(real_number(weight, "a weight in channels") for weight in listed)
+        if not np.all(np.isfinite(weights)) or not SMALLEST_WEIGHT < np.abs(weights).max(initial=0) < LARGEST_WEIGHT:
+            raise InputError(
+                f"the weights in channels must be finite and not all zero, and neither huge nor tiny, got {listed}."
+            )
         return weights
     raise InputError(f"channels must be 'mean', the number of a channel, or a weight for each, got {channels!r}.")
 
@@ -68,7 +74,3 @@ def background_contrast(
     outside = background.sum(axis=1, keepdims=True)
     eta = np.where(flat, 1.0 / inside, np.where(background, -1.0 / outside, 0.0))
     return (eta[:, None, :] * weights[:, None]).reshape(len(regions), -1)
-
-
-def _plain(weight: Any) -> Any:
-    return weight.item() if isinstance(weight, np.generic) else weight

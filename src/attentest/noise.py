@@ -52,6 +52,14 @@ class NoiseModel(Protocol):
         """Return the model's name and parameters as JSON-ready values."""
 
 
+@runtime_checkable
+class ChecksImages(Protocol):
+    """A noise model that knows more than the number of pixels of the images it is for."""
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) that it is not for."""
+
+
 NoiseLike: TypeAlias = "NoiseModel | float"
 
 
@@ -136,7 +144,9 @@ class Diagonal:
     """
 
     def __init__(self, variance: ArrayLike) -> None:
-        flat = np.array(_as_float_array(variance, "variance")).ravel()
+        values = np.array(_as_float_array(variance, "variance"))
+        self._shape = values.shape
+        flat = values.ravel()
         if not np.all(np.isfinite(flat)):
             raise InputError("variance must be finite, got NaN or infinite entries.")
         if np.any(flat < 0) or not np.any(flat > 0):
@@ -146,6 +156,14 @@ class Diagonal:
             )
         flat.setflags(write=False)
         self.variance: FloatArray = flat
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) whose pixels these variances are not for."""
+        own = (1, *self._shape) if len(self._shape) == 2 else self._shape
+        if len(self._shape) > 1 and own != shape:
+            raise InputError(
+                f"the variances have shape {self._shape}, but the image is (C, H, W) = {shape}: give them as that is."
+            )
 
     def __repr__(self) -> str:
         return f"Diagonal(<{self.size} variances>)"
@@ -248,6 +266,15 @@ class PerChannel:
             values = np.diag([_standard_deviation(sigma) ** 2 for sigma in values.tolist()])
         self._mixing = Dense(values)
         self.spatial = as_noise(spatial)
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) of another number of channels."""
+        if shape[0] != self._mixing.size:
+            raise InputError(
+                f"the noise model is for images of {self._mixing.size} channel(s), but the image has {shape[0]}."
+            )
+        if isinstance(self.spatial, ChecksImages):
+            self.spatial.check_image((1, *shape[1:]))
 
     def __repr__(self) -> str:
         return f"PerChannel({self._mixing.covariance.tolist()}, {self.spatial!r})"

@@ -27,6 +27,9 @@ REGION_COLOUR = "#d1495b"
 KEPT_COLOUR = "#9fc5e8"
 EXTREME_COLOUR = "#1f6fb2"
 
+FAR_OUT = 15.0
+"""A statistic farther from zero than this is shown with its surroundings alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
@@ -61,7 +64,7 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
         figure.colorbar(shown, ax=map_axes, shrink=0.85)
         region_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
         _outline(region_axes, panel.result.region)
-        region_axes.set_title(f"region: {int(panel.result.region.sum())} of {panel.result.region.size} pixels")
+        region_axes.set_title(f"region: {int(panel.result.region.sum())} of {int(panel.result.seen.sum())}")
         for axes in (image_axes, map_axes, region_axes):
             axes.set_xticks([])
             axes.set_yticks([])
@@ -86,22 +89,24 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
-    """Shade the truncation set under the standard normal density, on a log scale.
+    """Shade the truncation set under the logarithm of the standard normal density.
 
     Dark is what is at least as extreme as the observed statistic; its share of the shaded probability is the p-value.
+    Far from zero only the part of the set around the statistic is shown.
     """
-    reach = max(4.0, abs(result.statistic) + 1.5)
-    floor = norm.pdf(reach)
-    line = np.linspace(-reach, reach, 801)
-    axes.semilogy(line, norm.pdf(line), color="0.6", lw=1)
+    low, high = _shown_range(result)
+    line = np.linspace(low, high, 801)
+    decades = norm.logpdf(line) / np.log(10)
+    floor, ceiling = decades.min(), decades.max()
+    axes.plot(line, decades, color="0.6", lw=1)
     extreme, rest = split_extreme(result.statistic, result.intervals, result.settings["alternative"])
     for part, colour in ((extreme, EXTREME_COLOUR), (rest, KEPT_COLOUR)):
-        for left, right in clip(part, -reach, reach):
+        for left, right in clip(part, low, high):
             at = np.linspace(left, right, 101)
             # The edge keeps a set far narrower than a pixel visible.
-            axes.fill_between(at, floor, norm.pdf(at), color=colour, lw=1.0)
+            axes.fill_between(at, floor, norm.logpdf(at) / np.log(10), color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
-    beside = result.statistic < reach / 2
+    beside = result.statistic < low + 0.75 * (high - low)
     axes.annotate(
         f"z = {result.statistic:.2f}",
         (result.statistic, 0.93),
@@ -112,11 +117,24 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
         ha="left" if beside else "right",
         va="center",
     )
-    axes.set_xlim(-reach, reach)
-    axes.set_ylim(floor, 1.0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(floor, ceiling + 0.1 * (ceiling - floor))
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
-    axes.set_ylabel("normal density")
-    axes.set_title(f"naive p = {_short(result.naive_pvalue)},  selective p = {_short(result.pvalue)}")
+    axes.set_ylabel("log10 of the normal density")
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_title(f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}")
+
+
+def _shown_range(result: AttentionTestResult) -> tuple[float, float]:
+    """Return the part of the z axis to show: around zero, or around the statistic where that is far out."""
+    z = result.statistic
+    if abs(z) <= FAR_OUT:
+        reach = max(4.0, abs(z) + 1.5)
+        return -reach, reach
+    left, right = result.intervals[np.searchsorted(result.intervals[:, 1], z)]
+    left, right = max(left, z - FAR_OUT), min(right, z + FAR_OUT)
+    margin = 0.4 * (right - left)
+    return left - margin, right + margin
 
 
 def _displayed(image: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,4 +158,4 @@ def _outline(axes: Axes, region: NDArray[np.bool_]) -> None:
 
 
 def _short(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
+    return "< 1e-307" if p < 1e-307 else f"= {p:.3f}" if p >= 0.001 else f"= {p:.1e}"

@@ -259,15 +259,19 @@ def _image_shape(shape: tuple[int, int, int], channels: int) -> tuple[int, int, 
     if depth not in (1, wanted):
         advice = "convert it to grey first" if wanted == 1 else "keep only the channels that the model was trained on"
         allowed = "1 channel" if wanted == 1 else f"1 or {wanted} channels"
-        raise InputError(f"the model takes images with {allowed}, but this one has {depth}: {advice}.")
+        raise InputError(
+            f"the model takes images with {allowed}, but this one has {depth}: {advice} (arrays are (H, W, C), tensors "
+            "(C, H, W))."
+        )
     return depth, height, width
 
 
 def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
     if levels is None:
         raise InputError(
-            "the model's preprocessing rescales from black 0 and white 255, but a floating-point image does not say "
-            "what black and white are: give intensity_range=(black, white), for example (0, 1)."
+            "the model's preprocessing rescales from black 0 and white 255, but an image of floating-point numbers or "
+            "wide integers does not say what black and white are: give intensity_range=(black, white), for example "
+            "(0, 1), or --range 0,1 on the command line."
         )
     if not isinstance(levels, Sequence) or len(levels) != 2:
         raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.")

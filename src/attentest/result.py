@@ -35,7 +35,9 @@ class AttentionTestResult:
         Truncation set: the values of the statistic at which the model would choose this region, as far as the
         search went. It goes only where p depends on it.
     log_pvalue, log_pvalue_bounds
-        Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float.
+        Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
+        exact as the search was asked to be: with a tolerance of 1e-6, all p below it are the same to it, and the set
+        may reach farther than it looked; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
     naive_log_pvalue, bonferroni_log_pvalue
         Logarithms of the p-values that ignore the selection, and that correct for all regions of the pixels seen.
     alpha
@@ -98,6 +100,7 @@ class AttentionTestResult:
             "pvalue": self.pvalue,
             "pvalue_bounds": list(self.pvalue_bounds),
             "log_pvalue": self.log_pvalue,
+            "log_pvalue_bounds": [None if np.isinf(bound) else bound for bound in self.log_pvalue_bounds],
             "alpha": self.alpha,
             "reject": self.reject,
             "naive_pvalue": self.naive_pvalue,

@@ -310,7 +310,9 @@ def test_a_timm_model_cuts_images_without_a_rest() -> None:
 def test_a_timm_model_within_another_module_is_found() -> None:
     model, images = vit(), normal(2, 3, 8, 8)
     wrapped = nn.Sequential(nn.Identity(), model)
-    assert torch.equal(ViTScores(wrapped)(images), ViTScores(model)(images))
+    with pytest.warns(AttentestWarning, match="within the Sequential given, and nothing around it"):
+        scores = ViTScores(wrapped)
+    assert torch.equal(scores(images), ViTScores(model)(images))
 
 
 # torchvision ------------------------------------------------------------------------------------------------------

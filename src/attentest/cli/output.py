@@ -53,9 +53,13 @@ def print_table(results: Iterable[tuple[str, AttentionTestResult]], alpha: float
         verdict = "significant" if upper <= alpha else "not significant" if lower > alpha else "undecided"
         if result.status not in ("converged", "decided"):
             verdict += f" ({result.status})"
-        numbers = (f"{result.statistic:.4f}", f"{result.naive_pvalue:.3g}", f"{result.pvalue:.4g}")
+        numbers = (f"{result.statistic:.4f}", _short(result.naive_pvalue, 3), _short(result.pvalue, 4))
         table.add_row(escape(name), *numbers, f"{upper - lower:.0e}", verdict)
     table_console().print(table)
+
+
+def _short(p: float, digits: int) -> str:
+    return "<1e-307" if p < 1e-307 else f"{p:.{digits}g}"
 
 
 def table_console() -> Console:

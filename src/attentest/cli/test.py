@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,12 +27,16 @@ from attentest.errors import InputError
 
 if TYPE_CHECKING:
     from attentest.attention import Aggregation
+    from attentest.attention_test import AttentionTest
     from attentest.contrast import Channels
     from attentest.noise import NoiseModel
     from attentest.result import AttentionTestResult
 
 MODEL, IMAGE, SEARCH = "The model", "The images", "The search"
 """Panels of the help."""
+
+MOST_PANELS = 40
+"""Rows of a figure; more take minutes to draw and nobody looks at them."""
 
 
 def test(
@@ -54,7 +60,10 @@ def test(
             rich_help_panel=MODEL,
         ),
     ] = None,
-    rho: Annotated[float, typer.Option(help="AR(1) correlation along each channel's flattened image.")] = 0.0,
+    rho: Annotated[
+        float,
+        typer.Option(help="AR(1) correlation along the flattened image; of each channel, if --noise names several."),
+    ] = 0.0,
     threshold: Annotated[float, typer.Option(help="The region is where the attention map exceeds this.")] = 0.6,
     attention: Annotated[
         str,
@@ -145,18 +154,20 @@ def test(
 
     attentest test photo.jpg --noise 8 --model google/vit-base-patch16-224 --attention last-layer
     """
-    from attentest.attention_test import AttentionTest
+    from attentest import attention_test as library
     from attentest.image_file import read_image
     from attentest.plots import Panel, check_figure_path, results_figure, save_figure
     from attentest.search import SpectralSearch
 
     if figure is not None:
         check_figure_path(figure, inputs=images)
+        if len(images) > MOST_PANELS:
+            raise InputError(f"a figure shows at most {MOST_PANELS} images, got {len(images)}: leave --figure out.")
     check_level(alpha)
     if search is not SearchName.spectral and (decide or tol != DEFAULT_TOL):
         raise InputError(f"--tol and --decide belong to the spectral search, and {search.value} was asked for.")
-    pixels = [read_image(path, frame=frame, window=window) for path in images]
-    attention_test = AttentionTest.from_pretrained(
+    read = partial(read_image, frame=frame, window=window)
+    attention_test = library.AttentionTest.from_pretrained(
         model or bundled_model(),
         noise=_noise(noise, rho),
         threshold=threshold,
@@ -171,14 +182,13 @@ def test(
         local_files_only=offline,
         allow_pickle=allow_pickle,
     )
-    for path, values in zip(images, pixels, strict=True):
-        try:
-            attention_test.check(values)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-    with progress_bar(f"testing {len(pixels)} image(s)") as progress:
+    _check_images(images, read, attention_test)
+    with progress_bar(f"testing {len(images)} image(s)") as progress:
         results: list[AttentionTestResult] = []
-        stream = attention_test.stream(pixels, progress, alpha=alpha if decide else None)
+        # Read again, one batch at a time: all files together may not fit in memory.
+        stream = attention_test.stream(
+            map(read, images), lambda done, _: progress(done, len(images)), alpha=alpha if decide else None
+        )
         for path, result in zip(images, stream, strict=True):
             results.append(result)
             if as_json:
@@ -187,11 +197,21 @@ def test(
         print_table([(str(path), result) for path, result in zip(images, results, strict=True)], alpha)
     if figure is not None:
         panels = [
-            Panel(title=path.name, image=image.squeeze(), result=result)
-            for path, image, result in zip(images, pixels, results, strict=True)
+            Panel(title=path.name, image=read(path).squeeze(), result=result)
+            for path, result in zip(images, results, strict=True)
         ]
         save_figure(results_figure(panels), figure)
         say(f"figure: {figure}")
+
+
+def _check_images(images: Sequence[Path], read: Callable[[Path], Any], attention_test: AttentionTest) -> None:
+    """Find a file that cannot be tested before hours of computation, not after."""
+    for path in images:
+        values = read(path)
+        try:
+            attention_test.check(values)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 def _noise(text: str, rho: float) -> NoiseModel:
