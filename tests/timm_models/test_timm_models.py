@@ -8,13 +8,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from attentest import AttentionTest
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
 from attentest.errors import AttentestWarning, InputError, ModelError
+from attentest.preprocessing import Preprocessing
+from attentest.search import SpectralSearch
 from families import with_random_weights
 from plain_forward import one_layer, rollout, timm_weights, torchvision_weights
 
@@ -430,3 +435,62 @@ def test_timm_attention_that_is_a_difference_of_two_is_refused() -> None:
     # the layer attends with.
     with pytest.raises(ModelError, match=r"of type 'timm VisionTransformer'|heads"):
         ViTScores(vit(attn_layer="diff"))
+
+
+# The whole way ----------------------------------------------------------------------------------------------------
+
+
+def photograph(size: tuple[int, int] = (40, 57)) -> np.ndarray:
+    """A smooth 8-bit colour image in mid-range, so that neither rounding nor clipping matters much."""
+    rows, columns = np.mgrid[: size[0], : size[1]]
+    waves = [np.sin(rows / 9 + phase) * np.cos(columns / 11 - phase) for phase in (0.0, 1.0, 2.0)]
+    return (128 + 60 * np.stack(waves, axis=-1)).round().astype(np.uint8)
+
+
+@pytest.mark.parametrize("make", [vit, torchvision_vit])
+def test_the_p_value_is_that_of_the_generic_path(make: Callable[[], Any]) -> None:
+    model = make()
+    image = np.random.default_rng(3).normal(size=(8, 12, 3))
+    scores = ViTScores(model, image_size=(8, 12))
+    ours = AttentionTest(model, noise=1.0, image_size=(8, 12), search=SpectralSearch(tol=1e-9))(image)
+    generic = AttentionTest(
+        lambda images: scores(images), noise=1.0, image_shape=(3, 8, 12), search=SpectralSearch(tol=1e-9)
+    )(image)
+    assert np.array_equal(ours.region, generic.region)
+    assert ours.pvalue == pytest.approx(generic.pvalue, abs=1e-8)
+
+
+@pytest.mark.parametrize(("crop_pct", "interpolation"), [(0.9, "bicubic"), (1.0, "bilinear"), (0.875, "bicubic")])
+def test_preprocessing_is_that_of_timm(crop_pct: float, interpolation: str) -> None:
+    settings = {
+        "input_size": (3, 16, 16),
+        "interpolation": interpolation,
+        "mean": (0.5, 0.4, 0.3),
+        "std": (0.2, 0.25, 0.3),
+        "crop_pct": crop_pct,
+        "crop_mode": "center",
+    }
+    theirs = timm.data.create_transform(**settings)(Image.fromarray(photograph()))
+    plan = Preprocessing.from_processor(settings).plan((3, 40, 57), 3, (0.0, 255.0))
+    ours = plan(torch.from_numpy(photograph()).permute(2, 0, 1)[None].double())[0]
+    assert ours.shape == theirs.shape
+    assert (ours - theirs).abs().max() < 1.5 / 255 / 0.2  # timm rounds to 8 bits twice
+
+
+def test_preprocessing_is_read_off_a_timm_model() -> None:
+    model = vit()
+    settings = timm.data.resolve_data_config({"input_size": (3, 8, 8)}, model=model)
+    result = AttentionTest(model, noise=12.0, preprocessing=settings)(photograph())
+    assert result.region.shape == (40, 57)
+    assert 0 < result.pvalue <= 1
+
+
+def test_preprocessing_is_that_of_a_torchvision_preset() -> None:
+    from torchvision.transforms._presets import ImageClassification
+
+    preset = ImageClassification(crop_size=16, resize_size=19, mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3))
+    theirs = preset(Image.fromarray(photograph()))
+    plan = Preprocessing.from_processor(preset).plan((3, 40, 57), 3, (0.0, 255.0))
+    ours = plan(torch.from_numpy(photograph()).permute(2, 0, 1)[None].double())[0]
+    assert ours.shape == theirs.shape
+    assert (ours - theirs).abs().max() < 1.5 / 255 / 0.2
