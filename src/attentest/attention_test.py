@@ -358,18 +358,20 @@ class AttentionTest:
 
     def _new_frame(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> _Frame:
         expected = self.image_shape
-        inputs: InputMap | None
-        if self._preprocessing is not None:
-            inputs = self._preprocessing.plan(shape, expected[0], levels)
+        if self._preprocessing is None:
+            if shape[0] not in (1, expected[0]) or shape[1:] != expected[1:]:
+                raise InputError(
+                    f"the model takes images of {_described_shape(expected)}, but this one has "
+                    f"{_described_shape(shape)}: resize it first, or say with preprocessing how it is to be done."
+                )
+            inputs = identity_map(shape, expected[0])
         else:
-            inputs = identity_map(shape, expected[0]) if shape[0] in (1, expected[0]) else None
-        if inputs is None or inputs.input_shape != expected:
-            after = "" if self._preprocessing is None else ", after preprocessing"
-            received = shape if inputs is None or self._preprocessing is None else inputs.input_shape
-            raise InputError(
-                f"the model takes images of {_described_shape(expected)}, but this one has "
-                f"{_described_shape(received)}{after}."
-            )
+            inputs = self._preprocessing.plan(shape, expected[0], levels)
+            if inputs.input_shape != expected:
+                raise InputError(
+                    f"the model takes images of {_described_shape(expected)}, but preprocessing makes this one "
+                    f"{_described_shape(inputs.input_shape)}: give it a resize or a crop to that size."
+                )
         pixels = int(np.prod(shape))
         if self._noise.size not in (None, pixels):
             raise InputError(f"the noise model is for {self._noise.size} pixels, but the image has {pixels}.")

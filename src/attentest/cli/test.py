@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from attentest.noise import NoiseModel
     from attentest.result import AttentionTestResult
 
-MODEL, IMAGE, SEARCH = "The model", "The images", "The search"
+MODEL, IMAGE = "The model", "The images"
 """Panels of the help."""
 
 MOST_PANELS = 40
@@ -79,7 +79,7 @@ def test(
     image_size: Annotated[
         str | None,
         typer.Option(
-            help="Side, or HEIGHTxWIDTH, at which the model is run; images are resized to it.",
+            help="Side, or HEIGHTxWIDTH, at which the model is run; its image processor, if it has one, resizes to it.",
             show_default="the model's own",
             rich_help_panel=MODEL,
         ),
