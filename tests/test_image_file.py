@@ -233,3 +233,10 @@ def test_only_dicom_has_a_window(name: str, tmp_path: Path) -> None:
     assert f"only a DICOM file has a display window, and {tmp_path / name} is none" in refusal(
         tmp_path / name, window=True
     )
+
+
+def test_a_path_may_be_a_string(tmp_path: Path) -> None:
+    np.save(tmp_path / "scan.npy", np.eye(3))
+    assert np.array_equal(read_image(str(tmp_path / "scan.npy")), np.eye(3))
+    with pytest.raises(InputError, match="must be given as a path, got int"):
+        read_image(3)  # type: ignore[arg-type]

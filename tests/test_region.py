@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from attentest import InputError
+from attentest import AttentionTest, InputError
 from attentest.contrast import background_contrast, channel_weights
 from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
 from attentest.view import View
@@ -103,3 +103,23 @@ def test_contrast_is_the_difference_of_means() -> None:
         grey = image.mean(axis=0)
         assert weights @ image.ravel() == pytest.approx(grey[region].mean() - grey[~region].mean(), rel=1e-12)
     np.testing.assert_allclose(eta.sum(axis=1), 0, atol=1e-15)
+
+
+def test_a_pixel_that_is_always_at_tau_is_outside_and_decides_nothing() -> None:
+    """Five pixels a patch: 0.6 of the way from the least patch to the greatest there is one, whatever the scores."""
+
+    def scores(images: np.ndarray) -> np.ndarray:
+        first, last = (np.exp(images[:, 0, rows].mean(axis=(1, 2))) for rows in (slice(0, 5), slice(10, 15)))
+        return np.stack([first, np.zeros_like(first), last], axis=1)[:, :, None]
+
+    image = np.random.default_rng(0).normal(size=(15, 4))
+    image[:5] += 0.4
+    spectral, fixed = (
+        AttentionTest(scores, noise=1.0, image_shape=(1, 15, 4), search=search)(image)
+        for search in ("spectral", "fixed")
+    )
+    assert not spectral.region[4].any()  # at 0.6 of the greatest
+    assert spectral.region[3].all()  # at 0.8
+    assert spectral.status == "converged"
+    assert spectral.pvalue == pytest.approx(fixed.pvalue, abs=1e-6)
+    assert 0.001 < spectral.pvalue < 0.999

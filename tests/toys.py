@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
+from attentest.region import TIE
 from attentest.search import SearchProblem
 
 
@@ -105,5 +106,5 @@ def softmax_boundary(image: NDArray[np.float64], tau: float) -> tuple[float, flo
     scale = np.sqrt(eta @ eta)
     c = (eta[0] - eta[1]) / scale
     z_obs = float(eta @ x / scale)
-    shift = (np.log1p(np.expm1(x[1] - x[3]) / tau) - (x[0] - x[3])) / c
+    shift = (np.log1p(np.expm1(x[1] - x[3]) / (tau + TIE)) - (x[0] - x[3])) / c
     return z_obs, z_obs + float(shift)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tokenize
 import warnings
 from pathlib import Path
@@ -22,7 +23,7 @@ ARCHIVE_MARK = b"PK"
 """How a .npz archive of arrays begins."""
 
 
-def read_image(path: Path, *, frame: int | None = None, window: bool = False) -> NDArray[Any]:
+def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window: bool = False) -> NDArray[Any]:
     """Return the pixels of one image: (H, W) or (H, W, C).
 
     Parameters
@@ -42,6 +43,9 @@ def read_image(path: Path, *, frame: int | None = None, window: bool = False) ->
         Values as stored, of a dtype that carries their range where there is one; float64 for DICOM and NIfTI, whose
         own scaling is applied.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
+    path = Path(path)
     head = _head(path)
     suffix = path.suffix.lower()
     is_dicom = suffix in (".dcm", ".dicom") or (suffix not in (".npy", ".npz") and head[DICOM_MARK] == b"DICM")

@@ -15,6 +15,10 @@ CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 LARGEST_SCORE = 1e100
 """Squares of scores must not overflow."""
 
+TIE = 1e-11
+"""How far above tau a pixel of the region lies. Between the greatest and the least patch a pixel can lie exactly at
+tau, whatever the scores are, and rounding alone would decide."""
+
 
 def as_threshold(threshold: float) -> float:
     """Return tau as a plain float; refuse one outside (0, 1), where every region is empty or everything."""
@@ -46,8 +50,8 @@ def attention_map(scores: Tensor, view: View) -> Tensor:
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
-    """Return the attention region M = {i : A_i > tau}, bool, of the map's shape."""
-    return attention > threshold
+    """Return the attention region M = {i : A_i > tau}, bool, of the map's shape; what lies at tau is outside."""
+    return attention > threshold + TIE
 
 
 def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
@@ -67,7 +71,7 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
     Tensor of shape (m, H * W)
         tau - A_i inside the region, A_i - tau outside.
     """
-    excess = attention - threshold
+    excess = attention - (threshold + TIE)
     return torch.where(region, -excess, excess).flatten(1)
 
 
@@ -95,7 +99,7 @@ class ThresholdMargins:
         self._candidates = _Candidates.of(regions, view)
         # Of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
-        low, high = 1.0 - threshold, threshold
+        low, high = 1.0 - (threshold + TIE), threshold + TIE
         self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
     def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
