@@ -1,6 +1,7 @@
 """One RGB photograph-like image through ViT-B/16 at 224 x 224, random weights: time and memory of a p-value.
 
 python benchmarks/real_size.py [--device cuda] [--images 1] [--photograph]
+python benchmarks/real_size.py --tiny --height 2000 --width 3000     # a small model: what the image itself costs
 """
 
 from __future__ import annotations
@@ -40,15 +41,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, default=1)
     parser.add_argument("--photograph", action="store_true", help="use scikit-image's astronaut")
+    parser.add_argument("--tiny", action="store_true", help="a model of two layers instead of ViT-B")
+    parser.add_argument("--height", type=int, default=480)
+    parser.add_argument("--width", type=int, default=640)
     options = parser.parse_args()
     if options.photograph:
         from skimage import data
 
         images = [data.astronaut()]
     else:
-        images = [scene(seed) for seed in range(options.images)]
+        images = [scene(seed, (options.height, options.width)) for seed in range(options.images)]
     torch.manual_seed(0)
-    model = ViTModel(ViTConfig())
+    small = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 96}
+    model = ViTModel(ViTConfig(initializer_range=0.1, **small) if options.tiny else ViTConfig())
     cuda = options.device.startswith("cuda")
     print(f"{images[0].shape} images, {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M parameters")
     for precision in ("float64", "mixed"):
