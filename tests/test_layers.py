@@ -21,6 +21,7 @@ FLOW = [
     "image_file",
     "image",
     "resample",
+    "processor",
     "preprocessing",
     "attention",
     "view",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -148,3 +149,15 @@ _POINT_SAMPLERS: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
 
 INTERPOLATIONS = ("nearest", *_FILTERS)
 """Names of the interpolations, as Pillow and torch call them."""
+
+
+def checked_side(value: Any, name: str) -> int:
+    """Return the length of a side in pixels."""
+    return whole_number(value, name, 1, LARGEST_SIZE)
+
+
+def checked_pair(value: Any, name: str) -> tuple[int, int]:
+    """Return (height, width) in pixels."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        raise InputError(f"{name} must be a pair (height, width), got {value!r}.")
+    return checked_side(value[0], f"the height of {name}"), checked_side(value[1], f"the width of {name}")
