@@ -28,6 +28,7 @@ FLOW = [
     "region",
     "contrast",
     "noise",
+    "frame",
     "line",
     "intervals",
     "truncated_normal",

@@ -27,13 +27,13 @@ from attentest.attention import (
 )
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.checks import real_number, whole_number
-from attentest.contrast import Channels, as_channels, background_contrast, channel_weights
+from attentest.contrast import Channels, background_contrast
 from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import AttentestError, InputError, ModelError
+from attentest.frame import Frame, Frames, preprocessing_and_size
 from attentest.image import ImageLike, Sample, as_sample
 from attentest.line import Lines, lines_through
-from attentest.noise import ChecksImages, NoiseLike, as_noise
-from attentest.preprocessing import InputMap, Preprocessing, identity_map
+from attentest.noise import NoiseLike, as_noise
 from attentest.region import ThresholdMargins, as_threshold, attention_map, region_of, unusable_scores
 from attentest.result import AttentionTestResult, results_of
 from attentest.search import Report, Search, SearchProblem, as_search
@@ -45,9 +45,6 @@ Progress: TypeAlias = Callable[[float, "int | None"], None]
 
 ARRAYS_AN_IMAGE = 12
 """Arrays of the size of an image that its test holds at a time."""
-
-MOST_FRAMES = 16
-"""Shapes of image whose way to the model is remembered."""
 
 
 class AttentionTest:
@@ -127,9 +124,7 @@ class AttentionTest:
         self._threshold = as_threshold(threshold)
         self._alternative: Alternative = alternative
         memory_budget = _memory_budget(memory_budget)
-        self._preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
-        self._range = _intensity_range(intensity_range, self._preprocessing)
-        self._channels = as_channels(channels)
+        self._preprocessing, image_size = preprocessing_and_size(preprocessing, image_size)
         if isinstance(model, torch.nn.Module) and image_shape is None:
             self._scores: ScoreFunction = ViTScores(
                 model,
@@ -146,8 +141,14 @@ class AttentionTest:
                 raise InputError("image_size belongs to models and preprocessing: a score function has its own size.")
             self._scores = _function_scores(model, device, batch_size, memory_budget, image_shape)
         self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
-        self._frames: dict[tuple[tuple[int, int, int], tuple[float, float] | None], _Frame] = {}
-        self._check_noise()
+        self._frames = Frames(
+            self._scores.image_shape,
+            self._preprocessing,
+            intensity_range,
+            self._noise,
+            channels,
+            self._scores.device,
+        )
         self._settings = {
             "threshold": self._threshold,
             "alternative": alternative,
@@ -155,7 +156,7 @@ class AttentionTest:
             "noise": dict(self._noise.describe()),
             "model": _described(self._scores),
             "preprocessing": None if self._preprocessing is None else asdict(self._preprocessing),
-            "channels": self._channels,
+            "channels": self._frames.channels,
         }
 
     @classmethod
@@ -201,7 +202,7 @@ class AttentionTest:
         saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
         if isinstance(preprocessing, str) and preprocessing == "saved":
             preprocessing = saved.processor
-        preprocessing, image_size = _preprocessing_for(preprocessing, image_size)
+        preprocessing, image_size = preprocessing_and_size(preprocessing, image_size)
         scores = ViTScores(
             saved.encoder,
             attention=attention,
@@ -322,7 +323,7 @@ class AttentionTest:
             A generator, or a seed for one.
         """
         sample = self._sampled(None, image)
-        frame = self._frame(sample)
+        frame = self._frames.of(sample)
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
             return self._observe(torch.from_numpy(batch), frame, first=None).lines.z_obs
@@ -340,57 +341,10 @@ class AttentionTest:
         """Return an image that the test can take; an error says which one it is about."""
         try:
             sample = as_sample(image)
-            self._frame(sample)
+            self._frames.of(sample)
             return sample
         except InputError as error:
             raise error if index is None else InputError(f"image {index}: {error}") from None
-
-    def _frame(self, sample: Sample) -> _Frame:
-        """Return how images of a shape reach the model, and how its attention comes back to their pixels."""
-        levels = sample.levels if self._range is None else self._range
-        key = sample.shape, levels
-        if key not in self._frames:
-            frame = self._new_frame(sample.shape, levels)
-            if len(self._frames) >= MOST_FRAMES:
-                self._frames.pop(next(iter(self._frames)))
-            self._frames[key] = frame
-        return self._frames[key]
-
-    def _new_frame(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> _Frame:
-        expected = self.image_shape
-        if self._preprocessing is None:
-            if shape[0] not in (1, expected[0]) or shape[1:] != expected[1:]:
-                raise InputError(
-                    f"the model takes images of {_described_shape(expected)}, but this one has "
-                    f"{_described_shape(shape)}: resize it first, or say with preprocessing how it is to be done."
-                )
-            inputs = identity_map(shape, expected[0])
-        else:
-            inputs = self._preprocessing.plan(shape, expected[0], levels)
-            if inputs.input_shape != expected:
-                raise InputError(
-                    f"the model takes images of {_described_shape(expected)}, but preprocessing makes this one "
-                    f"{_described_shape(inputs.input_shape)}: give it a resize or a crop to that size."
-                )
-        pixels = int(np.prod(shape))
-        if self._noise.size not in (None, pixels):
-            raise InputError(f"the noise model is for {self._noise.size} pixels, but the image has {pixels}.")
-        if isinstance(self._noise, ChecksImages):
-            self._noise.check_image(shape)
-        return _Frame(
-            shape=shape,
-            inputs=inputs.to(self._scores.device),
-            weights=channel_weights(self._channels, shape[0]),
-        )
-
-    def _check_noise(self) -> None:
-        """Refuse now a noise model that fits no image, where that is known."""
-        channels, height, width = self.image_shape
-        if self._preprocessing is None and self._noise.size not in (None, height * width, channels * height * width):
-            raise InputError(
-                f"the noise model is for {self._noise.size} pixels, but the model's images have "
-                f"{channels * height * width}."
-            )
 
     def _batches(self, images: Iterable[ImageLike]) -> Iterator[list[Sample]]:
         """Yield images of one shape together, as many as are useful and as memory holds."""
@@ -398,7 +352,7 @@ class AttentionTest:
         batch: list[Sample] = []
         for index, image in enumerate(images):
             sample = self._sampled(index, image)
-            if batch and self._frame(sample) is not self._frame(batch[0]):
+            if batch and self._frames.of(sample) is not self._frames.of(batch[0]):
                 yield batch
                 batch = []
             batch.append(sample)
@@ -412,7 +366,7 @@ class AttentionTest:
     def _test(
         self, images: list[Sample], first: int | None, alpha: float | None, report: Report | None = None
     ) -> list[AttentionTestResult]:
-        frame = self._frame(images[0])
+        frame = self._frames.of(images[0])
         observed = self._observe(torch.stack([sample.pixels for sample in images]), frame, first)
         outcomes = self._search.find(self._problem(observed, frame, first or 0, alpha), report)
         view = observed.view
@@ -428,7 +382,7 @@ class AttentionTest:
         )
 
     @torch.no_grad()
-    def _observe(self, images: Tensor, frame: _Frame, first: int | None) -> _Observed:
+    def _observe(self, images: Tensor, frame: Frame, first: int | None) -> _Observed:
         """Compute maps, regions and lines of images (k, C, H, W)."""
         inputs = frame.inputs(images.to(self._scores.device))
         scores = self._observed_scores(inputs)
@@ -474,13 +428,13 @@ class AttentionTest:
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _view(self, frame: _Frame, grid: tuple[int, int]) -> View:
+    def _view(self, frame: Frame, grid: tuple[int, int]) -> View:
         """Return how a grid of patches lies over the images of a frame."""
         covered = self._scores.covered if isinstance(self._scores, ViTScores) else self.image_shape[1:]
         _, height, width = frame.shape
         return View((height, width), grid, covered, frame.inputs.placement, self._scores.device)
 
-    def _problem(self, observed: _Observed, frame: _Frame, first: int, alpha: float | None) -> SearchProblem:
+    def _problem(self, observed: _Observed, frame: Frame, first: int, alpha: float | None) -> SearchProblem:
         device = self._scores.device
         lines = observed.lines
         # The way from image to input is affine, so the line through an image is a line through its input.
@@ -514,15 +468,6 @@ class AttentionTest:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Frame:
-    """Images of one shape (C, H, W): their way to the model's input, and the weight (C,) of each channel."""
-
-    shape: tuple[int, int, int]
-    inputs: InputMap
-    weights: NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Observed:
     """Images as observed: inputs (k, C, h, w), scores (k, gh, gw), maps and regions of what is seen, and lines."""
 
@@ -534,51 +479,12 @@ class _Observed:
     lines: Lines
 
 
-def _preprocessing_for(
-    preprocessing: Any, image_size: int | tuple[int, int] | None
-) -> tuple[Preprocessing | None, int | tuple[int, int] | None]:
-    """Return the preprocessing and the size of the model's input that goes with it."""
-    if preprocessing is None:
-        return None, image_size
-    chosen = Preprocessing.from_processor(preprocessing)
-    if image_size is not None:
-        size = (image_size, image_size) if isinstance(image_size, int) else image_size
-        return chosen.with_size(size), size
-    if isinstance(chosen.resize, int) and chosen.crop is None:
-        raise InputError(
-            f"the preprocessing makes the shorter side {chosen.resize} pixels long and the other follows the image, "
-            "but the model's input must have one size: give image_size=(height, width)."
-        )
-    return chosen, chosen.crop or chosen.resize
-
-
 def _memory_budget(value: int | None) -> int | None:
     return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
 
 
-def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    if preprocessing is None or preprocessing.rescale is None:
-        raise InputError(
-            "intensity_range is for preprocessing that rescales, and there is none: pixel values reach the model as "
-            "they are."
-        )
-    try:
-        black, white = (real_number(level, "intensity_range") for level in value)
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.") from None
-    return black, white
-
-
 def _described(scores: ScoreFunction) -> dict[str, Any]:
     return scores.describe() if isinstance(scores, ViTScores) else {"type": type(scores).__name__}
-
-
-def _described_shape(shape: tuple[int, int, int]) -> str:
-    return f"height {shape[1]}, width {shape[2]} and {shape[0]} channel(s)"
 
 
 def _level(alpha: float | None) -> float | None:
