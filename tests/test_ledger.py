@@ -5,7 +5,7 @@ import pytest
 
 from attentest.intervals import union
 from attentest.search.ledger import INSIDE, UNDECIDED, Ledger, Segments, unexplored
-from attentest.truncated_normal import Alternative, log_pvalue_bounds, ordinary_range
+from attentest.truncated_normal import Alternative, log_pvalue_bounds
 
 Z_OBS = np.array([1.5, -0.4])
 
@@ -36,7 +36,7 @@ ROWS = [
 
 
 def books(alternative: Alternative) -> Ledger:
-    ledger = Ledger(*ordinary_range(Z_OBS, alternative))
+    ledger = Ledger(Z_OBS, alternative)
     ledger.add(segments(ROWS))
     ledger.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
     return ledger
@@ -80,7 +80,7 @@ def test_touching_parts_become_one() -> None:
 
 
 def test_nothing_known_is_everything_possible() -> None:
-    ledger = Ledger(*ordinary_range(Z_OBS, "two-sided"))
+    ledger = Ledger(Z_OBS, "two-sided")
     ledger.add(unexplored(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.array([np.inf, np.inf])))
     low, high = ledger.log_bounds()
     assert np.array_equal(low, [-np.inf, -np.inf])

@@ -7,13 +7,12 @@ piece), unexplored; what is in no segment is outside. Masses are logarithms thro
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.intervals import Intervals
-from attentest.truncated_normal import extreme_and_ordinary_log_masses, log_sums
+from attentest.truncated_normal import Alternative, extreme_and_ordinary_log_masses, log_sums, ordinary_range
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -99,14 +98,17 @@ class Ledger:
 
     Parameters
     ----------
-    lower, upper : (k,)
-        Between these a value is less extreme than the observed statistic.
+    z_obs : (k,)
+        Observed statistics.
+    alternative
+        Which values are at least as extreme.
     """
 
-    def __init__(self, lower: Floats, upper: Floats) -> None:
-        self._lower = lower
-        self._upper = upper
-        self._count = len(lower)
+    def __init__(self, z_obs: Floats, alternative: Alternative) -> None:
+        self._z_obs = z_obs
+        self._lower, self._upper = (np.array(end) for end in ordinary_range(z_obs, alternative))
+        self._mean = np.zeros(len(z_obs))
+        self._count = len(z_obs)
         self._next_zone = 0
         none = np.empty(0, dtype=np.int64)
         self.segments = unexplored(none, np.empty(0), np.empty(0))
@@ -117,14 +119,27 @@ class Ledger:
         """Enter segments, their zones numbered from zero; they must not overlap what is there."""
         zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
         self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
-        extreme, ordinary = extreme_and_ordinary_log_masses(
-            segments.left, segments.right, self._lower[segments.image], self._upper[segments.image]
-        )
+        extreme, ordinary = self._masses(segments)
         self._extreme = np.concatenate([self._extreme, extreme])
         self._ordinary = np.concatenate([self._ordinary, ordinary])
         before = len(self.segments)
         self.segments = self.segments.followed_by(segments)
         self.segments.zone[before:] = zone
+
+    def aim_at(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
+        """Ask another question about some images (m,): p of another alternative, under another mean (m,)."""
+        self._mean[images] = mean
+        self._lower[images], self._upper[images] = ordinary_range(self._z_obs[images], alternative)
+        rows = np.isin(self.segments.image, images)
+        self._extreme[rows], self._ordinary[rows] = self._masses(self.segments.chosen(rows))
+
+    def _masses(self, segments: Segments) -> tuple[Floats, Floats]:
+        """Return log masses relative to the density at z_obs, extreme and ordinary: only their ratios matter."""
+        image = segments.image
+        ends = self._lower[image], self._upper[image]
+        return extreme_and_ordinary_log_masses(
+            segments.left, segments.right, *ends, mean=self._mean[image], relative_to=self._z_obs[image]
+        )
 
     def keep(self, mask: Mask) -> None:
         """Drop the segments that are not in the mask."""
@@ -184,29 +199,23 @@ class Ledger:
         )
         return zones.chosen(np.lexsort((log_cost, image)))
 
-    def sets(self) -> list[tuple[Intervals, Intervals, Intervals]]:
-        """Return for each image the set as found, what is certainly in it, and what may be."""
-        segments = self.segments.chosen(np.lexsort((self.segments.left, self.segments.image)))
+    def sets(self, images: Integers | None = None) -> list[tuple[Intervals, Intervals, Intervals]]:
+        """Return for each image, or for some in order, the set as found, what is certainly in it, and what may be."""
+        segments = self.segments
+        if images is not None:
+            segments = segments.chosen(np.isin(segments.image, images))
+        segments = segments.chosen(np.lexsort((segments.left, segments.image)))
         found = segments.best_left < segments.best_right
         certain = segments.kind == INSIDE
+        asked = np.arange(self._count) if images is None else images
         return list(
             zip(
-                self._unions(segments.image[found], segments.best_left[found], segments.best_right[found]),
-                self._unions(segments.image[certain], segments.left[certain], segments.right[certain]),
-                self._unions(segments.image, segments.left, segments.right),
+                _unions(asked, segments.image[found], segments.best_left[found], segments.best_right[found]),
+                _unions(asked, segments.image[certain], segments.left[certain], segments.right[certain]),
+                _unions(asked, segments.image, segments.left, segments.right),
                 strict=True,
             )
         )
-
-    def _unions(self, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
-        """Return the union of the intervals of each image; they are sorted and do not overlap, but may touch."""
-        starts = np.ones(len(image), dtype=np.bool_)
-        starts[1:] = (image[1:] != image[:-1]) | (left[1:] > right[:-1])
-        ends = np.ones_like(starts)
-        ends[:-1] = starts[1:]
-        intervals = np.column_stack([left[starts], right[ends]])
-        edges = np.searchsorted(image[starts], np.arange(self._count + 1))
-        return [intervals[first:last].copy() for first, last in pairwise(edges)]
 
     def _totals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""
@@ -218,3 +227,14 @@ class Ledger:
             log_sums(image[~certain], self._extreme[~certain], self._count),
             log_sums(image[~certain], self._ordinary[~certain], self._count),
         )
+
+
+def _unions(asked: Integers, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
+    """Return the union of the intervals of each image asked for; they are sorted, do not overlap, but may touch."""
+    starts = np.ones(len(image), dtype=np.bool_)
+    starts[1:] = (image[1:] != image[:-1]) | (left[1:] > right[:-1])
+    ends = np.ones_like(starts)
+    ends[:-1] = starts[1:]
+    intervals = np.column_stack([left[starts], right[ends]])
+    first, last = (np.searchsorted(image[starts], asked, side=side) for side in ("left", "right"))
+    return [intervals[a:b].copy() for a, b in zip(first, last, strict=True)]

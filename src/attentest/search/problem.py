@@ -70,6 +70,8 @@ class SearchProblem:
         Which values of z are more extreme than ``z_obs``.
     alpha
         If given, a search may stop as soon as it knows on which side of this level p lies.
+    confidence_level
+        If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs.
     observed : (k, gh, gw)
         Scores at ``z_obs``, where the caller has them already.
     rough_scores
@@ -93,6 +95,7 @@ class SearchProblem:
     first_image: int = 0
     alternative: Alternative = "two-sided"
     alpha: float | None = None
+    confidence_level: float | None = None
     observed: Tensor | None = None
     rough_scores: Scores | None = None
     rough_is_faster: bool = False

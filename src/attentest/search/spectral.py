@@ -23,6 +23,7 @@ from attentest.intervals import Intervals, contains, union
 from attentest.search.cells import Parts, inside_and_undecided
 from attentest.search.chebyshev import SIZE
 from attentest.search.evaluations import Evaluations, Requests
+from attentest.search.goals import END_RTOL, Goals, P
 from attentest.search.ledger import (
     INSIDE,
     NO_PIECE,
@@ -48,7 +49,6 @@ from attentest.search.pieces import (
 )
 from attentest.search.plan import Fresh, Plan, plan_for
 from attentest.search.problem import SearchProblem
-from attentest.truncated_normal import ordinary_range
 
 LOG_TAIL = 100.0
 """The lattice of pieces reaches to where the density is this many logs below that at z_obs: the tails beyond matter to
@@ -67,6 +67,9 @@ may make them needless."""
 FAR_OUT = 50.0
 """With what is more extreme than z_obs so many logs lighter than the rest, |z_obs| above ten or so, it is explored
 first: two or three pieces of dozens."""
+
+FARTHEST_OUT = 1e4
+"""A confidence interval that depends on what happens farther than this from z_obs is as wide as it can be."""
 
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
 """Where coefficients fall so fast that they would still fall at this rate in wider pieces, wider pieces are used, at
@@ -177,12 +180,13 @@ class _Exploration:
             self._noise = 4 * difference.abs().amax(dim=(1, 2)).cpu().numpy()
         self._jitter = np.zeros(self._count) if problem.exact else self._measured_jitter(observed)
         self._points_together = self._affordable_points(problem, observed)
-        self._ledger = Ledger(*ordinary_range(problem.z_obs, problem.alternative))
+        self._ledger = Ledger(problem.z_obs, problem.alternative)
+        confidence_level = problem.confidence_level if problem.alpha is None else None
+        self._goals = Goals(self._ledger, problem.z_obs, confidence_level)
         self._width = _lattice_width(problem.z_obs, search.width)
         self._ledger.add(_lattice(problem.z_obs, self._width))
         self._pieces: Pieces | None = None
         self._status: list[str | None] = [None] * self._count
-        self._active = np.ones(self._count, dtype=np.bool_)
         self._explored = np.zeros(self._count, dtype=np.int64)
 
     def _measured_jitter(self, observed: torch.Tensor) -> Floats:
@@ -217,11 +221,20 @@ class _Exploration:
     def _evaluations(self) -> Integers:
         return self._exact.counts if self._rough is None else self._exact.counts + self._rough.counts
 
+    @property
+    def _active(self) -> Mask:
+        return self._goals.active
+
+    @property
+    def _for_p(self) -> Mask:
+        return np.asarray(self._goals.current == P)
+
     def run(self, report: Report | None) -> list[SearchOutcome]:
         """Refine until every image is done."""
         first = True
         reported = 0.0
         while True:
+            self._goals.take_aim()
             log_low, log_high = self._ledger.log_bounds()
             self._finish(log_low, log_high)
             if report is not None:
@@ -229,6 +242,8 @@ class _Exploration:
                 report(reported)
             if not self._active.any():
                 return self._outcomes()
+            if self._goals.moved:
+                continue
             zones = self._ledger.zones(log_high)
             aim = self._aim(log_low, log_high)
             plan = self._plan(self._chosen(zones, aim, first), aim)
@@ -237,34 +252,46 @@ class _Exploration:
             first = False
 
     def _finish(self, log_low: Floats, log_high: Floats) -> None:
-        """Note which images are done."""
+        """Note which images have reached their goal."""
         low, high = np.exp(log_low), np.exp(log_high)
-        narrow = (high - low <= self._search.tol) & (self._search.tol > 0)
+        tol, rtol = self._tolerances()
+        narrow = (high - low <= tol) & (tol > 0)
         with np.errstate(invalid="ignore"):  # p is nothing at all
-            narrow |= log_high - log_low <= math.log1p(self._search.rtol)
+            narrow |= log_high - log_low <= np.log1p(rtol)
         self._retire(narrow, CONVERGED)
         if self._problem.alpha is not None:
-            self._retire((low > self._problem.alpha) | (high <= self._problem.alpha), DECIDED)
+            self._retire(self._for_p & ((low > self._problem.alpha) | (high <= self._problem.alpha)), DECIDED)
+
+    def _tolerances(self) -> tuple[Floats, Floats]:
+        """Return the absolute and the relative width (k,) of the error bar at which each image has its goal."""
+        return np.where(self._for_p, self._search.tol, 0.0), np.where(self._for_p, self._search.rtol, END_RTOL)
 
     def _retire(self, images: Mask, status: str) -> None:
-        for image in np.flatnonzero(self._active & images):
+        """Leave what some images were searched for, for a reason; what comes next is worth while if all went well."""
+        images = self._active & images
+        for image in np.flatnonzero(images & self._for_p):
             self._status[image] = status
-        self._active &= ~images
+        out_of_evaluations = status == OUT_OF_EVALUATIONS
+        if status == CONVERGED:
+            self._goals.advance(images)
+        else:
+            self._goals.advance(images & ~self._for_p)
+            self._goals.end(images & (self._for_p | out_of_evaluations))
 
     def _share_done(self, log_low: Floats, log_high: Floats) -> float:
         """Return how far the error bars have come, on a log scale."""
         width = np.exp(log_high) - np.exp(log_low)
         least = self._search.tol or self._search.rtol
         share = np.log(np.clip(width, least, 1.0)) / math.log(least)
-        return float(np.where(self._active, np.minimum(share, 0.99), 1.0).mean())
+        return float(np.where(self._for_p, np.minimum(share, 0.9), np.where(self._active, 0.95, 1.0)).mean())
 
     def _aim(self, log_low: Floats, log_high: Floats) -> Floats:
         """Return how much error bar may be left in zones that are not refined now, as a share of the upper bound."""
         low, high = np.exp(log_low), np.exp(log_high)
-        stop = np.full(self._count, self._search.tol)
-        if self._problem.alpha is not None:
+        stop, rtol = self._tolerances()
+        if self._problem.alpha is not None:  # then there is no other goal than p
             stop = np.maximum(stop, DECISION_SHARE * np.abs((low + high) / 2 - self._problem.alpha))
-        relative = self._search.rtol * np.exp(log_low - log_high)
+        relative = rtol * np.exp(log_low - log_high)
         return LEFT_OVER * np.maximum(relative, stop / np.maximum(high, np.finfo(np.float64).tiny))
 
     def _chosen(self, zones: Zones, aim: Floats, first: bool) -> Zones:
@@ -281,11 +308,28 @@ class _Exploration:
         # Before any of Z is known there is nothing to compare masses with, and it is known best at z_obs.
         here = np.bincount(image[at_obs & workable], minlength=self._count) > 0
         blind = here & ~self._ledger.anything_inside()
-        needed = workable & np.where(blind[image], at_obs, _beyond(zones, aim))
+        beyond = _beyond(zones, aim)
+        needed = workable & np.where(blind[image], at_obs, beyond)
         chosen = needed & (~fresh | at_obs | self._first_to_explore(zones, needed & fresh))
-        idle = self._active & (np.bincount(image[chosen], minlength=self._count) == 0)
+        busy = chosen | self._reach_out(zones, beyond)
+        idle = self._active & (np.bincount(image[busy], minlength=self._count) == 0)
         self._retire(idle, OUT_OF_PRECISION)
         return zones.chosen(chosen)
+
+    def _reach_out(self, zones: Zones, beyond: Mask) -> Mask:
+        """Extend the lattice where an end of a confidence interval depends on a tail; return which tails."""
+        inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
+        distance = inner - self._problem.z_obs[zones.image]
+        tails = np.isinf(zones.left) | np.isinf(zones.right)
+        tails &= beyond & (self._active & ~self._for_p)[zones.image] & (np.abs(distance) < FARTHEST_OUT)
+        if tails.any():
+            image, inner, distance = zones.image[tails], inner[tails], distance[tails]
+            outer = inner + np.copysign(np.maximum(np.abs(distance), self._width[image]), distance)
+            self._ledger.keep(~np.isin(self._ledger.segments.zone, zones.zone[tails]))
+            self._ledger.add(unexplored(image, np.minimum(inner, outer), np.maximum(inner, outer)))
+            lower = distance < 0
+            self._ledger.add(unexplored(image, np.where(lower, -np.inf, outer), np.where(lower, outer, np.inf)))
+        return np.asarray(tails)
 
     def _first_to_explore(self, zones: Zones, candidates: Mask) -> Mask:
         """Tell which unexplored zones to explore first: the heaviest, half as many as were explored before.

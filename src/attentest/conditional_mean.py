@@ -1,0 +1,111 @@
+"""The mean of a normal variable that was seen only because it fell into a truncation set: the pivot, inverted.
+
+P(Z >= z) for Z ~ N(mean, 1) given that Z lies in the set rises with the mean, from 0 to 1, whatever the set: what lies
+above z gains on what lies below. So each level belongs to one mean, and a set that is known only in part gives bounds
+on it. All masses are relative to the density at z and in logs: a mean a million standard errors away costs no accuracy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import elementwise
+from scipy.special import logit, logsumexp
+
+from attentest.errors import InputError
+from attentest.intervals import Intervals, clip
+from attentest.truncated_normal import log_mass
+
+FARTHEST = 1e12
+"""A mean farther than this from the observed value is reported as infinite."""
+
+MOST_TOGETHER = 2_000_000
+"""Ends of intervals that are measured at a time, for memory."""
+
+
+def mean_bounds(
+    z: ArrayLike, certain: Sequence[Intervals], possible: Sequence[Intervals], levels: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and the greatest mean at which P(Z >= z) has a level, over all sets between two.
+
+    Parameters
+    ----------
+    z : (q,)
+        Observed values.
+    certain, possible : q unions of intervals
+        What is known to be in each truncation set, and what is not known to be outside it.
+    levels : (q,)
+        Strictly between 0 and 1; 0.5 gives the median-unbiased estimate.
+
+    Returns
+    -------
+    least, greatest : (q,)
+        Infinite where the set leaves nothing to tell by: nothing of it, for certain, on one side of z.
+    """
+    observed, levels = np.broadcast_arrays(np.asarray(z, dtype=np.float64), np.asarray(levels, dtype=np.float64))
+    least = means_at(observed, levels, above=possible, below=certain, undetermined=-np.inf)
+    greatest = means_at(observed, levels, above=certain, below=possible, undetermined=np.inf)
+    return least, np.maximum(least, greatest)  # where both are one mean rounding can swap them
+
+
+def means_at(
+    z: NDArray[np.float64],
+    levels: NDArray[np.float64],
+    above: Sequence[Intervals],
+    below: Sequence[Intervals],
+    undetermined: float = np.nan,
+) -> NDArray[np.float64]:
+    """Return the means (q,) at which P(Z >= z) has the levels (q,).
+
+    Parameters
+    ----------
+    z, levels : (q,)
+        Observed values, and levels between 0 and 1.
+    above, below : q unions of intervals
+        The sets, of which the part above z, and that below z, is used.
+    undetermined
+        What to return where both parts are empty.
+    """
+    if np.any((levels <= 0) | (levels >= 1)):
+        raise InputError(f"a level must lie strictly between 0 and 1, got {levels.tolist()}.")
+    upper = _relative([clip(intervals, at, np.inf) for at, intervals in zip(z, above, strict=True)], z)
+    lower = _relative([clip(intervals, -np.inf, at) for at, intervals in zip(z, below, strict=True)], z)
+    some_above, some_below = (np.any(part[..., 0] < part[..., 1], axis=1) for part in (upper, lower))
+    means = np.select([some_above, some_below], [-np.inf, np.inf], undetermined)
+    both = np.flatnonzero(some_above & some_below)
+    together = max(1, MOST_TOGETHER // (upper.shape[1] + lower.shape[1]))
+    for start in range(0, len(both), together):
+        rows = both[start : start + together]
+        tilt = _tilts(logit(levels[rows]), upper[rows], lower[rows])
+        means[rows] = np.where(np.abs(tilt) < FARTHEST, z[rows] + tilt, np.copysign(np.inf, tilt))
+    return means
+
+
+def _relative(sets: Sequence[Intervals], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return unions of intervals (q, m, 2) relative to z; where there are fewer than m, nothing follows."""
+    most = max(1, *(len(intervals) for intervals in sets)) if sets else 1
+    relative = np.zeros((len(sets), most, 2))
+    for row, (intervals, at) in enumerate(zip(sets, z, strict=True)):
+        relative[row, : len(intervals)] = intervals - at
+    return relative
+
+
+def _tilts(odds: NDArray[np.float64], above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return mean minus z (m,) at which the masses above and below z (m, n, 2) have the given log odds (m,)."""
+
+    def excess(tilt: NDArray[np.float64], row: NDArray[np.int64]) -> NDArray[np.float64]:
+        gained, lost = (_log_masses(part[row.astype(np.int64)], tilt) for part in (above, below))
+        return gained - lost - odds[row.astype(np.int64)]
+
+    row = np.arange(len(odds))
+    bracket = elementwise.bracket_root(excess, -np.ones(len(odds)), np.ones(len(odds)), args=(row,), maxiter=60)
+    root = elementwise.find_root(excess, bracket.bracket, args=(row,)).x
+    far = np.where(bracket.f_bracket[1] < 0, np.inf, -np.inf)
+    return np.where(bracket.success, root, far)
+
+
+def _log_masses(intervals: NDArray[np.float64], tilt: NDArray[np.float64]) -> NDArray[np.float64]:
+    masses = log_mass(intervals[..., 0], intervals[..., 1], tilt[:, None], relative_to=0.0)
+    return np.asarray(logsumexp(masses, axis=1))
