@@ -31,9 +31,13 @@ def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
     return LOG_2 + float(log_ndtr(-abs(z)))
 
 
-def bonferroni_log_pvalue(log_naive: float, pixels: int) -> float:
-    """Return the log of min(1, 2^pixels p): a correction for every region there could have been."""
-    return min(0.0, pixels * LOG_2 + log_naive)
+def bonferroni_log_pvalue(log_naive: float, pixels: int, kinds: int = 2) -> float:
+    """Return the log of min(1, kinds^pixels p): a correction for every region there could have been.
+
+    ``kinds`` is what each pixel could have been: in the region or not; for a component of a region, in it, in another
+    component, or outside.
+    """
+    return min(0.0, pixels * float(np.log(kinds)) + log_naive)
 
 
 @dataclass(frozen=True, kw_only=True)

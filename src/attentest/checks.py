@@ -40,3 +40,20 @@ def whole_number(value: Any, name: str, least: int, most: int) -> int:
     if not least <= number <= most:
         raise InputError(f"{name} must be at least {least} and at most {most}, got {number}.")
     return number
+
+
+def level(alpha: Any) -> float:
+    """Return a significance level, strictly between 0 and 1, as a plain float."""
+    return _strictly_between_0_and_1(alpha, "alpha")
+
+
+def confidence(value: Any) -> float:
+    """Return a confidence level, strictly between 0 and 1, as a plain float."""
+    return _strictly_between_0_and_1(value, "confidence_level")
+
+
+def _strictly_between_0_and_1(value: Any, name: str) -> float:
+    number = real_number(value, name)
+    if not 0 < number < 1:
+        raise InputError(f"{name} must lie strictly between 0 and 1, got {number}.")
+    return number

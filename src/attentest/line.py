@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +24,14 @@ class Lines:
         Directions, Sigma eta / sqrt(eta' Sigma eta).
     z_obs : (k,)
         Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta).
+    standard_error : (k,)
+        sqrt(eta' Sigma eta), in the units of the pixels.
     """
 
     images: NDArray[np.float64]
     b: NDArray[np.float64]
     z_obs: NDArray[np.float64]
+    standard_error: NDArray[np.float64]
 
     @property
     def a(self) -> NDArray[np.float64]:
@@ -35,7 +39,20 @@ class Lines:
         return self.images - self.b * self.z_obs[:, None]
 
 
-def lines_through(images: NDArray[np.float64], eta: NDArray[np.float64], noise: NoiseModel) -> Lines:
+@dataclass(frozen=True, kw_only=True)
+class ReferenceParts:
+    """What references add to contrasts: values (k,) eta' R of theirs and variances (k,) eta' Sigma_R eta of these."""
+
+    values: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+
+def lines_through(
+    images: NDArray[np.float64],
+    eta: NDArray[np.float64],
+    noise: NoiseModel | Sequence[NoiseModel],
+    references: ReferenceParts | None = None,
+) -> Lines:
     """Return the lines through images along which only the tested contrast varies.
 
     Parameters
@@ -45,23 +62,33 @@ def lines_through(images: NDArray[np.float64], eta: NDArray[np.float64], noise: 
     eta : (k, n)
         Contrast of each image.
     noise
-        The covariance Sigma.
+        The covariance Sigma, of all or of each.
+    references
+        With references, image and reference are one vector with independent noise, and the line is a line through both;
+        what is returned is its way through the image, which alone the model sees.
     """
-    n = images.shape[1]
-    if noise.size is not None and noise.size != n:
-        raise InputError(f"the noise model is for {noise.size} pixels, but the image has {n}.")
-    covariance_eta = noise.apply(eta)
+    covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
     # A variance at rounding level of its own terms is zero: the noise does not reach the tested contrast.
-    floor = n * np.finfo(np.float64).eps * np.einsum("ki,ki->k", np.abs(eta), np.abs(covariance_eta))
+    floor = eta.shape[1] * np.finfo(np.float64).eps * np.einsum("ki,ki->k", np.abs(eta), np.abs(covariance_eta))
+    values = np.einsum("ki,ki->k", eta, images)
+    if references is not None:
+        variance, values = variance + references.variances, values + references.values
     if not np.all(np.isfinite(variance)) or np.any(variance <= floor):
         raise InputError(
-            "the noise model gives the difference between region and background no variance "
-            f"({float(variance.min()):.3g}): there is no noise to test it against."
+            f"the noise model gives what is compared no variance ({float(variance.min()):.3g}): there is no noise to "
+            "test it against."
         )
     scale = np.sqrt(variance)
-    return Lines(
-        images=images,
-        b=covariance_eta / scale[:, None],
-        z_obs=np.einsum("ki,ki->k", eta, images) / scale,
-    )
+    return Lines(images=images, b=covariance_eta / scale[:, None], z_obs=values / scale, standard_error=scale)
+
+
+def covariance_times(noise: NoiseModel | Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Sigma eta (k, n) of contrasts (k, n), with one noise model or one for each."""
+    models = noise if isinstance(noise, Sequence) else [noise]
+    for model in models:
+        if model.size not in (None, eta.shape[1]):
+            raise InputError(f"the noise model is for {model.size} pixels, but the image has {eta.shape[1]}.")
+    if isinstance(noise, Sequence):
+        return np.stack([model.apply(row) for model, row in zip(noise, eta, strict=True)])
+    return noise.apply(eta)

@@ -1,4 +1,4 @@
-"""The contrast eta: which linear combination of pixels is tested (section 2)."""
+"""Which channels of a colour image are compared."""
 
 from __future__ import annotations
 
@@ -47,30 +47,3 @@ def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
     if len(chosen) != count:
         raise InputError(f"channels gives {len(chosen)} weight(s), but the image has {count} channel(s).")
     return np.array(chosen)
-
-
-def background_contrast(
-    regions: NDArray[np.bool_], weights: NDArray[np.float64], seen: NDArray[np.bool_] | None = None
-) -> NDArray[np.float64]:
-    """Return eta: the mean inside each region minus the mean outside it.
-
-    Parameters
-    ----------
-    regions : (k, H, W) bool
-        Attention regions; none empty, none everything.
-    weights : (C,)
-        Weight of each channel.
-    seen : (H, W) bool
-        Pixels that the model sees; the others belong neither to a region nor to the background.
-
-    Returns
-    -------
-    eta : (k, C * H * W) float64
-        Such that ``eta @ image.ravel()`` is the difference of means of a (C, H, W) image.
-    """
-    flat = regions.reshape(len(regions), -1)
-    background = ~flat if seen is None else ~flat & seen.ravel()
-    inside = flat.sum(axis=1, keepdims=True)
-    outside = background.sum(axis=1, keepdims=True)
-    eta = np.where(flat, 1.0 / inside, np.where(background, -1.0 / outside, 0.0))
-    return (eta[:, None, :] * weights[:, None]).reshape(len(regions), -1)

@@ -1,0 +1,150 @@
+"""Contrasts of a linearly filtered image: the filter moves from the image to the weights, eta' = F^T eta."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attentest.checks import positive_number
+from attentest.contrast.difference import Background, Contrast, ContrastLike, Mask, Weights, as_contrast
+from attentest.contrast.reference import Reference
+from attentest.errors import InputError
+
+KernelName: TypeAlias = Literal["laplacian", "sobel-x", "sobel-y"]
+Border: TypeAlias = Literal["reflect", "nearest", "mirror", "wrap", "constant"]
+
+KERNELS: dict[str, list[list[float]]] = {
+    "laplacian": [[0, 1, 0], [1, -4, 1], [0, 1, 0]],
+    "sobel-x": [[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]],
+    "sobel-y": [[-1, -2, -1], [0, 0, 0], [1, 2, 1]],
+}
+PADDING = {"reflect": "symmetric", "nearest": "edge", "mirror": "reflect", "wrap": "wrap", "constant": "constant"}
+"""What NumPy calls SciPy's ways to continue an image beyond its border."""
+
+LARGEST_KERNEL = 4096
+"""Side of a kernel: longer than any image's."""
+
+
+def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
+    """Return the kernel of a Gaussian blur, that of ``scipy.ndimage.gaussian_filter``.
+
+    Parameters
+    ----------
+    sigma
+        Standard deviation in pixels.
+    truncate
+        How many standard deviations it reaches.
+    """
+    sigma, truncate = positive_number(sigma, "sigma (of the blur)"), positive_number(truncate, "truncate")
+    if sigma * truncate > LARGEST_KERNEL / 2 - 1:
+        raise InputError(f"a blur of sigma {sigma:g} is larger than any image: use at most {LARGEST_KERNEL // 10}.")
+    radius = int(truncate * sigma + 0.5)
+    profile = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
+    profile /= profile.sum()
+    return np.outer(profile, profile)
+
+
+class Filtered:
+    """A contrast of the filtered image instead of the image: of its blur, its edges, or any other linear feature.
+
+    Parameters
+    ----------
+    kernel
+        "laplacian", "sobel-x" (along a row: vertical edges), "sobel-y", ``gaussian(sigma=2)``, or any array (h, w), no
+        larger than the image, with which the image is correlated as by ``scipy.ndimage.correlate``: not mirrored,
+        centred at (h // 2, w // 2).
+    of
+        What is compared of the filtered image.
+    border
+        How the image goes on beyond its border, in SciPy's words.
+    """
+
+    def __init__(
+        self, kernel: KernelName | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect"
+    ) -> None:
+        self._name = kernel if isinstance(kernel, str) else "array"
+        self._kernel = _as_kernel(kernel)
+        self._of = Background() if of is None else as_contrast(of)
+        if border not in get_args(Border):
+            raise InputError(f"border must be one of {', '.join(get_args(Border))}, got {border!r}.")
+        self._border = border
+
+    @property
+    def reference(self) -> Reference | None:
+        """The reference image of what is compared."""
+        return self._of.reference
+
+    @property
+    def of(self) -> Contrast:
+        """What is compared of the filtered image."""
+        return self._of
+
+    def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
+        """Return the weight of each pixel of the image that was not filtered."""
+        return self.adjoint(self._of.weights(part, region, seen))
+
+    def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
+        """Return the weight of each pixel of the reference that was not filtered."""
+        return self.adjoint(self._of.reference_weights(part, region, seen))
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) smaller than the kernel."""
+        if any(side > length for side, length in zip(self._kernel.shape, shape[1:], strict=True)):
+            raise InputError(
+                f"the filter's kernel has shape {self._kernel.shape}, larger than the image's {shape[1:]}: use a "
+                "smaller kernel, or a blur of smaller sigma."
+            )
+        self._of.check_image(shape)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters; a kernel by its name and shape."""
+        return {
+            "name": "filtered",
+            "kernel": self._name,
+            "kernel_shape": list(self._kernel.shape),
+            "border": self._border,
+            "of": dict(self._of.describe()),
+        }
+
+    def __repr__(self) -> str:
+        kernel = self._name if self._name != "array" else f"<{self._kernel.shape} kernel>"
+        return f"Filtered({kernel!r}, of={self._of!r}, border={self._border!r})"
+
+    def adjoint(self, weights: Weights) -> Weights:
+        """Return F^T w: the weights of pixels that give what weights (..., H, W) give on the filtered image."""
+        from scipy.signal import convolve  # here because scipy.signal is slow to import
+
+        height, width = weights.shape[-2:]
+        before = [side // 2 for side in self._kernel.shape]
+        pads = [(first, side - 1 - first) for first, side in zip(before, self._kernel.shape, strict=True)]
+        places = np.arange(height * width).reshape(height, width)
+        if self._border == "constant":
+            came_from = np.pad(places, pads, constant_values=height * width)  # beyond the border: to be dropped
+        else:
+            came_from = np.pad(places, pads, mode=PADDING[self._border])  # type: ignore[call-overload]
+        planes = [
+            np.bincount(came_from.ravel(), convolve(plane, self._kernel).ravel(), minlength=height * width + 1)[:-1]
+            for plane in weights.reshape(-1, height, width)
+        ]
+        return np.asarray(np.reshape(planes, weights.shape))
+
+
+def _as_kernel(kernel: Any) -> NDArray[np.float64]:
+    if isinstance(kernel, str):
+        if kernel not in KERNELS:
+            raise InputError(
+                f"kernel must be one of {', '.join(KERNELS)}, gaussian(sigma=...), or an array (h, w), got {kernel!r}."
+            )
+        return np.array(KERNELS[kernel], dtype=np.float64)
+    try:
+        values = np.asarray(kernel)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"kernel must be an array of numbers ({str(error).rstrip('.')}).") from None
+    if values.dtype.kind not in "fiu" or values.ndim != 2 or values.size == 0:
+        raise InputError(f"kernel must be an array (h, w) of numbers, got {values.dtype} of shape {values.shape}.")
+    values = values.astype(np.float64)
+    if not np.all(np.isfinite(values)) or not np.any(values):
+        raise InputError("kernel must be finite and not all zero.")
+    return values

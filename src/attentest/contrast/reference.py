@@ -1,0 +1,77 @@
+"""The contrast with a reference image: the same scene before, or a healthy control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attentest.checks import real_number
+from attentest.contrast.difference import Mask, Weights, mean_weights
+from attentest.errors import InputError
+from attentest.image import ImageLike, Sample, as_sample
+from attentest.noise import ChecksImages, NoiseLike, NoiseModel, as_noise
+
+
+class Reference:
+    """The mean inside the region minus the mean of a reference image at the same place.
+
+    Image and reference are one vector, with independent noise. The model sees the image alone.
+
+    Parameters
+    ----------
+    image
+        The reference, of the size of the images. Left out if each image has its own: ``test(image, reference=...)``.
+    noise
+        Its noise; by default the same as that of the images. 0 for a reference that is known exactly, such as a
+        phantom or the mean of very many.
+    """
+
+    def __init__(self, image: ImageLike | None = None, noise: NoiseLike | None = None) -> None:
+        self.sample: Sample | None = None if image is None else as_sample(image)
+        exact = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool) and noise == 0
+        self.exact = exact and real_number(noise, "noise") == 0
+        self.noise: NoiseModel | None = None if noise is None or self.exact else as_noise(noise)
+
+    @property
+    def reference(self) -> Reference:
+        """Itself."""
+        return self
+
+    def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
+        """Return the weight (H, W) of each pixel of the image."""
+        return mean_weights(part)
+
+    def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
+        """Return the weight (H, W) of each pixel of the reference."""
+        return -mean_weights(part)
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) of another size than the reference."""
+        if self.sample is not None:
+            check_pair(shape, self.sample)
+        if self.noise is not None:
+            if self.noise.size not in (None, int(np.prod(shape))):
+                raise InputError(
+                    f"the noise model of the reference is for {self.noise.size} pixels, but the image has "
+                    f"{int(np.prod(shape))}."
+                )
+            if isinstance(self.noise, ChecksImages):
+                self.noise.check_image(shape)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name, and the reference's noise."""
+        noise = "none" if self.exact else "that of the image" if self.noise is None else dict(self.noise.describe())
+        return {"name": "reference", "noise": noise}
+
+    def __repr__(self) -> str:
+        return f"Reference({'one for each image' if self.sample is None else self.sample.shape}, {self.noise!r})"
+
+
+def check_pair(shape: tuple[int, int, int], reference: Sample) -> None:
+    """Refuse a reference of another size than the image (C, H, W)."""
+    if reference.shape != shape:
+        raise InputError(
+            f"the reference image has (C, H, W) = {reference.shape}, but the image has {shape}: both must show the "
+            "same pixels, so bring the reference to the image's size first."
+        )

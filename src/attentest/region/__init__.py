@@ -1,0 +1,51 @@
+"""From raw scores to the attention map and its region, by one of two rules."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from attentest.errors import InputError
+from attentest.region.attention_map import attention_map, unusable_scores
+from attentest.region.threshold import TIE, Threshold, ThresholdMargins, as_threshold, margins, region_of
+from attentest.region.top_fraction import TopFraction, TopMargins
+from attentest.view import View
+
+
+class RegionRule(Protocol):
+    """How an attention map becomes a region."""
+
+    def regions(self, attention: Tensor, view: View) -> Tensor:
+        """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; none where it is moot."""
+
+    def margins(self, regions: Tensor, view: View) -> ThresholdMargins | TopMargins:
+        """Return what decides whether other scores give the same regions (k, H, W)."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as JSON-ready values."""
+
+
+def as_region_rule(threshold: float | None, top_fraction: float | None) -> RegionRule:
+    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a share of the pixels."""
+    if top_fraction is None:
+        return Threshold() if threshold is None else Threshold(threshold)
+    if threshold is not None:
+        raise InputError(f"give threshold or top_fraction, not both, got {threshold!r} and {top_fraction!r}.")
+    return TopFraction(top_fraction)
+
+
+__all__ = [
+    "TIE",
+    "RegionRule",
+    "Threshold",
+    "ThresholdMargins",
+    "TopFraction",
+    "TopMargins",
+    "as_region_rule",
+    "as_threshold",
+    "attention_map",
+    "margins",
+    "region_of",
+    "unusable_scores",
+]

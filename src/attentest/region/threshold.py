@@ -1,0 +1,122 @@
+"""The paper's region: where the attention map exceeds a threshold (section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attentest.checks import real_number
+from attentest.errors import InputError
+from attentest.region.attention_map import attention_map
+from attentest.region.candidates import DecidingPixels
+from attentest.view import View
+
+TIE = 1e-11
+"""How far above tau a pixel of the region lies. Between the greatest and the least patch a pixel can lie exactly at
+tau, whatever the scores are, and rounding alone would decide."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The region is where the attention map exceeds tau, strictly between 0 and 1."""
+
+    tau: float = 0.6
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tau", as_threshold(self.tau))
+
+    def regions(self, attention: Tensor, view: View) -> Tensor:
+        """Return the regions (m, H, W) of attention maps (m, H, W); a constant map has none."""
+        return region_of(attention, self.tau)
+
+    def margins(self, regions: Tensor, view: View) -> ThresholdMargins:
+        """Return what decides whether other scores give the same regions (k, H, W)."""
+        return ThresholdMargins(regions, self.tau, view)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the setting."""
+        return {"threshold": self.tau}
+
+
+def as_threshold(threshold: float) -> float:
+    """Return tau as a plain float; refuse one outside (0, 1), where every region is empty or everything."""
+    number = real_number(threshold, "threshold (tau)")
+    if not 0.0 < number < 1.0:
+        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {number}.")
+    return number
+
+
+def region_of(attention: Tensor, threshold: float) -> Tensor:
+    """Return the attention region M = {i : A_i > tau}, bool, of the map's shape; what lies at tau is outside."""
+    return attention > threshold + TIE
+
+
+def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
+    """Return f_i: negative for every pixel where, and only where, the map has the given region.
+
+    Parameters
+    ----------
+    attention : (m, H, W)
+        Attention maps.
+    region : (m, H, W) bool
+        The observed region of each.
+    threshold
+        tau.
+
+    Returns
+    -------
+    Tensor of shape (m, H * W)
+        tau - A_i inside the region, A_i - tau outside.
+    """
+    excess = attention - (threshold + TIE)
+    return torch.where(region, -excess, excess).flatten(1)
+
+
+class ThresholdMargins:
+    """The margins of k observed regions A > tau, as a search wants them.
+
+    With t = lowest + tau (highest - lowest), the region at z is the observed one where every pixel of it lies
+    above t and every other below: four extremes of the upsampled scores decide, and min-max normalisation is not
+    needed. Nor are most pixels: see :class:`~attentest.region.candidates.Candidates`.
+
+    Parameters
+    ----------
+    regions : (k, H, W) bool
+        The observed regions among the pixels that are seen, where the scores are.
+    threshold
+        tau.
+    view
+        How the grid lies over the image.
+    """
+
+    def __init__(self, regions: Tensor, threshold: float, view: View) -> None:
+        self._regions = regions
+        self._threshold = threshold
+        self._view = view
+        self._deciding = DecidingPixels(regions, view)
+        # Of the lowest and the highest pixel, the lowest in the region and the highest outside it.
+        self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
+        low, high = 1.0 - (threshold + TIE), threshold + TIE
+        self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
+
+    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return the paper's margins f_i (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
+        return margins(attention_map(scores, self._view), self._regions[which], self._threshold)
+
+    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that may be extreme in images ``which`` (m,)."""
+        return self._deciding.values(which, scores)
+
+    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the pixels (m, 4) that attain them."""
+        region = self._deciding.kinds(which)
+        found = (
+            pixels.min(dim=1),
+            pixels.max(dim=1),
+            pixels.masked_fill(~region, torch.inf).min(dim=1),
+            pixels.masked_fill(region, -torch.inf).max(dim=1),
+        )
+        return self.signs * torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], 1)

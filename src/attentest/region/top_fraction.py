@@ -1,0 +1,135 @@
+"""Another region: a given share of the pixels, those of greatest attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attentest.checks import real_number
+from attentest.errors import InputError
+from attentest.region.attention_map import attention_map
+from attentest.region.candidates import DecidingPixels
+from attentest.region.threshold import TIE
+from attentest.view import Axis, View
+
+INSIDE, OUTSIDE, SPLIT = 0, 1, 2
+"""Kinds of pixels. Beyond the outermost patch centres neighbours have one value whatever the scores; where the region
+takes some of such pixels and leaves others, they are the split ones."""
+
+
+@dataclass(frozen=True)
+class TopFraction:
+    """The region is the share q of the pixels seen, strictly between 0 and 1, that have the greatest attention.
+
+    At least one pixel is inside and one outside. Of pixels that are equal for every score, as those beyond the
+    outermost patch centres are, the upper and the left come first.
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        number = real_number(self.q, "top_fraction (q)")
+        if not 0.0 < number < 1.0:
+            raise InputError(f"top_fraction (q) must lie strictly between 0 and 1, got {number}.")
+        object.__setattr__(self, "q", number)
+
+    def regions(self, attention: Tensor, view: View) -> Tensor:
+        """Return the regions (m, H, W) of attention maps (m, H, W); no region where pixels tie at the cut."""
+        alike = _equals(view)
+        pixels = attention.flatten(1)[:, alike]
+        count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
+        order = pixels.argsort(dim=1, descending=True, stable=True)
+        last, first_out = order[:, count - 1], order[:, count]
+        gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
+        clear = (alike[last] == alike[first_out]) | (gap > TIE)
+        regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
+        return (regions & clear[:, None]).unflatten(1, attention.shape[1:])
+
+    def margins(self, regions: Tensor, view: View) -> TopMargins:
+        """Return what decides whether other scores give the same regions (k, H, W)."""
+        return TopMargins(regions, view)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the setting."""
+        return {"top_fraction": self.q}
+
+
+class TopMargins:
+    """The margins of k observed regions of a fixed number of pixels, as a search wants them.
+
+    The region is the observed one where its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
+    between those of the region and the rest, on both sides of the cut.
+
+    Parameters
+    ----------
+    regions : (k, H, W) bool
+        The observed regions among the pixels that are seen.
+    view
+        How the grid lies over the image.
+    """
+
+    def __init__(self, regions: Tensor, view: View) -> None:
+        self._view = view
+        alike = _equals(view)
+        flat = regions.flatten(1)
+        members = torch.zeros_like(flat, dtype=torch.int64).index_add_(1, alike, flat.long())[:, alike]
+        size = torch.bincount(alike, minlength=len(alike))[alike]
+        kinds = torch.where(flat, INSIDE, OUTSIDE)
+        kinds[(members > 0) & (members < size)] = SPLIT
+        self._kinds = kinds
+        self._deciding = DecidingPixels(kinds.unflatten(1, regions.shape[1:]), view)
+        # Of the lowest inside, the highest outside, and the split pixels as highest and as lowest.
+        self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
+        self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+
+    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return a margin for each pixel (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
+        pixels = attention_map(scores, self._view).flatten(1)
+        kinds = self._kinds[which]
+        extremes, _ = self._extremes(kinds, pixels)
+        not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
+        split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
+        below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
+        return torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
+
+    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that may be extreme in images ``which`` (m,)."""
+        return self._deciding.values(which, scores)
+
+    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the pixels (m, 4) that attain them."""
+        return self._extremes(self._deciding.kinds(which), pixels)
+
+    def _extremes(self, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
+        some_inside, some_outside, some_split = (kind.any(dim=1, keepdim=True) for kind in (inside, outside, split))
+        # Where a kind is missing another takes its place, so that a condition about it repeats one that holds anyway.
+        lowest = torch.where(some_inside, inside, split)
+        highest = torch.where(some_outside, outside, split)
+        groups = (
+            lowest,
+            highest,
+            torch.where(some_split & some_inside, split, highest),
+            torch.where(some_split & some_outside, split, lowest),
+        )
+        found = [
+            (sign * pixels).masked_fill(~group, -torch.inf).max(dim=1)
+            for sign, group in zip(self.signs, groups, strict=True)
+        ]
+        return torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], dim=1)
+
+
+def _equals(view: View) -> Tensor:
+    """Return for each pixel seen the first of those (n,) that equal it whatever the scores."""
+    rows, columns = (_first_alike(axis) for axis in (view.rows, view.columns))
+    return (rows[:, None] * len(columns) + columns).flatten()
+
+
+def _first_alike(axis: Axis) -> Tensor:
+    """Return the first pixel of those (n,) that lie beyond the same outermost patch centre; otherwise the pixel."""
+    places = torch.arange(len(axis.cell), device=axis.cell.device)
+    beyond = (axis.cell == 0) | (axis.cell == axis.matrix.shape[1])
+    return torch.where(beyond, torch.searchsorted(axis.cell, axis.cell), places)
