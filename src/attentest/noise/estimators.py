@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 LARGEST_DENSE = 4096
 """Most values of an image whose full covariance is estimated: 64 x 64 grey pixels, a matrix of 128 MiB."""
 
+CORRELATION_ROUNDING = 1e-9
+"""A correlation closer to 1 than this is 1 up to the rounding of the sums it comes from."""
+
 
 class NoiseEstimator(ABC):
     """Base of the estimators.
@@ -96,7 +99,7 @@ class AR1Covariance(NoiseEstimator):
         flat = planes.reshape(-1, planes[0, 0].size)
         degrees = (reference.count - 1) * planes.shape[1]
         rho = float((flat[:, 1:] * flat[:, :-1]).sum() / (degrees * (flat.shape[1] - 1)))
-        if not -1.0 < rho < 1.0:
+        if not abs(rho) < 1.0 - CORRELATION_ROUNDING:
             raise InputError(
                 f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
                 "noise needs one strictly between -1 and 1: give more or larger images, or use another estimator."

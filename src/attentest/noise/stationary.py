@@ -91,13 +91,13 @@ def _image_shape(shape: Any) -> tuple[int, int]:
         height, width = shape
     except (TypeError, ValueError):
         raise InputError(f"shape must be the (height, width) of the images, got {shape!r}.") from None
-    pixels = (
+    sides = (
         whole_number(height, "the height of the images", 1, MOST_PIXELS),
         whole_number(width, "the width of the images", 1, MOST_PIXELS),
     )
-    if pixels[0] * pixels[1] > MOST_PIXELS:
-        raise InputError(f"images must have at most {MOST_PIXELS} pixels, but shape = {pixels} has more.")
-    return pixels
+    if sides[0] * sides[1] > MOST_PIXELS:
+        raise InputError(f"images must have at most {MOST_PIXELS} pixels, but shape = {sides} has more.")
+    return sides
 
 
 def _autocovariance(values: ArrayLike) -> FloatArray:
@@ -111,7 +111,7 @@ def _autocovariance(values: ArrayLike) -> FloatArray:
         raise InputError("autocovariance must be finite, got NaN or infinite entries.")
     largest = np.abs(lags).max()
     middle = float(lags[lags.shape[0] // 2, lags.shape[1] // 2])
-    if not middle > 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
+    if middle <= 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
         raise InputError(
             "autocovariance must have the variance in the middle, positive and no smaller than any covariance, "
             f"got {middle:.3g} there and up to {largest:.3g} elsewhere."
