@@ -134,7 +134,7 @@ def _argument(noise: Any, name: str) -> Any:
 
 
 def _json_bytes(model: NoiseModel) -> bytes:
-    return _dumps({"format": FORMAT, "version": VERSION, "noise": _with_lists(_tree(model))})
+    return _dumps(_with_lists(_tree(model)))
 
 
 def _safetensors_bytes(model: NoiseModel) -> bytes:
@@ -142,13 +142,12 @@ def _safetensors_bytes(model: NoiseModel) -> bytes:
 
     tensors: dict[str, Any] = {}
     tree = _without_arrays(_tree(model), tensors, "")
-    metadata = {"format": FORMAT, "version": str(VERSION), "noise": _dumps(tree).decode()}
-    return bytes(save(tensors, metadata))
+    return bytes(save(tensors, {FORMAT: _dumps(tree).decode()}))
 
 
-def _dumps(value: Any) -> bytes:
+def _dumps(tree: Any) -> bytes:
     try:
-        return json.dumps(value, allow_nan=False).encode()
+        return json.dumps({"format": FORMAT, "version": VERSION, "noise": tree}, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
         raise InputError(f"the origin of the noise model must be JSON-ready values ({_first(error)}).") from None
 
@@ -178,15 +177,12 @@ def _read_safetensors(source: Path) -> tuple[Any, dict[str, Any]]:
 
     try:
         with safe_open(source, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
-            if metadata.get("format") != FORMAT:
+            content = _loads((file.metadata() or {}).get(FORMAT, "null"))
+            if content is None:
                 return None, {}
-            if metadata.get("version") != str(VERSION):
-                return metadata, {}
-            tensors = {name: _float64(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            return content, {name: _float64(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(str(error)) from None
-    return {**metadata, "version": VERSION, "noise": _loads(metadata.get("noise", "null"))}, tensors
 
 
 def _float64(name: str, values: Any) -> Any:
