@@ -27,8 +27,8 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
             "call its for_image(pixels) with the image's (C, H, W) pixels."
         )
     raise InputError(
-        "noise must be a fitted estimator, a standard deviation or a model from attentest.noise, "
-        f"got {type(noise).__name__}."
+        f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}; "
+        "a fitted estimator will do as well."
     )
 
 
