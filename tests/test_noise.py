@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from attentest import InputError
-from attentest.noise import AR1, Dense, Diagonal, Isotropic, NoiseModel, as_noise
+from attentest.noise import AR1, Dense, Diagonal, Estimated, Isotropic, NoiseModel, Stationary, as_noise
 
 N = 12
 
@@ -19,6 +22,8 @@ MODELS = [
     (AR1(0.5, 1.3), ar1_matrix(0.5, 1.3)),
     (AR1(-0.8), ar1_matrix(-0.8, 1.0)),
     (Dense(ar1_matrix(0.9, 2.0)), ar1_matrix(0.9, 2.0)),
+    (Stationary(ar1_matrix(0.5, 2.0, 2 * N - 1)[N - 1 : N], (1, N)), ar1_matrix(0.5, 2.0)),
+    (Estimated(AR1(0.5, 1.3), {"images": 3}), ar1_matrix(0.5, 1.3)),
 ]
 
 
@@ -73,6 +78,16 @@ def test_models_do_not_share_the_callers_array() -> None:
     assert model.variance.tolist() == [1, 1, 1]
 
 
+def test_an_estimated_model_tells_its_origin_and_fits_the_same_images() -> None:
+    model = Estimated(Diagonal(np.ones((2, 3))), {"images": 3})
+    assert model.describe() == {"model": "diagonal", "size": 6, "images": 3}
+    assert model.size == 6
+    model.check_image((1, 2, 3))
+    with pytest.raises(InputError, match="the variances have shape"):
+        model.check_image((1, 3, 2))
+    Estimated(Isotropic(1.0), {}).check_image((1, 3, 2))
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -97,6 +112,8 @@ def test_models_do_not_share_the_callers_array() -> None:
         (lambda: Dense([[1.0, 2.0], [2.0, 1.0]]), "smallest eigenvalue is -1"),
         (lambda: Dense(np.zeros((2, 2))), "positive semi-definite"),
         (lambda: Dense([[np.nan, 0.0], [0.0, 1.0]]), "finite"),
+        (lambda: Estimated(3.0, {}), "must be a noise model, got float"),  # type: ignore[arg-type]
+        (lambda: Estimated(Isotropic(1.0), {1: 2}), "names as keys"),  # type: ignore[dict-item]
         (lambda: as_noise("loud"), "got str"),
         (lambda: as_noise(True), "got bool"),
         (lambda: Isotropic(1.0).sample(np.random.default_rng(0), 2), "how many pixels"),
@@ -106,3 +123,9 @@ def test_models_do_not_share_the_callers_array() -> None:
 def test_what_is_no_noise_model_is_refused(make: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()  # type: ignore[operator]
+
+
+def test_importing_noise_is_light() -> None:
+    script = "import sys, attentest.noise; print(' '.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert not set(run.stdout.split()) & {"torch", "sklearn", "scipy.signal", "scipy.stats", "safetensors"}

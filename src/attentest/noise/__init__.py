@@ -1,0 +1,64 @@
+"""Noise models: the covariance Sigma of the paper's section 2 as an operator, never as an n x n array.
+
+A noise model answers two questions: what is ``Sigma v`` (:meth:`NoiseModel.apply`) and what does noise look
+like (:meth:`NoiseModel.sample`). Pixels are indexed in row-major order; for an image of C channels the vector
+is the (C, H, W) array flattened.
+
+Where the covariance is not known it is estimated, from reference images (the estimators) or, approximately, from
+the tested image itself (:func:`from_image`).
+"""
+
+from __future__ import annotations
+
+from attentest.noise.ar1 import AR1
+from attentest.noise.conversion import NoiseLike, as_noise
+from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
+from attentest.noise.diagonal import Diagonal
+from attentest.noise.estimated import Estimated
+from attentest.noise.estimators import (
+    AR1Covariance,
+    NoiseEstimator,
+    PixelVariance,
+    PooledVariance,
+    ShrunkCovariance,
+    StationaryCovariance,
+)
+from attentest.noise.isotropic import Isotropic
+from attentest.noise.model import ChecksImages, FitsNoise, FloatArray, ImageNoise, NoiseModel
+from attentest.noise.noise_file import load_noise, save_noise
+from attentest.noise.parameters import LARGEST_SIGMA, MOST_DRAWN, SMALLEST_SIGMA
+from attentest.noise.per_channel import PerChannel
+from attentest.noise.stationary import Stationary
+from attentest.noise.tested_image import FromImage, from_image
+
+__all__ = [
+    "AR1",
+    "DEFINITENESS_TOLERANCE",
+    "LARGEST_SIGMA",
+    "MOST_DRAWN",
+    "SMALLEST_SIGMA",
+    "SYMMETRY_TOLERANCE",
+    "AR1Covariance",
+    "ChecksImages",
+    "Dense",
+    "Diagonal",
+    "Estimated",
+    "FitsNoise",
+    "FloatArray",
+    "FromImage",
+    "ImageNoise",
+    "Isotropic",
+    "NoiseEstimator",
+    "NoiseLike",
+    "NoiseModel",
+    "PerChannel",
+    "PixelVariance",
+    "PooledVariance",
+    "ShrunkCovariance",
+    "Stationary",
+    "StationaryCovariance",
+    "as_noise",
+    "from_image",
+    "load_noise",
+    "save_noise",
+]

@@ -1,0 +1,42 @@
+"""What may be given as noise: a number, a model or a fitted estimator."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from attentest.errors import InputError
+from attentest.noise.isotropic import Isotropic
+from attentest.noise.model import FitsNoise, ImageNoise, NoiseModel
+
+NoiseLike: TypeAlias = "NoiseModel | FitsNoise | float"
+
+
+def as_noise(noise: NoiseLike) -> NoiseModel:
+    """Return the noise model of a bare number (the standard deviation of independent noise) or a fitted estimator."""
+    if isinstance(noise, (int, float, np.integer, np.floating)) and not isinstance(noise, bool):
+        return Isotropic(noise)
+    if isinstance(noise, NoiseModel) and not isinstance(noise, type):
+        return noise
+    if isinstance(noise, FitsNoise) and not isinstance(noise, type):
+        return _fitted(noise)
+    if isinstance(noise, ImageNoise) and not isinstance(noise, type):
+        raise InputError(
+            f"one noise model for all images is needed here, but {type(noise).__name__} makes one for each: "
+            "call its for_image(pixels) with the image's (C, H, W) pixels."
+        )
+    raise InputError(
+        f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}; "
+        "a fitted estimator will do as well."
+    )
+
+
+def _fitted(estimator: FitsNoise) -> NoiseModel:
+    name = type(estimator).__name__
+    model = getattr(estimator, "noise_", None)
+    if model is None:
+        raise InputError(f"this {name} has not seen any images yet: call its fit(images) with reference images first.")
+    if not isinstance(model, NoiseModel):
+        raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
+    return model

@@ -1,0 +1,80 @@
+"""Noise with a full covariance matrix."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError, cholesky
+
+from attentest.errors import InputError
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import float_array, sample_shape
+
+SYMMETRY_TOLERANCE = 1e-10
+"""Largest |Sigma - Sigma'| allowed, relative to the largest entry: above rounding, below any real asymmetry."""
+
+DEFINITENESS_TOLERANCE = 1e-10
+"""Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
+
+
+class Dense:
+    """Noise with a full covariance matrix, for small images.
+
+    Parameters
+    ----------
+    covariance : array of shape (n, n)
+        Symmetric positive semi-definite; checked here, in O(n^3).
+    """
+
+    def __init__(self, covariance: ArrayLike) -> None:
+        matrix = np.array(float_array(covariance, "covariance"))
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
+            raise InputError(f"covariance must be a square (n, n) matrix, got shape {matrix.shape}.")
+        if not np.all(np.isfinite(matrix)):
+            raise InputError("covariance must be finite, got NaN or infinite entries.")
+        asymmetry = np.abs(matrix - matrix.T).max()
+        if asymmetry > SYMMETRY_TOLERANCE * np.abs(matrix).max():
+            raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")
+        matrix = matrix / 2 + matrix.T / 2
+        matrix.setflags(write=False)
+        self.covariance: FloatArray = matrix
+        _ = self.factor  # refuses what is not positive semi-definite
+
+    def __repr__(self) -> str:
+        return f"Dense(<{self.size} x {self.size} covariance>)"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return int(self.covariance.shape[0])
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``covariance @ v`` along the last axis."""
+        return v @ self.covariance
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return rng.standard_normal(sample_shape(k, n, self.size)) @ self.factor.T
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and size."""
+        return {"model": "dense", "size": self.size}
+
+    @cached_property
+    def factor(self) -> FloatArray:
+        """Lower Cholesky factor of the covariance, lifted by the tolerance so that a singular one has it too."""
+        largest = float(np.diag(self.covariance).max())
+        lifted = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
+        try:
+            if largest <= 0:
+                raise LinAlgError("no positive variance")
+            return np.asarray(cholesky(lifted, lower=True, check_finite=False), dtype=np.float64)
+        except LinAlgError:
+            smallest = float(np.linalg.eigvalsh(self.covariance)[0])
+            raise InputError(
+                "covariance must be positive semi-definite with some variance, "
+                f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
+            ) from None

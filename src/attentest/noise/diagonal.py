@@ -1,0 +1,64 @@
+"""Independent noise with a variance for each pixel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attentest.errors import InputError
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import float_array, sample_shape
+
+
+class Diagonal:
+    """Independent noise with a variance for each pixel.
+
+    Parameters
+    ----------
+    variance : array of shape (n,), (H, W) or (C, H, W)
+        Variances, not standard deviations; non-negative, not all zero.
+    """
+
+    def __init__(self, variance: ArrayLike) -> None:
+        values = np.array(float_array(variance, "variance"))
+        self.shape = values.shape
+        flat = values.ravel()
+        if not np.all(np.isfinite(flat)):
+            raise InputError("variance must be finite, got NaN or infinite entries.")
+        if np.any(flat < 0) or not np.any(flat > 0):
+            raise InputError(
+                "variance must be non-negative and not all zero, "
+                f"got values from {flat.min(initial=0.0)} to {flat.max(initial=0.0)}."
+            )
+        flat.setflags(write=False)
+        self.variance: FloatArray = flat
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) whose pixels these variances are not for."""
+        own = (1, *self.shape) if len(self.shape) == 2 else self.shape
+        if len(self.shape) > 1 and own != shape:
+            raise InputError(
+                f"the variances have shape {self.shape}, but the image is (C, H, W) = {shape}: give them as that is."
+            )
+
+    def __repr__(self) -> str:
+        return f"Diagonal(<{self.size} variances>)"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return int(self.variance.size)
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``variance * v``."""
+        return self.variance * v
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return np.sqrt(self.variance) * rng.standard_normal(sample_shape(k, n, self.size))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and size."""
+        return {"model": "diagonal", "size": self.size}

@@ -1,0 +1,57 @@
+"""A noise model that remembers how it was estimated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attentest.errors import InputError
+from attentest.noise.model import ChecksImages, FloatArray, NoiseModel
+
+
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """A noise model and where it comes from, which its description tells.
+
+    Parameters
+    ----------
+    model
+        The noise model that is used.
+    origin
+        What its description says besides, as JSON-ready values.
+    """
+
+    model: NoiseModel
+    origin: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, NoiseModel) or isinstance(self.model, type):
+            raise InputError(f"an estimated noise model must be a noise model, got {type(self.model).__name__}.")
+        if not isinstance(self.origin, Mapping) or not all(isinstance(key, str) for key in self.origin):
+            raise InputError(f"the origin of a noise model must be a mapping with names as keys, got {self.origin!r}.")
+        object.__setattr__(self, "origin", dict(self.origin))
+
+    @property
+    def size(self) -> int | None:
+        """Length of the vectors it applies to, or None for any length."""
+        return self.model.size
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) that the model is not for."""
+        if isinstance(self.model, ChecksImages):
+            self.model.check_image(shape)
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis."""
+        return self.model.apply(v)
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return self.model.sample(rng, k, n)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters of the model, and its origin."""
+        return {**self.model.describe(), **self.origin}

@@ -1,0 +1,169 @@
+"""Estimators of the noise from independent reference images, in the manner of scikit-learn.
+
+>>> noise = StationaryCovariance().fit(reference_images).noise_
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from attentest.errors import InputError
+from attentest.noise.ar1 import AR1
+from attentest.noise.dense import Dense
+from attentest.noise.diagonal import Diagonal
+from attentest.noise.isotropic import Isotropic
+from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.per_channel import PerChannel
+from attentest.noise.reference_images import ReferenceImages, reference_images
+from attentest.noise.stationary import Stationary
+from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
+
+if TYPE_CHECKING:
+    from attentest.image import ImageLike
+
+LARGEST_DENSE = 4096
+"""Most values of an image whose full covariance is estimated: 64 x 64 grey pixels, a matrix of 128 MiB."""
+
+CORRELATION_ROUNDING = 1e-9
+"""A correlation closer to 1 than this is 1 up to the rounding of the sums it comes from."""
+
+
+class NoiseEstimator(ABC):
+    """Base of the estimators.
+
+    Attributes
+    ----------
+    noise_
+        The noise model, once fitted.
+    mean_ : (C, H, W)
+        The mean of the images.
+    n_images_
+        How many there were.
+    """
+
+    LEAST_IMAGES: ClassVar[int] = 2
+    LEAST_REASON: ClassVar[str] = "because noise shows in how images differ"
+
+    noise_: NoiseModel
+    mean_: FloatArray
+    n_images_: int
+
+    def fit(self, images: Iterable[ImageLike]) -> Self:
+        """Estimate the noise from independent images of one shape and the same mean, and return the estimator."""
+        reference = reference_images(images, self.LEAST_IMAGES, self.LEAST_REASON)
+        self.noise_ = self._estimate(reference)
+        self.mean_, self.n_images_ = reference.mean, reference.count
+        return self
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    @abstractmethod
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        """Return the noise model."""
+
+
+class PooledVariance(NoiseEstimator):
+    """One variance for all pixels: an Isotropic; for colours a PerChannel with their covariance."""
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        covariance = reference.channel_covariance
+        return Isotropic(float(np.sqrt(covariance[0, 0]))) if covariance.size == 1 else PerChannel(covariance)
+
+
+class PixelVariance(NoiseEstimator):
+    """A variance for each pixel and channel: a Diagonal of shape (C, H, W)."""
+
+    LEAST_IMAGES = 10
+    LEAST_REASON = (
+        "because the variance of one pixel has a relative standard error of sqrt(2 / (K - 1)), 47% with K = 10 images"
+    )
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        return Diagonal(reference.pixel_variance)
+
+
+class AR1Covariance(NoiseEstimator):
+    """First-order autoregressive noise over the flattened index: an AR1; for colours a PerChannel with it in space.
+
+    The correlation is that of neighbours in row-major order, the last pixel of a row and the first of the next
+    included, and is the same for all channels.
+    """
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        planes = reference.standard_planes
+        flat = planes.reshape(-1, planes[0, 0].size)
+        degrees = (reference.count - 1) * planes.shape[1]
+        rho = float((flat[:, 1:] * flat[:, :-1]).sum() / (degrees * (flat.shape[1] - 1)))
+        if not abs(rho) < 1.0 - CORRELATION_ROUNDING:
+            raise InputError(
+                f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
+                "noise needs one strictly between -1 and 1: give more or larger images, or use another estimator."
+            )
+        covariance = reference.channel_covariance
+        if covariance.size == 1:
+            return AR1(rho, float(np.sqrt(covariance[0, 0])))
+        return PerChannel(covariance, AR1(rho))
+
+
+class StationaryCovariance(NoiseEstimator):
+    """Covariance that depends on the lag between pixels: a Stationary; for colours a PerChannel with it in space.
+
+    Parameters
+    ----------
+    max_lag
+        Lag in pixels, along either axis, beyond which noise is known to be uncorrelated: the shorter, the smaller
+        the error of the estimate. By default as far as the images reach.
+    """
+
+    def __init__(self, max_lag: int | None = None) -> None:
+        self.max_lag = checked_max_lag(max_lag)
+
+    def __repr__(self) -> str:
+        return f"StationaryCovariance(max_lag={self.max_lag})"
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        planes = reference.standard_planes
+        shape = planes.shape[2:]
+        correlation = stationary_correlation(
+            planes.reshape(-1, *shape), (reference.count - 1) * planes.shape[1], self.max_lag
+        )
+        covariance = reference.channel_covariance
+        if covariance.size == 1:
+            return Stationary(covariance[0, 0] * correlation, shape)
+        return PerChannel(covariance, Stationary(correlation, shape))
+
+
+class ShrunkCovariance(NoiseEstimator):
+    """Full covariance of small images, shrunk as Ledoit and Wolf do: a Dense.
+
+    Needs scikit-learn (``pip install 'attentest[estimators]'``).
+    """
+
+    LEAST_IMAGES = 10
+    LEAST_REASON = "because how far to shrink the covariance is itself estimated from them"
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        values = reference.mean.size
+        if values > LARGEST_DENSE:
+            raise InputError(
+                f"a full covariance is estimated of images of at most {LARGEST_DENSE} values, but these have {values}: "
+                "use StationaryCovariance, or smaller images."
+            )
+        flat = reference.residuals.reshape(reference.count, values)
+        scale = np.abs(flat).max()  # so that fourth powers of the values fit a float64
+        # The mean of K images takes a K-th of the variance with it.
+        covariance = _ledoit_wolf()(store_precision=False, assume_centered=True).fit(flat / scale).covariance_
+        return Dense(covariance * (scale**2 * reference.count / (reference.count - 1)))
+
+
+def _ledoit_wolf() -> Any:
+    try:
+        from sklearn.covariance import LedoitWolf  # here because scikit-learn is an extra
+    except ImportError:
+        raise InputError("ShrunkCovariance needs scikit-learn: pip install 'attentest[estimators]'.") from None
+    return LedoitWolf

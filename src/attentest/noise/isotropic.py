@@ -1,0 +1,38 @@
+"""Independent noise of one standard deviation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import sample_shape, standard_deviation
+
+
+@dataclass(frozen=True)
+class Isotropic:
+    """Independent noise of one standard deviation: Sigma = sigma^2 I."""
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", standard_deviation(self.sigma))
+
+    @property
+    def size(self) -> None:
+        """Any length."""
+        return None
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``sigma^2 v``."""
+        return self.sigma**2 * v
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors of length ``n``."""
+        return self.sigma * rng.standard_normal(sample_shape(k, n, None))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"model": "isotropic", "sigma": self.sigma}

@@ -1,0 +1,56 @@
+"""What attentest asks of a noise model, and of what makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+
+
+@runtime_checkable
+class NoiseModel(Protocol):
+    """What attentest asks of a noise model; write your own by providing these."""
+
+    @property
+    def size(self) -> int | None:
+        """Length of the vectors it applies to, or None for any length."""
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis of an array of shape (..., n)."""
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` noise vectors; shape (k, n). ``n`` is needed where ``size`` is None."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the model's name and parameters as JSON-ready values."""
+
+
+@runtime_checkable
+class ChecksImages(Protocol):
+    """A noise model that knows more than the number of pixels of the images it is for."""
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) that it is not for."""
+
+
+@runtime_checkable
+class ImageNoise(Protocol):
+    """What makes a noise model for each tested image out of its own pixels."""
+
+    def for_image(self, pixels: FloatArray) -> NoiseModel:
+        """Return the noise model of an image (C, H, W)."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return how that is done as JSON-ready values."""
+
+
+@runtime_checkable
+class FitsNoise(Protocol):
+    """An estimator: once fitted, its noise model is its ``noise_``."""
+
+    def fit(self, images: Any) -> Any:
+        """Estimate the noise from independent reference images and return the estimator."""

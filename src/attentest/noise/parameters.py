@@ -1,0 +1,48 @@
+"""Parameters of noise models, checked: standard deviations, arrays of numbers, sizes of samples."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attentest.checks import real_number, whole_number
+from attentest.errors import InputError
+from attentest.noise.model import FloatArray
+
+MOST_DRAWN = 10**12
+"""No more draws or pixels than this are asked for on purpose."""
+
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
+"""Between these a variance neither under- nor overflows."""
+
+
+def standard_deviation(sigma: float) -> float:
+    """Return a standard deviation as a plain float."""
+    number = real_number(sigma, "sigma (a standard deviation)")
+    if not SMALLEST_SIGMA <= number <= LARGEST_SIGMA:
+        raise InputError(
+            f"sigma (a standard deviation) must be positive and finite, from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g} "
+            f"so that its square is too, got {number}."
+        )
+    return number
+
+
+def float_array(values: ArrayLike, name: str) -> FloatArray:
+    """Return numbers as a float64 array of their own."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be an array of numbers ({str(error).rstrip('.')}).") from None
+    if array.dtype.kind not in "fiu" or np.ma.is_masked(values):
+        raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
+    return array.astype(np.float64)
+
+
+def sample_shape(count: int, asked: int | None, own: int | None) -> tuple[int, int]:
+    """Return the shape of a sample: how many, and of how many pixels."""
+    if asked is None and own is None:
+        raise InputError("this noise model fits any image: say how many pixels to draw, sample(rng, k, n).")
+    if asked is not None and own is not None and asked != own:
+        raise InputError(f"this noise model is for {own} pixels, but {asked} were asked for.")
+    length = whole_number(asked if own is None else own, "the number of pixels", 1, MOST_DRAWN)
+    return whole_number(count, "the number of draws", 0, MOST_DRAWN), length

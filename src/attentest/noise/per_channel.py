@@ -1,0 +1,87 @@
+"""Noise of colour images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attentest.errors import InputError
+from attentest.noise.conversion import NoiseLike, as_noise
+from attentest.noise.dense import Dense
+from attentest.noise.model import ChecksImages, FloatArray
+from attentest.noise.parameters import float_array, sample_shape, standard_deviation
+
+
+class PerChannel:
+    """Noise of colour images: the same in space for every channel, different and correlated across channels.
+
+    The covariance of pixel i in channel c and pixel j in channel d is channels_cd times the spatial model's
+    covariance of i and j, so nothing larger than the spatial model is ever built.
+
+    Parameters
+    ----------
+    channels : array of shape (C, C) or (C,)
+        Covariance across channels, or their standard deviations where channels are independent.
+    spatial
+        Noise model of one channel's pixels; by default independent with standard deviation 1.
+    """
+
+    def __init__(self, channels: ArrayLike, spatial: NoiseLike = 1.0) -> None:
+        values = float_array(channels, "channels")
+        if values.ndim == 1:
+            values = np.diag([standard_deviation(sigma) ** 2 for sigma in values.tolist()])
+        self._mixing = Dense(values)
+        self.spatial = as_noise(spatial)
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) of another number of channels."""
+        if shape[0] != self._mixing.size:
+            raise InputError(
+                f"the noise model is for images of {self._mixing.size} channel(s), but the image has {shape[0]}."
+            )
+        if isinstance(self.spatial, ChecksImages):
+            self.spatial.check_image((1, *shape[1:]))
+
+    def __repr__(self) -> str:
+        return f"PerChannel({self.channels.tolist()}, {self.spatial!r})"
+
+    @property
+    def channels(self) -> FloatArray:
+        """Covariance (C, C) across channels."""
+        return self._mixing.covariance
+
+    @property
+    def size(self) -> int | None:
+        """Pixels of all channels, or None where the spatial model fits any image."""
+        return None if self.spatial.size is None else self._mixing.size * self.spatial.size
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis."""
+        planes = self._planes(v.shape[-1])
+        filtered = self.spatial.apply(v.reshape(*v.shape[:-1], *planes))
+        return np.asarray(np.einsum("cd,...dn->...cn", self.channels, filtered).reshape(v.shape))
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        draws, length = sample_shape(k, n, self.size)
+        channels, pixels = self._planes(length)
+        planes = self.spatial.sample(rng, draws * channels, pixels).reshape(draws, channels, pixels)
+        return np.asarray(np.einsum("cd,kdn->kcn", self._mixing.factor, planes).reshape(draws, length))
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {
+            "model": "per channel",
+            "channels": self.channels.tolist(),
+            "spatial": dict(self.spatial.describe()),
+        }
+
+    def _planes(self, length: int) -> tuple[int, int]:
+        channels = self._mixing.size
+        if length % channels:
+            raise InputError(
+                f"this noise model is for images of {channels} channels, but {length} values are no multiple of that."
+            )
+        return channels, length // channels

@@ -1,0 +1,122 @@
+"""Independent images of the same scene, or of none: what the noise is estimated from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attentest.errors import InputError
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
+
+if TYPE_CHECKING:
+    from attentest.image import ImageLike
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReferenceImages:
+    """Reference images of one shape, split into their mean and what is left of each.
+
+    Removing the mean of K images takes a K-th of the variance with it, so second moments of the residuals are divided
+    by K - 1.
+
+    Parameters
+    ----------
+    mean : (C, H, W)
+        The mean image.
+    residuals : (K, C, H, W)
+        The images without it.
+    """
+
+    mean: FloatArray
+    residuals: FloatArray
+
+    @property
+    def count(self) -> int:
+        """Number of images, K."""
+        return len(self.residuals)
+
+    @property
+    def channel_covariance(self) -> FloatArray:
+        """Covariance (C, C) across channels, pooled over pixels."""
+        planes = self.residuals.reshape(*self.residuals.shape[:2], -1)
+        return np.asarray(np.einsum("kcn,kdn->cd", planes, planes) / ((self.count - 1) * planes.shape[2]))
+
+    @property
+    def pixel_variance(self) -> FloatArray:
+        """Variance (C, H, W) of each pixel."""
+        return np.asarray((self.residuals**2).sum(axis=0) / (self.count - 1))
+
+    @property
+    def standard_planes(self) -> FloatArray:
+        """Residuals (K, C', H, W) of the C' channels that vary, each divided by its standard deviation."""
+        variances = np.diag(self.channel_covariance)
+        varying = variances > 0
+        return np.asarray(self.residuals[:, varying] / np.sqrt(variances[varying])[:, None, None])
+
+
+def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> ReferenceImages:
+    """Return images as reference images.
+
+    Parameters
+    ----------
+    images
+        Images of one shape, at least two.
+    least
+        Number of images that are needed.
+    reason
+        Why, as the end of a sentence.
+    """
+    stack = _stack(images)
+    if len(stack) < least:
+        raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Relative to the first image, pixels that are the same in all have exactly no variance.
+        offset = (stack - stack[0]).mean(axis=0)
+        mean = stack[0] + offset
+        residuals = (stack - stack[0]) - offset
+        sigma = float(np.sqrt((residuals**2).sum() / ((len(stack) - 1) * mean.size)))
+    if sigma == 0:
+        raise InputError(
+            f"the {len(stack)} reference images are all the same, so they show no noise: give independent ones."
+        )
+    if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
+        raise InputError(
+            f"the reference images have a standard deviation of {sigma:.3g}, but it must be from {SMALLEST_SIGMA:g} to "
+            f"{LARGEST_SIGMA:g}: give them in other units."
+        )
+    return ReferenceImages(mean=mean, residuals=residuals)
+
+
+def _stack(images: Iterable[ImageLike]) -> FloatArray:
+    from attentest.image import as_sample  # here because torch is slow to import and noise models do without
+
+    if isinstance(images, (str, bytes)):
+        raise InputError("reference images must be a list of images, got a text: read them with read_image first.")
+    try:
+        each = iter(images)
+    except TypeError:
+        raise InputError(f"reference images must be a list of images, got {type(images).__name__}.") from None
+    arrays: list[FloatArray] = []
+    for number, image in enumerate(each, start=1):
+        try:
+            pixels = as_sample(image).pixels.numpy()
+        except InputError as error:
+            raise InputError(f"reference image {number} cannot be used: {error}") from None
+        if arrays and pixels.shape != arrays[0].shape:
+            raise InputError(
+                f"reference images must have one shape, but image 1 is (C, H, W) = {arrays[0].shape} and image "
+                f"{number} is {pixels.shape}: resize or leave out those that differ."
+            )
+        if pixels.min() == pixels.max():
+            raise InputError(
+                f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
+                "noise: leave it out."
+            )
+        arrays.append(pixels)
+    if not arrays:
+        raise InputError("reference images must be at least 2, got none.")
+    return np.stack(arrays)

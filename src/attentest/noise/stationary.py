@@ -1,0 +1,147 @@
+"""Noise whose covariance depends only on how far apart two pixels are, applied by the FFT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attentest.checks import whole_number
+from attentest.errors import InputError
+from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import float_array, sample_shape, standard_deviation
+
+MOST_PIXELS = 2**26
+"""Largest image, 8,192 x 8,192 pixels: its torus takes 2 GiB."""
+
+
+class Stationary:
+    """Noise of grey images whose covariance depends on the lag between two pixels only, in O(n log n).
+
+    The image is a corner of a torus that is at least (2H-1) x (2W-1) pixels large, so that no lag within the image
+    goes around it. On the torus the covariance is circulant, with the Fourier transform of the autocovariance as its
+    eigenvalues; Sigma is its restriction to the corner, and samples are corners of samples on the torus.
+
+    Parameters
+    ----------
+    autocovariance : array of shape (2P+1, 2Q+1)
+        Covariances at lags -P..P by -Q..Q, the variance in the middle; zero at lags further out. Entry
+        (P + i, Q + j) is the covariance of two pixels i rows and j columns apart, so it equals entry (P - i, Q - j).
+    shape
+        Height and width of the images. Lags that do not fit in there change nothing but the size of the torus.
+    """
+
+    def __init__(self, autocovariance: ArrayLike, shape: Sequence[int]) -> None:
+        self.shape = _image_shape(shape)
+        self.autocovariance: FloatArray = _autocovariance(autocovariance)
+        height, width = self.shape
+        rows, columns = self.autocovariance.shape
+        self._torus = max(rows, 2 * height - 1), max(columns, 2 * width - 1)
+        self._spectrum = _spectrum(self.autocovariance, self._torus)
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Refuse images (C, H, W) of another shape, or of several channels."""
+        if shape != (1, *self.shape):
+            raise InputError(
+                f"the noise model is for grey images of (H, W) = {self.shape}, but the image is (C, H, W) = {shape}: "
+                "make one for that height and width, and for colours a PerChannel with it as its spatial model."
+            )
+
+    def __repr__(self) -> str:
+        rows, columns = self.autocovariance.shape
+        return f"Stationary(<{rows} x {columns} autocovariance>, shape={self.shape})"
+
+    @property
+    def size(self) -> int:
+        """Number of pixels."""
+        return self.shape[0] * self.shape[1]
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis: the corner of a convolution on the torus."""
+        if v.shape[-1] != self.size:
+            raise InputError(f"this noise model is for {self.size} pixels, but {v.shape[-1]} were given.")
+        images = v.reshape(*v.shape[:-1], *self.shape)
+        return self._filtered(images, self._spectrum).reshape(v.shape)
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        draws, length = sample_shape(k, n, self.size)
+        white = rng.standard_normal((draws, *self._torus))
+        return self._filtered(white, np.sqrt(self._spectrum)).reshape(draws, length)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, size, standard deviation and the largest lags."""
+        lags = [side // 2 for side in self.autocovariance.shape]
+        variance = float(self.autocovariance[lags[0], lags[1]])
+        return {"model": "stationary", "shape": list(self.shape), "sigma": float(np.sqrt(variance)), "lags": lags}
+
+    def _filtered(self, fields: FloatArray, gain: FloatArray) -> FloatArray:
+        """Multiply the spectrum of fields (..., h, w), zero on the rest of the torus, and return their corners."""
+        if not fields.size:
+            return np.zeros((*fields.shape[:-2], *self.shape))
+        waves = np.fft.rfft2(fields, s=self._torus) * gain
+        return np.fft.irfft2(waves, s=self._torus)[..., : self.shape[0], : self.shape[1]]
+
+
+def _image_shape(shape: Any) -> tuple[int, int]:
+    try:
+        height, width = shape
+    except (TypeError, ValueError):
+        raise InputError(f"shape must be the (height, width) of the images, got {shape!r}.") from None
+    sides = (
+        whole_number(height, "the height of the images", 1, MOST_PIXELS),
+        whole_number(width, "the width of the images", 1, MOST_PIXELS),
+    )
+    if sides[0] * sides[1] > MOST_PIXELS:
+        raise InputError(f"images must have at most {MOST_PIXELS} pixels, but shape = {sides} has more.")
+    return sides
+
+
+def _autocovariance(values: ArrayLike) -> FloatArray:
+    lags = float_array(values, "autocovariance")
+    if lags.ndim != 2 or not all(side % 2 for side in lags.shape):
+        raise InputError(
+            "autocovariance must have an odd number of rows and of columns, with the variance in the middle, "
+            f"got shape {lags.shape}."
+        )
+    if not np.all(np.isfinite(lags)):
+        raise InputError("autocovariance must be finite, got NaN or infinite entries.")
+    largest = np.abs(lags).max()
+    middle = float(lags[lags.shape[0] // 2, lags.shape[1] // 2])
+    if middle <= 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
+        raise InputError(
+            "autocovariance must have the variance in the middle, positive and no smaller than any covariance, "
+            f"got {middle:.3g} there and up to {largest:.3g} elsewhere."
+        )
+    standard_deviation(float(np.sqrt(middle)))  # refuses what would over- or underflow
+    opposite = lags[::-1, ::-1]
+    asymmetry = np.abs(lags - opposite).max()
+    if asymmetry > SYMMETRY_TOLERANCE * largest:
+        raise InputError(
+            "autocovariance must be the same at opposite lags, (i, j) and (-i, -j), "
+            f"but there it differs by {asymmetry:.3g}."
+        )
+    lags = lags / 2 + opposite / 2
+    lags.setflags(write=False)
+    return lags
+
+
+def _spectrum(autocovariance: FloatArray, torus: tuple[int, int]) -> FloatArray:
+    """Return the eigenvalues of the covariance on the torus as the half that rfft2 gives."""
+    rows, columns = autocovariance.shape
+    on_torus = np.zeros(torus)
+    on_torus[:rows, :columns] = autocovariance
+    centred = np.roll(on_torus, (-(rows // 2), -(columns // 2)), axis=(0, 1))
+    spectrum = np.fft.rfft2(centred).real
+    smallest, largest = float(spectrum.min()), float(spectrum.max())
+    if smallest < -DEFINITENESS_TOLERANCE * largest:
+        raise InputError(
+            "autocovariance must have a spectrum that is nowhere negative, but on the torus of "
+            f"{torus[0]} x {torus[1]} pixels that holds the image it goes from {smallest:.3g} to {largest:.3g}, and "
+            "noise cannot have a negative power: give the lags further out until the covariance has died down, or "
+            "let it fall to zero smoothly."
+        )
+    return np.maximum(spectrum, 0.0)

@@ -1,0 +1,69 @@
+"""The correlation of stationary noise at every lag, estimated from fields of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attentest.checks import whole_number
+from attentest.errors import InputError
+from attentest.noise.model import FloatArray
+from attentest.noise.parameters import MOST_DRAWN
+
+
+def checked_max_lag(max_lag: Any) -> int | None:
+    """Return a largest lag, None for as far as images reach."""
+    return None if max_lag is None else whole_number(max_lag, "max_lag", 0, MOST_DRAWN)
+
+
+def stationary_correlation(fields: FloatArray, degrees: int, max_lag: int | None) -> FloatArray:
+    """Return the correlation at every lag, of a spectrum that is nowhere negative.
+
+    The products of pixels at a lag are averaged over the pairs there are, which is unbiased, and damped to zero from
+    half the largest lag on, because long lags have few pairs. What is left of negative power is then set to zero.
+
+    Parameters
+    ----------
+    fields : (m, H, W)
+        Fields of mean 0 and variance 1.
+    degrees
+        Degrees of freedom of their second moments: m, less what removing means took.
+    max_lag
+        Largest lag that is not zero; None for as far as the fields reach.
+
+    Returns
+    -------
+    array of shape (2H-1, 2W-1)
+        Correlations at lags from -(H-1), -(W-1) on, with 1 in the middle.
+    """
+    height, width = fields.shape[1:]
+    torus = 2 * height - 1, 2 * width - 1
+    # Padded with zeros, no product goes around the torus.
+    power = sum(np.abs(np.fft.rfft2(field, s=torus)) ** 2 for field in fields)
+    products = np.fft.irfft2(power, s=torus) / degrees
+    lags = products / _pairs(height)[:, None] / _pairs(width)
+    lags *= _damping(height, max_lag)[:, None] * _damping(width, max_lag)
+    spectrum = np.maximum(np.fft.rfft2(lags).real, 0.0)
+    clipped = np.fft.fftshift(np.fft.irfft2(spectrum, s=torus))
+    variance = clipped[height - 1, width - 1]
+    if not 0 < variance < np.inf:
+        raise InputError("the reference images give no usable covariance between pixels: give more or larger images.")
+    # Setting negative power to zero adds power, so all of it is scaled back to the variance there was.
+    return np.asarray((clipped + clipped[::-1, ::-1]) / (2 * variance))
+
+
+def _lags(side: int) -> FloatArray:
+    """Return the absolute lags along an axis of the torus, 0 first, negative lags last."""
+    return np.abs(np.fft.ifftshift(np.arange(1.0 - side, side)))
+
+
+def _pairs(side: int) -> FloatArray:
+    return side - _lags(side)
+
+
+def _damping(side: int, max_lag: int | None) -> FloatArray:
+    """Return a flat top that goes from 1 to 0 as half a cosine, between half the largest lag and the first beyond."""
+    end = side if max_lag is None else min(side, max_lag + 1)
+    through = np.clip(2 * _lags(side) / end - 1, 0.0, 1.0)
+    return np.asarray((1 + np.cos(np.pi * through)) / 2)

@@ -1,0 +1,120 @@
+"""Noise estimated from the very image that is tested, where there are no reference images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from scipy.special import ndtri
+
+from attentest.errors import InputError
+from attentest.noise.estimated import Estimated
+from attentest.noise.isotropic import Isotropic
+from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA, float_array
+from attentest.noise.per_channel import PerChannel
+
+if TYPE_CHECKING:
+    from attentest.image import ImageLike
+
+Method: TypeAlias = Literal["sample", "wavelet"]
+
+MEDIAN_OF_NOISE = float(ndtri(0.75))
+"""Median absolute value of standard normal noise."""
+
+SMALLEST_SIDE = 4
+"""Below 4 x 4 pixels a median is one of fewer than four coefficients."""
+
+
+def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
+    """Return independent noise with its variance estimated from the image that is to be tested.
+
+    This is approximate: p-values take the noise to be known, and here it depends on the image.
+
+    Parameters
+    ----------
+    image
+        The image, as :class:`attentest.AttentionTest` takes it.
+    method
+        "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colours their
+        covariance. It takes what the image shows for noise. "wavelet" is the median absolute detail between
+        diagonal neighbours over that of standard noise, for grey images; smooth regions do not change it.
+    """
+    from attentest.image import as_sample  # here because torch is slow to import and noise models do without
+
+    return FromImage(method).for_image(as_sample(image).pixels.numpy())
+
+
+@dataclass(frozen=True)
+class FromImage:
+    """Noise of each tested image estimated from itself, to be given to a test; see :func:`from_image`."""
+
+    method: Method = "sample"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, str) or self.method not in METHODS:
+            raise InputError(f"method must be one of {', '.join(METHODS)}, got {self.method!r}.")
+
+    def for_image(self, pixels: FloatArray) -> NoiseModel:
+        """Return the noise model of an image (C, H, W)."""
+        values = float_array(pixels, "the image")
+        if values.ndim != 3 or values[0].size < 2:
+            raise InputError(f"the image must be (C, H, W) with at least 2 pixels, got shape {values.shape}.")
+        if not np.all(np.isfinite(values)):
+            raise InputError("the image must have finite pixel values, got NaN or infinite ones.")
+        with np.errstate(over="ignore", invalid="ignore"):
+            covariance = METHODS[self.method](values)
+            sigma = float(np.sqrt(np.diag(covariance).max()))
+        if sigma == 0:
+            raise InputError(
+                f"the method {self.method!r} finds no noise in the image, because it is flat at least where it looks: "
+                "give the noise as a standard deviation or estimate it from reference images."
+            )
+        if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
+            raise InputError(
+                f"the noise of the image has a standard deviation of {sigma:.3g}, but it must be from "
+                f"{SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: give the image in other units."
+            )
+        return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self._origin())
+
+    def describe(self) -> dict[str, Any]:
+        """Return how it is estimated."""
+        return {"model": "from image", **self._origin()}
+
+    def _origin(self) -> dict[str, Any]:
+        return {"method": self.method, "approximate": True, "origin": "estimated from the tested image itself"}
+
+
+def _sample_covariance(pixels: FloatArray) -> FloatArray:
+    """Return the covariance (C, C) of the channels over pixels."""
+    planes = pixels.reshape(len(pixels), -1)
+    # Relative to the first pixel, an image of one value has exactly no variance.
+    shifted = planes - planes[:, :1]
+    residuals = shifted - shifted.mean(axis=1, keepdims=True)
+    return np.asarray(residuals @ residuals.T / (planes.shape[1] - 1))
+
+
+def _wavelet_covariance(pixels: FloatArray) -> FloatArray:
+    """Return the variance (1, 1) by the median absolute diagonal Haar coefficient of the finest scale."""
+    channels, height, width = pixels.shape
+    if channels != 1:
+        raise InputError(
+            f"the method 'wavelet' is for grey images, but this one has {channels} channels: use 'sample', or test a "
+            "grey image."
+        )
+    if min(height, width) < SMALLEST_SIDE:
+        raise InputError(
+            f"the method 'wavelet' needs at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, but the image has "
+            f"{height} x {width}: use 'sample'."
+        )
+    even = pixels[0, : height // 2 * 2, : width // 2 * 2]
+    detail = (even[::2, ::2] - even[::2, 1::2] - even[1::2, ::2] + even[1::2, 1::2]) / 2
+    return np.full((1, 1), (np.median(np.abs(detail)) / MEDIAN_OF_NOISE) ** 2)
+
+
+METHODS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "sample": _sample_covariance,
+    "wavelet": _wavelet_covariance,
+}
