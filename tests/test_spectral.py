@@ -410,7 +410,7 @@ def test_progress_rises_to_one() -> None:
 
 def test_a_score_that_is_not_a_number_names_image_and_point() -> None:
     problem = curve_problem(
-        [0.0, 0.5], lambda z: torch.where(z > 3, torch.nan, -1.0) * torch.ones_like(z), first_image=10
+        [0.0, 0.5], lambda z: torch.where(z > 3, torch.nan, -1.0) * torch.ones_like(z), image_numbers=np.array([10, 11])
     )
     with pytest.raises(SearchError, match=r"image 1[01] is NaN or infinite at z = 3\.\d+|z = [4-9]"):
         EXACT.find(problem)
@@ -423,7 +423,7 @@ def test_a_score_function_that_fails_names_image_and_point() -> None:
         return z - 3
 
     with pytest.raises(SearchError, match=r"failed for image 4 at z = -\d.*ZeroDivisionError: no such place"):
-        EXACT.find(curve_problem([0.0], fails, first_image=4))
+        EXACT.find(curve_problem([0.0], fails, image_numbers=np.array([4])))
 
 
 def test_an_interrupt_is_passed_on() -> None:

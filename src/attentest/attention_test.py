@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from attentest.attention import (
     MOST_TOGETHER,
@@ -26,22 +26,26 @@ from attentest.attention import (
     readable,
 )
 from attentest.baselines import PermutationResult, permutation_test
-from attentest.checks import real_number, whole_number
-from attentest.contrast import Channels, background_contrast
+from attentest.checks import confidence, level, whole_number
+from attentest.comparison import Case, Comparisons, comparisons
+from attentest.contrast import Background, Channels, ContrastLike, as_connectivity, as_contrast, check_pair
 from attentest.device import LEAST_MEMORY, default_memory
-from attentest.errors import AttentestError, InputError, ModelError
+from attentest.errors import InputError
 from attentest.frame import Frame, Frames, preprocessing_and_size
 from attentest.image import ImageLike, Sample, as_sample
-from attentest.line import Lines, lines_through
-from attentest.noise import NoiseLike, as_noise
-from attentest.region import ThresholdMargins, as_threshold, attention_map, region_of, unusable_scores
+from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise
+from attentest.observation import Observation, Observer
+from attentest.region import as_region_rule
 from attentest.result import AttentionTestResult, results_of
+from attentest.results import ComponentResults, Results
 from attentest.search import Report, Search, SearchProblem, as_search
 from attentest.truncated_normal import Alternative, check_alternative
-from attentest.view import View
 
 Progress: TypeAlias = Callable[[float, "int | None"], None]
 """Called with (images done, images in all or None if unknown); done has a fraction while a search is under way."""
+
+BACKGROUND = Background()
+"""What the region is compared with by default."""
 
 ARRAYS_AN_IMAGE = 12
 """Arrays of the size of an image that its test holds at a time."""
@@ -57,9 +61,12 @@ class AttentionTest:
         ``ScoreFunction``, or, with ``image_shape``, a plain NumPy or torch function from images (m, C, H, W) to smooth
         scores (m, gh, gw). A model is copied to float64 and never modified.
     noise
-        Standard deviation of the pixel noise, or a model from ``attentest.noise``, in the units of the image.
+        Standard deviation of the pixel noise, in the units of the image; or a model or a fitted estimator from
+        ``attentest.noise``; or, approximately, ``FromImage()``.
     threshold
-        tau: the region is where the attention map exceeds it.
+        tau: the region is where the attention map exceeds it; by default 0.6, as in the paper.
+    top_fraction
+        q, instead of a threshold: the region is this share of the pixels, those of greatest attention.
     attention
         How attention becomes a map: "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or
         ``LayerAttention(...)`` from ``attentest.attention``.
@@ -74,11 +81,17 @@ class AttentionTest:
         255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, nothing for floats.
     channels
         What is compared in colour images: "mean" over channels, the number of one, or a weight for each.
+    contrast
+        What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``,
+        ``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``, or a function from a
+        region (H, W) to weights (H, W).
     search
         "spectral" (attentest's own), "adaptive", "fixed" or "combination" (the paper's), or a configured search, such
         as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
     alternative
         "two-sided" (the paper's), "greater" (the region is brighter) or "less".
+    confidence_level
+        The search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
     device
         Where to compute, for example "cuda"; by default where the model is.
     batch_size
@@ -104,24 +117,29 @@ class AttentionTest:
         self,
         model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction,
         *,
-        noise: NoiseLike,
-        threshold: float = 0.6,
+        noise: NoiseLike | ImageNoise,
+        threshold: float | None = None,
+        top_fraction: float | None = None,
         attention: AggregationLike = "rollout",
         preprocessing: Any = None,
         image_size: int | tuple[int, int] | None = None,
         intensity_range: tuple[float, float] | None = None,
         channels: Channels = "mean",
+        contrast: ContrastLike = BACKGROUND,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
+        confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         check_alternative(alternative)
-        self._noise = as_noise(noise)
+        self._noise: NoiseModel | ImageNoise = noise if isinstance(noise, ImageNoise) else as_noise(noise)
         self._search = as_search(search)
-        self._threshold = as_threshold(threshold)
+        self._rule = as_region_rule(threshold, top_fraction)
+        self._contrast = as_contrast(contrast)
+        self._confidence_level = None if confidence_level is None else confidence(confidence_level)
         self._alternative: Alternative = alternative
         memory_budget = _memory_budget(memory_budget)
         self._preprocessing, image_size = preprocessing_and_size(preprocessing, image_size)
@@ -146,12 +164,16 @@ class AttentionTest:
             self._preprocessing,
             intensity_range,
             self._noise,
+            self._contrast,
             channels,
             self._scores.device,
         )
+        self._observe = Observer(self._scores, self._rule)
         self._settings = {
-            "threshold": self._threshold,
+            **self._rule.describe(),
+            "contrast": dict(self._contrast.describe()),
             "alternative": alternative,
+            "confidence_level": self._confidence_level,
             "search": dict(self._search.describe()),
             "noise": dict(self._noise.describe()),
             "model": _described(self._scores),
@@ -164,15 +186,18 @@ class AttentionTest:
         cls,
         source: str | Path,
         *,
-        noise: NoiseLike,
-        threshold: float = 0.6,
+        noise: NoiseLike | ImageNoise,
+        threshold: float | None = None,
+        top_fraction: float | None = None,
         attention: AggregationLike = "rollout",
         preprocessing: Any = "saved",
         image_size: int | tuple[int, int] | None = None,
         intensity_range: tuple[float, float] | None = None,
         channels: Channels = "mean",
+        contrast: ContrastLike = BACKGROUND,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
+        confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
@@ -195,8 +220,8 @@ class AttentionTest:
             Whether to use only what was downloaded before.
         revision
             Branch, tag or commit on the hub.
-        noise, threshold, attention, image_size, intensity_range, channels, search, alternative, device, batch_size, \
-        memory_budget
+        noise, threshold, top_fraction, attention, image_size, intensity_range, channels, contrast, search, \
+        alternative, confidence_level, device, batch_size, memory_budget
             As in the class.
         """
         saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
@@ -216,11 +241,14 @@ class AttentionTest:
             scores,
             noise=noise,
             threshold=threshold,
+            top_fraction=top_fraction,
             preprocessing=preprocessing,
             intensity_range=intensity_range,
             channels=channels,
+            contrast=contrast,
             search=search,
             alternative=alternative,
+            confidence_level=confidence_level,
             memory_budget=memory_budget,
         )
 
@@ -245,7 +273,9 @@ class AttentionTest:
         settings = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
         return f"AttentionTest(image_shape={self.image_shape}, {settings})"
 
-    def __call__(self, image: ImageLike, *, alpha: float | None = None) -> AttentionTestResult:
+    def __call__(
+        self, image: ImageLike, *, reference: ImageLike | None = None, alpha: float | None = None
+    ) -> AttentionTestResult:
         """Test one image.
 
         Parameters
@@ -254,19 +284,50 @@ class AttentionTest:
             PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (C, H, W); pixel values in the units of
             the noise, finite; of any size if there is preprocessing that resizes, otherwise of the size the model
             takes. A grey image for a colour model stays one channel in the statistics.
+        reference
+            The image's own reference, for the contrast ``Reference()``.
         alpha
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
-            to their end), and the result's ``reject`` says on which side p lies.
+            to their end), and the result's ``reject`` says on which side p lies. Confidence intervals are then as wide
+            as what was searched allows.
         """
-        return self._test([self._sampled(None, image)], None, _level(alpha))[0]
+        return self._test([self._case(None, image, reference)], None, _level(alpha))[0][0]
 
-    def check(self, image: ImageLike) -> None:
+    def components(
+        self,
+        image: ImageLike,
+        *,
+        reference: ImageLike | None = None,
+        connectivity: int = 1,
+        alpha: float | None = None,
+    ) -> ComponentResults:
+        """Test each connected component of the region by itself, with the rest of the region left out.
+
+        The results' ``adjusted_pvalues()`` are Holm's, valid across the components: these are a function of the region,
+        which is what the test is conditioned on.
+
+        Parameters
+        ----------
+        image, reference, alpha
+            As in calling the test.
+        connectivity
+            1: pixels that share an edge are connected; 2: those that share a corner too.
+        """
+        case = self._case(None, image, reference)
+        return ComponentResults(self._test([case], None, _level(alpha), as_connectivity(connectivity))[0])
+
+    def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""
-        self._sampled(None, image)
+        self._case(None, image, reference)
 
     def map(
-        self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
-    ) -> list[AttentionTestResult]:
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        alpha: float | None = None,
+    ) -> Results:
         """Test many images and return their results in order; the numbers are those of one by one to within rounding.
 
         Parameters
@@ -275,38 +336,37 @@ class AttentionTest:
             Any iterable of images; only one batch of them is held at a time.
         progress
             Called with (images done, images in all or None).
+        references
+            Each image's own reference, for the contrast ``Reference()``.
         alpha
             As in calling the test.
         """
-        return list(self.stream(images, progress, alpha=alpha))
+        return Results(self.stream(images, progress, references=references, alpha=alpha))
+
+    def map_components(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        connectivity: int = 1,
+        alpha: float | None = None,
+    ) -> list[ComponentResults]:
+        """Test each connected component of the regions of many images: :meth:`components`, as :meth:`map` does."""
+        found = self._stream(images, progress, references, alpha, as_connectivity(connectivity))
+        return [ComponentResults(results) for results in found]
 
     def stream(
-        self, images: Iterable[ImageLike], progress: Progress | None = None, *, alpha: float | None = None
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        alpha: float | None = None,
     ) -> Iterator[AttentionTestResult]:
         """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
-        if not isinstance(images, Iterable):
-            raise InputError(
-                f"images must be an iterable of images, got {type(images).__name__}: for one, call the test."
-            )
-        if progress is not None and not callable(progress):
-            raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
-        level = _level(alpha)
-        total = len(images) if isinstance(images, (Sequence, np.ndarray, Tensor)) else None
-        if total is not None:  # find a bad image before hours of computation, not after
-            for index, image in enumerate(images):
-                self._sampled(index, image)
-        done = 0
-        for batch in self._batches(images):
-
-            def report(share: float, start: int = done, count: int = len(batch)) -> None:
-                if progress is not None:
-                    progress(start + share * count, total)
-
-            yield from self._test(batch, done, level, report)
-            done += len(batch)
-            report(0.0, start=done)
-        if done == 0:
-            raise InputError("there are no images to test: the iterable is empty.")
+        for results in self._stream(images, progress, references, alpha, None):
+            yield results[0]
 
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
@@ -322,41 +382,101 @@ class AttentionTest:
         rng
             A generator, or a seed for one.
         """
-        sample = self._sampled(None, image)
-        frame = self._frames.of(sample)
+        if self._contrast.reference is not None:
+            raise InputError("pixels of an image with a reference cannot be permuted: use another contrast.")
+        case = self._case(None, image, None)
+        frame = self._frames.of(case.image)
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
-            return self._observe(torch.from_numpy(batch), frame, first=None).lines.z_obs
+            images = torch.from_numpy(batch)
+            cases = [Case(image=Sample(pixels=pixels, levels=case.image.levels)) for pixels in images]
+            return self._compared(cases, self._observe(images, frame, None), frame).lines.z_obs
 
         try:
             generator = np.random.default_rng(rng)
         except (TypeError, ValueError) as error:
             raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
         batch_size = self._scores.batch_size
-        return permutation_test(
-            sample.pixels.numpy(), statistics, permutations, batch_size, generator, self._alternative
-        )
+        pixels = case.image.pixels.numpy()
+        return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
 
-    def _sampled(self, index: int | None, image: ImageLike) -> Sample:
-        """Return an image that the test can take; an error says which one it is about."""
+    def _case(self, index: int | None, image: ImageLike, reference: ImageLike | None) -> Case:
+        """Return an image that the test can take, with its reference; an error says which one it is about."""
         try:
             sample = as_sample(image)
             self._frames.of(sample)
-            return sample
+            wanted = self._contrast.reference
+            if wanted is None and reference is not None:
+                raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
+            if wanted is None:
+                return Case(image=sample)
+            if (reference is None) == (wanted.sample is None):
+                raise InputError(
+                    "the contrast compares with a reference image: give Reference(image) one for all images, or each "
+                    f"image its own, got {'none' if reference is None else 'both'}."
+                )
+            own = wanted.sample if reference is None else as_sample(reference)
+            assert own is not None
+            check_pair(sample.shape, own)
+            return Case(image=sample, reference=own)
         except InputError as error:
             raise error if index is None else InputError(f"image {index}: {error}") from None
 
-    def _batches(self, images: Iterable[ImageLike]) -> Iterator[list[Sample]]:
+    def _stream(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None,
+        references: Iterable[ImageLike] | None,
+        alpha: float | None,
+        connectivity: int | None,
+    ) -> Iterator[list[AttentionTestResult]]:
+        """Yield the results of each image."""
+        for given, name in ((images, "images"), (references, "references")):
+            if not isinstance(given, Iterable) and not (given is None and name == "references"):
+                raise InputError(
+                    f"{name} must be an iterable of images, got {type(given).__name__}: for one, call the test."
+                )
+        if progress is not None and not callable(progress):
+            raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+        chosen_level = _level(alpha)
+        total = len(images) if isinstance(images, Sized) else None
+        if total is not None and (references is None or isinstance(references, Sized)):
+            for _ in self._cases(images, references):  # find a bad image before hours of computation, not after
+                pass
+        done = 0
+        for batch in self._batches(self._cases(images, references)):
+
+            def report(share: float, start: int = done, count: int = len(batch)) -> None:
+                if progress is not None:
+                    progress(start + share * count, total)
+
+            yield from self._test(batch, done, chosen_level, connectivity, report)
+            done += len(batch)
+            report(0.0, start=done)
+        if done == 0:
+            raise InputError("there are no images to test: the iterable is empty.")
+
+    def _cases(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Case]:
+        if references is None:
+            for index, image in enumerate(images):
+                yield self._case(index, image, None)
+            return
+        for index, (image, reference) in enumerate(zip_longest(images, references)):
+            if image is None or reference is None:
+                more = "references" if image is None else "images"
+                raise InputError(f"there must be as many references as images, but only {more} go on after {index}.")
+            yield self._case(index, image, reference)
+
+    def _batches(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
         """Yield images of one shape together, as many as are useful and as memory holds."""
         together = self._search.images_together(self._scores.batch_size)
-        batch: list[Sample] = []
-        for index, image in enumerate(images):
-            sample = self._sampled(index, image)
-            if batch and self._frames.of(sample) is not self._frames.of(batch[0]):
+        batch: list[Case] = []
+        for case in cases:
+            if batch and self._frames.of(case.image) is not self._frames.of(batch[0].image):
                 yield batch
                 batch = []
-            batch.append(sample)
-            one_more = ARRAYS_AN_IMAGE * 8 * sample.pixels.numel() * (len(batch) + 1)
+            batch.append(case)
+            one_more = ARRAYS_AN_IMAGE * 8 * case.image.pixels.numel() * (len(batch) + 1)
             if len(batch) == together or one_more > self._memory // 2:
                 yield batch
                 batch = []
@@ -364,119 +484,73 @@ class AttentionTest:
             yield batch
 
     def _test(
-        self, images: list[Sample], first: int | None, alpha: float | None, report: Report | None = None
-    ) -> list[AttentionTestResult]:
-        frame = self._frames.of(images[0])
-        observed = self._observe(torch.stack([sample.pixels for sample in images]), frame, first)
-        outcomes = self._search.find(self._problem(observed, frame, first or 0, alpha), report)
+        self,
+        cases: list[Case],
+        first: int | None,
+        alpha: float | None,
+        connectivity: int | None = None,
+        report: Report | None = None,
+    ) -> list[list[AttentionTestResult]]:
+        """Return the results of images of one frame: one of each, or one of each component."""
+        frame = self._frames.of(cases[0].image)
+        observed = self._observe(torch.stack([case.image.pixels for case in cases]), frame, first)
+        compared = self._compared(cases, observed, frame, connectivity)
+        several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
+        outcomes = self._search.find(self._problem(several, compared, frame, first or 0, alpha), report)
         view = observed.view
-        return results_of(
-            observed.lines.z_obs,
-            view.on_image(observed.regions).cpu().numpy(),
-            view.on_image(observed.attention).cpu().numpy(),
+        settings = [
+            {**self._settings, "components": connectivity, "noise": dict(noise.describe())} for noise in compared.noise
+        ]
+        results = results_of(
+            compared.lines.z_obs,
+            compared.lines.standard_error,
+            view.on_image(several.regions).cpu().numpy(),
+            compared.parts,
+            view.on_image(several.attention).cpu().numpy(),
             view.seen.numpy(),
             outcomes,
             self._alternative,
             alpha,
-            self._settings,
+            settings,
         )
+        by_image: list[list[AttentionTestResult]] = [[] for _ in cases]
+        for owner, result in zip(compared.owner, results, strict=True):
+            by_image[owner].append(result)
+        return by_image
 
-    @torch.no_grad()
-    def _observe(self, images: Tensor, frame: Frame, first: int | None) -> _Observed:
-        """Compute maps, regions and lines of images (k, C, H, W)."""
-        inputs = frame.inputs(images.to(self._scores.device))
-        scores = self._observed_scores(inputs)
-        if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64 or scores.numel() == 0:
-            raise ModelError(
-                f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
-                f"images, but it returned {scores.dtype} of shape {tuple(scores.shape)}."
-            )
-        if unusable := unusable_scores(scores):
-            index, reason = unusable
-            raise InputError(reason if first is None else f"image {first + index}: {reason}")
-        view = self._view(frame, (scores.shape[1], scores.shape[2]))
-        attention = attention_map(scores, view)
-        regions = region_of(attention, self._threshold)
-        empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
-        if empty:
-            which = "" if first is None else f"image {first + empty[0]}: "
-            height, width = view.size
-            raise InputError(
-                f"{which}the attention map is constant on the {height} x {width} pixels the model sees, so there is no "
-                "region to test: use a larger image, or a crop that leaves more of it."
-            )
-        eta = background_contrast(view.on_image(regions).cpu().numpy(), frame.weights, view.seen.numpy())
-        return _Observed(
-            inputs=inputs,
-            scores=scores,
-            view=view,
-            attention=attention,
-            regions=regions,
-            lines=lines_through(images.flatten(1).numpy(), eta, self._noise),
-        )
+    def _compared(
+        self, cases: list[Case], observed: Observation, frame: Frame, connectivity: int | None = None
+    ) -> Comparisons:
+        regions = observed.view.on_image(observed.regions).cpu().numpy()
+        seen = observed.view.seen.numpy()
+        return comparisons(cases, regions, seen, frame.weights, self._contrast, self._noise, connectivity)
 
-    def _observed_scores(self, inputs: Tensor) -> Tensor:
-        if isinstance(self._scores, ViTScores):
-            return self._scores(inputs)
-        try:
-            return self._scores(inputs.clone())  # the line starts there, and a foreign function may write into it
-        except AttentestError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
-    def _view(self, frame: Frame, grid: tuple[int, int]) -> View:
-        """Return how a grid of patches lies over the images of a frame."""
-        covered = self._scores.covered if isinstance(self._scores, ViTScores) else self.image_shape[1:]
-        _, height, width = frame.shape
-        return View((height, width), grid, covered, frame.inputs.placement, self._scores.device)
-
-    def _problem(self, observed: _Observed, frame: Frame, first: int, alpha: float | None) -> SearchProblem:
+    def _problem(
+        self, observed: Observation, compared: Comparisons, frame: Frame, first: int, alpha: float | None
+    ) -> SearchProblem:
         device = self._scores.device
-        lines = observed.lines
+        lines = compared.lines
         # The way from image to input is affine, so the line through an image is a line through its input.
         direction = frame.inputs.linear(torch.from_numpy(lines.b).to(device).unflatten(1, frame.shape))
-        base, origin = observed.inputs, torch.from_numpy(lines.z_obs).to(device)
+        origin = torch.from_numpy(lines.z_obs).to(device)
         rough = self._scores.rough if isinstance(self._scores, RoughScoreFunction) else None
-
-        def along(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-            def scores(which: Tensor, z: Tensor) -> Tensor:
-                # a + b z, written around the observed image so that z_obs gives that image exactly.
-                return function(base[which] + direction[which] * (z - origin[which])[:, None, None, None])
-
-            return scores
-
         return SearchProblem(
             z_obs=lines.z_obs,
-            scores=along(self._scores),
-            margins=ThresholdMargins(observed.regions, self._threshold, observed.view),
+            scores=observed.along(self._scores, direction, origin),
+            margins=self._rule.margins(observed.regions, observed.view),
             device=device,
             batch_size=self._scores.batch_size,
-            first_image=first,
+            image_numbers=first + compared.owner,
             alternative=self._alternative,
             alpha=alpha,
+            confidence_level=self._confidence_level,
             observed=observed.scores,
-            rough_scores=None if rough is None else along(rough),
+            rough_scores=None if rough is None else observed.along(rough, direction, origin),
             rough_is_faster=isinstance(self._scores, RoughScoreFunction) and self._scores.rough_is_faster,
             exact=isinstance(self._scores, ViTScores),
             memory=self._memory // 2,
             count=observed.regions[0].numel(),
         )
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Observed:
-    """Images as observed: inputs (k, C, h, w), scores (k, gh, gw), maps and regions of what is seen, and lines."""
-
-    inputs: Tensor
-    scores: Tensor
-    view: View
-    attention: Tensor
-    regions: Tensor
-    lines: Lines
 
 
 def _memory_budget(value: int | None) -> int | None:
@@ -488,12 +562,7 @@ def _described(scores: ScoreFunction) -> dict[str, Any]:
 
 
 def _level(alpha: float | None) -> float | None:
-    if alpha is None:
-        return None
-    level = real_number(alpha, "alpha")
-    if not 0 < level < 1:
-        raise InputError(f"alpha must lie strictly between 0 and 1, got {level}.")
-    return level
+    return None if alpha is None else level(alpha)
 
 
 def _check_score_function(scores: ScoreFunction) -> None:

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.checks import real_number
-from attentest.contrast import Channels, as_channels, channel_weights
+from attentest.contrast import Channels, Contrast, as_channels, channel_weights
 from attentest.errors import InputError
 from attentest.image import Sample
-from attentest.noise import ChecksImages, NoiseModel
+from attentest.noise import ImageNoise, NoiseModel, check_noise
 from attentest.preprocessing import InputMap, Preprocessing, identity_map
 
 MOST_FRAMES = 16
@@ -42,6 +42,8 @@ class Frames:
         What images call black and white; None for what their dtype says.
     noise
         Noise model, which may be for one shape only.
+    contrast
+        What is compared, which may be for one shape only.
     channels
         What of colour images is compared.
     device
@@ -53,11 +55,13 @@ class Frames:
         expected: tuple[int, int, int],
         preprocessing: Preprocessing | None,
         intensity_range: tuple[float, float] | None,
-        noise: NoiseModel,
+        noise: NoiseModel | ImageNoise,
+        contrast: Contrast,
         channels: Channels,
         device: torch.device,
     ) -> None:
-        self._expected, self._preprocessing, self._noise, self._device = expected, preprocessing, noise, device
+        self._expected, self._preprocessing, self._device = expected, preprocessing, device
+        self._noise, self._contrast = noise, contrast
         self._range = _intensity_range(intensity_range, preprocessing)
         self.channels = as_channels(channels)
         self._frames: dict[tuple[tuple[int, int, int], tuple[float, float] | None], Frame] = {}
@@ -90,11 +94,8 @@ class Frames:
                     f"the model takes images of {_described_shape(expected)}, but preprocessing makes this one "
                     f"{_described_shape(inputs.input_shape)}: give it a resize or a crop to that size."
                 )
-        pixels = int(np.prod(shape))
-        if self._noise.size not in (None, pixels):
-            raise InputError(f"the noise model is for {self._noise.size} pixels, but the image has {pixels}.")
-        if isinstance(self._noise, ChecksImages):
-            self._noise.check_image(shape)
+        check_noise(self._noise, shape)
+        self._contrast.check_image(shape)
         return Frame(
             shape=shape,
             inputs=inputs.to(self._device),
@@ -104,7 +105,9 @@ class Frames:
     def _check_noise(self) -> None:
         """Refuse now a noise model that fits no image, where that is known."""
         channels, height, width = self._expected
-        if self._preprocessing is None and self._noise.size not in (None, height * width, channels * height * width):
+        if self._preprocessing is not None or isinstance(self._noise, ImageNoise):
+            return
+        if self._noise.size not in (None, height * width, channels * height * width):
             raise InputError(
                 f"the noise model is for {self._noise.size} pixels, but the model's images have "
                 f"{channels * height * width}."

@@ -79,4 +79,3 @@ def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
     return Rate(
         count=count, total=total, low=float(found.low), high=float(found.high), confidence_level=confidence_level
     )
-

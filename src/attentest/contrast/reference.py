@@ -10,7 +10,7 @@ from attentest.checks import real_number
 from attentest.contrast.difference import Mask, Weights, mean_weights
 from attentest.errors import InputError
 from attentest.image import ImageLike, Sample, as_sample
-from attentest.noise import ChecksImages, NoiseLike, NoiseModel, as_noise
+from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
 
 
 class Reference:
@@ -51,13 +51,10 @@ class Reference:
         if self.sample is not None:
             check_pair(shape, self.sample)
         if self.noise is not None:
-            if self.noise.size not in (None, int(np.prod(shape))):
-                raise InputError(
-                    f"the noise model of the reference is for {self.noise.size} pixels, but the image has "
-                    f"{int(np.prod(shape))}."
-                )
-            if isinstance(self.noise, ChecksImages):
-                self.noise.check_image(shape)
+            try:
+                check_noise(self.noise, shape)
+            except InputError as error:
+                raise InputError(f"the reference's noise: {error}") from None
 
     def describe(self) -> dict[str, Any]:
         """Return the name, and the reference's noise."""

@@ -24,7 +24,7 @@ from attentest.noise.estimators import (
     StationaryCovariance,
 )
 from attentest.noise.isotropic import Isotropic
-from attentest.noise.model import ChecksImages, FitsNoise, FloatArray, ImageNoise, NoiseModel
+from attentest.noise.model import ChecksImages, FitsNoise, FloatArray, ImageNoise, NoiseModel, check_noise
 from attentest.noise.noise_file import load_noise, save_noise
 from attentest.noise.parameters import LARGEST_SIGMA, MOST_DRAWN, SMALLEST_SIGMA
 from attentest.noise.per_channel import PerChannel
@@ -58,6 +58,7 @@ __all__ = [
     "Stationary",
     "StationaryCovariance",
     "as_noise",
+    "check_noise",
     "from_image",
     "load_noise",
     "save_noise",

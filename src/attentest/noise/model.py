@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.errors import InputError
+
 FloatArray: TypeAlias = NDArray[np.float64]
 
 
@@ -54,3 +56,12 @@ class FitsNoise(Protocol):
 
     def fit(self, images: Any) -> Any:
         """Estimate the noise from independent reference images and return the estimator."""
+
+
+def check_noise(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> None:
+    """Refuse a noise model that is not for images (C, H, W)."""
+    pixels = int(np.prod(shape))
+    if isinstance(noise, NoiseModel) and noise.size not in (None, pixels):
+        raise InputError(f"the noise model is for {noise.size} pixels, but the image has {pixels}.")
+    if isinstance(noise, ChecksImages):
+        noise.check_image(shape)

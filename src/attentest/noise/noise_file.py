@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from attentest.complete_file import write_complete
 from attentest.errors import InputError
 from attentest.noise.ar1 import AR1
 from attentest.noise.conversion import NoiseLike, as_noise
@@ -67,7 +67,7 @@ def save_noise(noise: NoiseLike, path: str | os.PathLike[str]) -> None:
             f"the noise model takes {len(content)} bytes as {suffix}, but at most {LARGEST_FILES[suffix]} are read "
             f"back: {'save it as .safetensors' if suffix == '.json' else 'use a model with fewer parameters'}."
         )
-    _replace(target, content)
+    write_complete(target, content, "the noise file")
 
 
 def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
@@ -223,25 +223,6 @@ def _value(name: str, value: Any, tensors: dict[str, Any]) -> Any:
     if not isinstance(where, str) or where not in tensors:
         raise InputError(f"it has no array for {name!r}.")
     return tensors.pop(where)
-
-
-def _replace(target: Path, content: bytes) -> None:
-    """Write a file beside the target and rename it when it is complete."""
-    target = Path(os.path.realpath(target))  # a link stays a link
-    scratch = target.with_name(f".noise-{secrets.token_hex(8)}.tmp")
-    try:
-        try:
-            with open(scratch, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(scratch, target)
-        finally:
-            scratch.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"the noise file {target} cannot be written ({_first(error)}): give a place that can be written to."
-        ) from None
 
 
 def _first(error: BaseException) -> str:

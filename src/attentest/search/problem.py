@@ -64,8 +64,8 @@ class SearchProblem:
         Where both compute.
     batch_size
         How many points are best evaluated together.
-    first_image
-        What the caller calls image 0, for errors.
+    image_numbers : (k,)
+        What the caller calls the images, for errors; by default from 0.
     alternative
         Which values of z are more extreme than ``z_obs``.
     alpha
@@ -92,7 +92,7 @@ class SearchProblem:
     margins: Margins
     device: torch.device
     batch_size: int
-    first_image: int = 0
+    image_numbers: NDArray[np.int64] | None = None
     alternative: Alternative = "two-sided"
     alpha: float | None = None
     confidence_level: float | None = None
@@ -102,6 +102,10 @@ class SearchProblem:
     exact: bool = False
     memory: int = 2**28
     count: int = 1
+
+    def number(self, image: int) -> int:
+        """Return what the caller calls an image."""
+        return int(image if self.image_numbers is None else self.image_numbers[image])
 
     @torch.no_grad()
     def scores_at(self, which: Which, z: Points, rough: bool = False) -> Tensor:
@@ -149,7 +153,7 @@ class SearchProblem:
                     function(*self._tensors(np.array([image]), np.array([point])))
                 except Exception as again:  # noqa: BLE001
                     raise SearchError(
-                        f"the score function failed for image {self.first_image + image} at z = {point:.17g}: "
+                        f"the score function failed for image {self.number(image)} at z = {point:.17g}: "
                         f"{type(again).__name__}: {again}"
                     ) from error
             raise  # it fails on several points together only, as when memory runs out
@@ -169,7 +173,7 @@ class SearchProblem:
         if not bool(finite.all()):
             first = int((~finite).nonzero()[0, 0])
             raise SearchError(
-                f"the attention of image {self.first_image + which[first]} is NaN or infinite at z = {z[first]:.17g}: "
+                f"the attention of image {self.number(which[first])} is NaN or infinite at z = {z[first]:.17g}: "
                 "the model overflows there, so the truncation set cannot be searched."
             )
         return values

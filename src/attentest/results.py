@@ -1,0 +1,208 @@
+"""The results of many images: a table, adjusted p-values, rates."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import level
+from attentest.complete_file import write_complete
+from attentest.errors import InputError
+from attentest.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
+from attentest.result import AttentionTestResult, selected
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Results(Sequence[AttentionTestResult]):
+    """The results of many images, in order.
+
+    Parameters
+    ----------
+    results
+        Results, one an image.
+    names
+        What to call the images in tables, such as file names; by default their numbers from 0.
+    """
+
+    def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
+        self._results = list(results)
+        self.names: list[object] = list(range(len(self._results)) if names is None else names)
+        if len(self.names) != len(self._results):
+            raise InputError(f"there must be a name for each result, got {len(self.names)} for {len(self._results)}.")
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[AttentionTestResult]:
+        return iter(self._results)
+
+    @overload
+    def __getitem__(self, index: int) -> AttentionTestResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> AttentionTestResult | Results:
+        if isinstance(index, slice):
+            return Results(self._results[index], self.names[index])
+        return self._results[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} results)"
+
+    @property
+    def pvalues(self) -> NDArray[np.float64]:
+        """Selective p-values."""
+        return np.array([result.pvalue for result in self])
+
+    @property
+    def naive_pvalues(self) -> NDArray[np.float64]:
+        """P-values that ignore the selection: not valid."""
+        return np.array([result.naive_pvalue for result in self])
+
+    def adjusted_pvalues(self, method: Adjustment = "bh") -> NDArray[np.float64]:
+        """Return the selective p-values adjusted for there being many.
+
+        Parameters
+        ----------
+        method
+            "bh", Benjamini and Hochberg: rejecting what is at most alpha keeps the expected share of false rejections at
+            alpha, for independent images. "holm": it keeps the probability of any false rejection at alpha, for any images.
+        """
+        return adjusted_pvalues(np.array([result.log_pvalue for result in self]), method)
+
+    def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
+        """Return the share of p-values that are at most alpha, with its Wilson interval.
+
+        Parameters
+        ----------
+        alpha
+            Significance level.
+        naive
+            Whether to count the p-values that ignore the selection instead.
+        confidence_level
+            Of the interval.
+        """
+        return rate_of((self.naive_pvalues if naive else self.pvalues) <= level(alpha), confidence_level)
+
+    def table(self, confidence_level: float = 0.95) -> dict[str, list[Any]]:
+        """Return what there is to say of each image, by column.
+
+        Parameters
+        ----------
+        confidence_level
+            Of the confidence intervals.
+        """
+        some = selected(self)
+        estimates, _, _ = some.estimates()
+        intervals = some.confidence_intervals([result.alternative for result in self], confidence_level)
+        adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in ("bh", "holm")}
+        return {
+            "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
+            "statistic": [result.statistic for result in self],
+            "pvalue": [result.pvalue for result in self],
+            "pvalue_low": [result.pvalue_bounds[0] for result in self],
+            "pvalue_high": [result.pvalue_bounds[1] for result in self],
+            "log_pvalue": [result.log_pvalue for result in self],
+            **adjusted,
+            "naive_pvalue": [result.naive_pvalue for result in self],
+            "bonferroni_pvalue": [result.bonferroni_pvalue for result in self],
+            "difference": [result.difference for result in self],
+            "standard_error": [result.standard_error for result in self],
+            "estimate": estimates.tolist(),
+            "confidence_low": [interval.low for interval in intervals],
+            "confidence_high": [interval.high for interval in intervals],
+            "confidence_error": [interval.error for interval in intervals],
+            "part_pixels": [int(result.part.sum()) for result in self],
+            "region_pixels": [int(result.region.sum()) for result in self],
+            "seen_pixels": [int(result.seen.sum()) for result in self],
+            "evaluations": [result.evaluations for result in self],
+            "status": [result.status for result in self],
+        }
+
+    def to_csv(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
+        """Write the table as CSV, numbers exact to the last bit."""
+        table = self.table(confidence_level)
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+        write_complete(Path(path), text.getvalue().encode(), "the table")
+
+    def to_pandas(self, confidence_level: float = 0.95) -> pd.DataFrame:
+        """Return the table as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``)."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
+        return pd.DataFrame(self.table(confidence_level))
+
+    def to_parquet(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
+        """Write the table as Parquet; needs pyarrow (``pip install 'attentest[tables]'``)."""
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError:
+            raise InputError("Parquet files need pyarrow: pip install 'attentest[tables]'.") from None
+        table = self.table(confidence_level)
+        table["image"] = [str(name) for name in table["image"]]  # a column has one type
+        content = io.BytesIO()
+        pq.write_table(pa.table(table), content)
+        write_complete(Path(path), content.getvalue(), "the table")
+
+    def summary(self, alpha: float = 0.05) -> str:
+        """Return in words what the results say at a level."""
+        alpha = level(alpha)
+        open_ = sum(result.pvalue_bounds[0] <= alpha < result.pvalue_bounds[1] for result in self)
+        lines = [
+            f"{len(self)} {self._called}",
+            f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}",
+            f"naive p <= {alpha:g}: {self.rejection_rate(alpha, naive=True)}",
+            *(
+                f"{name}-adjusted p <= {alpha:g}: {int(np.sum(self.adjusted_pvalues(method) <= alpha))} of {len(self)}"
+                for name, method in _ADJUSTMENTS
+            ),
+        ]
+        if open_:
+            lines.append(f"undecided: {open_} (their error bars contain {alpha:g})")
+        return "\n".join(lines)
+
+    _called = "images"
+
+
+_ADJUSTMENTS: tuple[tuple[str, Adjustment], ...] = (("Benjamini-Hochberg", "bh"), ("Holm", "holm"))
+
+
+class ComponentResults(Results):
+    """The results of the connected components of one image's region, in reading order."""
+
+    _called = "components of one region"
+
+    @property
+    def region(self) -> NDArray[np.bool_]:
+        """The whole region (H, W)."""
+        return self[0].region
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """The number of each pixel's component (H, W): 0 outside, i + 1 for the i-th result."""
+        labels = np.zeros(self.region.shape, dtype=np.int32)
+        for number, result in enumerate(self, start=1):
+            labels[result.part] = number
+        return labels
+
+    def adjusted_pvalues(self, method: Adjustment = "holm") -> NDArray[np.float64]:
+        """Return the p-values adjusted across the components, by Holm's method unless told otherwise.
+
+        Each p-value is valid given the region, and the components are a function of the region. So, whichever region it
+        is, they are a fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on
+        each other.
+        """
+        return super().adjusted_pvalues(method)
