@@ -114,6 +114,8 @@ def test_an_estimated_model_tells_its_origin_and_fits_the_same_images() -> None:
         (lambda: Dense([[np.nan, 0.0], [0.0, 1.0]]), "finite"),
         (lambda: Estimated(3.0, {}), "must be a noise model, got float"),  # type: ignore[arg-type]
         (lambda: Estimated(Isotropic(1.0), {1: 2}), "names as keys"),  # type: ignore[dict-item]
+        (lambda: Estimated(Isotropic(1.0), {"when": object()}), "JSON-ready"),
+        (lambda: Estimated(Isotropic(1.0), {"when": np.nan}), "JSON-ready"),
         (lambda: as_noise("loud"), "got str"),
         (lambda: as_noise(True), "got bool"),
         (lambda: Isotropic(1.0).sample(np.random.default_rng(0), 2), "how many pixels"),

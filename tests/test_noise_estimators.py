@@ -201,7 +201,23 @@ def test_a_known_range_makes_the_stationary_estimate_better() -> None:
         fits = (StationaryCovariance(max_lag).fit(images).noise_ for images in fields)
         return float(np.mean([(eta.ravel() @ noise.apply(eta.ravel()) / truth - 1) ** 2 for noise in fits]))
 
-    assert error(3) < error(None)
+    assert error(1) < error(None) / 2
+
+
+@pytest.mark.parametrize("max_lag", [1, 3, 100])
+def test_correlations_up_to_the_largest_lag_are_kept(max_lag: int) -> None:
+    noise = StationaryCovariance(max_lag).fit(grey_images(Stationary(STRIPES, (H, W)), 2000)).noise_
+    assert isinstance(noise, Stationary)
+    middle = noise.autocovariance[H - 2 : H + 1, W - 2 : W + 1]
+    # At least 1999 * 35 pairs, correlated by at most sum(STRIPES^2) = 1.36.
+    np.testing.assert_allclose(middle, STRIPES, atol=4.5 * np.sqrt(2 * 1.36 / (1999 * 35)))
+
+
+def test_independent_pixels_are_the_largest_lag_0() -> None:
+    noise = StationaryCovariance(0).fit(grey_images(AR1(0.5, 2.0), 20)).noise_
+    pooled = PooledVariance().fit(grey_images(AR1(0.5, 2.0), 20)).noise_
+    v = np.random.default_rng(0).normal(size=H * W)
+    np.testing.assert_allclose(noise.apply(v), pooled.apply(v), rtol=1e-9, atol=1e-9)
 
 
 def test_stationary_covariance_of_colours_recovers_the_truth() -> None:

@@ -173,8 +173,6 @@ class OwnModel:
         (OwnModel(), "noise.json", "only the noise models of attentest.noise can be saved, got OwnModel"),
         (PerChannel([1.0], OwnModel()), "noise.json", "got OwnModel"),
         (PooledVariance(), "noise.json", "has not seen any images"),
-        (Estimated(Isotropic(1.0), {"when": object()}), "noise.json", "JSON-ready"),
-        (Estimated(Isotropic(1.0), {"when": float("nan")}), "noise.safetensors", "JSON-ready"),
         ("loud", "noise.json", "got str"),
     ],
 )

@@ -46,9 +46,7 @@ def test_apply_is_the_matrix_product(autocovariance: np.ndarray, shape: tuple[in
 
 
 @pytest.mark.parametrize(("autocovariance", "shape"), CASES.values(), ids=CASES)
-def test_samples_come_from_exactly_that_covariance(
-    autocovariance: np.ndarray, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_come_from_exactly_that_covariance(autocovariance: np.ndarray, shape: tuple[int, int]) -> None:
     # Sampling is linear in the standard normal draws: unit draws in their place show its matrix L, and L L' is Sigma.
     model = Stationary(autocovariance, shape)
     draws = int(np.prod(model._torus))

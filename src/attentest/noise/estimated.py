@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,12 @@ class Estimated:
             raise InputError(f"an estimated noise model must be a noise model, got {type(self.model).__name__}.")
         if not isinstance(self.origin, Mapping) or not all(isinstance(key, str) for key in self.origin):
             raise InputError(f"the origin of a noise model must be a mapping with names as keys, got {self.origin!r}.")
-        object.__setattr__(self, "origin", dict(self.origin))
+        try:
+            # A copy, the same as comes back from a file.
+            own = json.loads(json.dumps(dict(self.origin), allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"the origin of a noise model must be JSON-ready values ({error}).") from None
+        object.__setattr__(self, "origin", own)
 
     @property
     def size(self) -> int | None:

@@ -116,8 +116,9 @@ class StationaryCovariance(NoiseEstimator):
     Parameters
     ----------
     max_lag
-        Lag in pixels, along either axis, beyond which noise is known to be uncorrelated: the shorter, the smaller
-        the error of the estimate. By default as far as the images reach.
+        Lag in pixels, along either axis, up to which correlations are kept as found; they are damped to zero at twice
+        that. By default half of either side. Where noise is known to be correlated over a few pixels only, so many
+        make the error of the estimate smaller; fewer make it wrong.
     """
 
     def __init__(self, max_lag: int | None = None) -> None:

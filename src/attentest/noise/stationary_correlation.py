@@ -13,15 +13,15 @@ from attentest.noise.parameters import MOST_DRAWN
 
 
 def checked_max_lag(max_lag: Any) -> int | None:
-    """Return a largest lag, None for as far as images reach."""
+    """Return a largest lag that is not damped, None for half of either side."""
     return None if max_lag is None else whole_number(max_lag, "max_lag", 0, MOST_DRAWN)
 
 
 def stationary_correlation(fields: FloatArray, degrees: int, max_lag: int | None) -> FloatArray:
     """Return the correlation at every lag, of a spectrum that is nowhere negative.
 
-    The products of pixels at a lag are averaged over the pairs there are, which is unbiased, and damped to zero from
-    half the largest lag on, because long lags have few pairs. What is left of negative power is then set to zero.
+    The products of pixels at a lag are averaged over the pairs there are, which is unbiased, and damped to zero
+    beyond the largest lag, because long lags have few pairs. What is left of negative power is then set to zero.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def stationary_correlation(fields: FloatArray, degrees: int, max_lag: int | None
     degrees
         Degrees of freedom of their second moments: m, less what removing means took.
     max_lag
-        Largest lag that is not zero; None for as far as the fields reach.
+        Largest lag that is not damped; None for half of either side.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def _pairs(side: int) -> FloatArray:
 
 
 def _damping(side: int, max_lag: int | None) -> FloatArray:
-    """Return a flat top that goes from 1 to 0 as half a cosine, between half the largest lag and the first beyond."""
-    end = side if max_lag is None else min(side, max_lag + 1)
-    through = np.clip(2 * _lags(side) / end - 1, 0.0, 1.0)
+    """Return a flat top up to the largest lag that goes from 1 to 0 as half a cosine until twice that."""
+    flat = side / 2 if max_lag is None else float(max_lag)
+    through = np.clip((_lags(side) - flat) / max(flat, 1.0), 0.0, 1.0)
     return np.asarray((1 + np.cos(np.pi * through)) / 2)
