@@ -41,14 +41,20 @@ def main() -> None:
     for precision in ("float64", "mixed"):
         search = SpectralSearch(tol=1e-4, precision=precision)  # type: ignore[arg-type]
         if arguments.images:
-            test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search, device=arguments.device)
+            test = AttentionTest.from_pretrained(
+                bundled_model(), noise=1.0, search=search, confidence_level=None, device=arguments.device
+            )
             images = null_images(np.random.default_rng(3), arguments.images, 16)
             measure(f"16x16 base, {precision}", test, list(images))
         if arguments.large:
             torch.manual_seed(0)
             config = ViTConfig(image_size=224, patch_size=16, initializer_range=0.06)
             test = AttentionTest(
-                ViTModel(config, add_pooling_layer=False), noise=1.0, search=search, device=arguments.device
+                ViTModel(config, add_pooling_layer=False),
+                noise=1.0,
+                search=search,
+                confidence_level=None,
+                device=arguments.device,
             )
             rng = np.random.default_rng(0)
             measure(f"ViT-B/16, {precision}", test, [rng.normal(size=(224, 224, 3)) for _ in range(arguments.large)])

@@ -259,7 +259,7 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(search="quick"), "search must be one of"),
         (lambda: bad(model="vit"), "got str: to load a saved model use AttentionTest.from_pretrained"),
         (lambda: bad(device="cpu"), "belong to the score function"),
-        (lambda: bad(threshold=None), "threshold .tau. must be a number, got None"),
+        (lambda: bad(threshold="0.6"), "threshold .tau. must be a number, got .0.6."),
         (lambda: bad(threshold="0.5"), "must be a number, got '0.5'"),
         (lambda: bad(noise=Isotropic), "got type"),
         (lambda: bad(noise=10**400), "fits a float64"),

@@ -16,6 +16,7 @@ FLOW = [
     "checks",
     "device",
     "quiet",
+    "complete_file",
     "picture",
     "medical_file",
     "image_file",
@@ -26,15 +27,21 @@ FLOW = [
     "attention",
     "view",
     "region",
-    "contrast",
     "noise",
+    "contrast",
     "frame",
+    "observation",
     "line",
+    "comparison",
     "intervals",
     "truncated_normal",
+    "conditional_mean",
+    "confidence_interval",
     "search",
     "baselines",
+    "multiplicity",
     "result",
+    "results",
     "attention_test",
     "bundled",
     "synthetic",
@@ -46,7 +53,17 @@ FLOW = [
 ]
 """The design's order, from image to command line."""
 
-MATHEMATICS = {"errors", "checks", "intervals", "search", "truncated_normal", "baselines"}
+MATHEMATICS = {
+    "errors",
+    "checks",
+    "intervals",
+    "search",
+    "truncated_normal",
+    "conditional_mean",
+    "confidence_interval",
+    "baselines",
+    "multiplicity",
+}
 """Below the line nothing knows of images or models."""
 
 

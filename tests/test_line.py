@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attentest import InputError
-from attentest.contrast import background_contrast
+from attentest.contrast import Background
 from attentest.line import lines_through
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
 
@@ -15,7 +15,9 @@ N = 20
 def observed() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     regions = rng.random((3, 4, 5)) > 0.6
-    return rng.normal(size=(3, N)) * 40, background_contrast(regions, np.ones(1))
+    return rng.normal(size=(3, N)) * 40, np.stack(
+        [Background().weights(r, r, np.ones_like(r)).ravel() for r in regions]
+    )
 
 
 @pytest.mark.parametrize("noise", [Isotropic(0.3), AR1(0.5, 2.0), Diagonal(np.linspace(0.1, 3, N))])

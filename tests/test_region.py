@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from attentest import AttentionTest, InputError
-from attentest.contrast import background_contrast, channel_weights
 from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
 from attentest.view import View
 
@@ -92,17 +91,6 @@ def test_scores_that_are_not_numbers_are_found() -> None:
 def test_threshold_outside_the_open_unit_interval_is_refused(tau: float) -> None:
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         as_threshold(tau)
-
-
-def test_contrast_is_the_difference_of_means() -> None:
-    rng = np.random.default_rng(0)
-    regions = rng.random((4, 5, 6)) > 0.7
-    images = rng.normal(size=(4, 3, 5, 6))
-    eta = background_contrast(regions, channel_weights("mean", 3))
-    for image, region, weights in zip(images, regions, eta, strict=True):
-        grey = image.mean(axis=0)
-        assert weights @ image.ravel() == pytest.approx(grey[region].mean() - grey[~region].mean(), rel=1e-12)
-    np.testing.assert_allclose(eta.sum(axis=1), 0, atol=1e-15)
 
 
 def test_a_pixel_that_is_always_at_tau_is_outside_and_decides_nothing() -> None:

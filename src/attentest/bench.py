@@ -158,7 +158,7 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
 
     def a_test(search: Any) -> AttentionTest:
-        return AttentionTest(model, noise=1.0, search=search, device=device)
+        return AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
 
     exact = a_test(SpectralSearch(tol=settings.tol, precision="float64"))
     mixed = a_test(SpectralSearch(tol=settings.tol, precision="mixed"))
@@ -166,7 +166,7 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     mixed.map(images[:2])  # the first call of anything is slow
     fixed_seconds, truth = _fixed(settings, a_test("fixed"), images)
 
-    def row(name: str, count: int, work: Callable[[], list[AttentionTestResult]]) -> Row:
+    def row(name: str, count: int, work: Callable[[], Sequence[AttentionTestResult]]) -> Row:
         with _peak_memory(device) as peak:
             seconds, results = _timed(work, device)
         compared = [abs(r.pvalue - p) for r, p in zip(results, truth, strict=False)]
@@ -228,7 +228,11 @@ def _growth(settings: BenchSettings, device: torch.device) -> list[dict[str, flo
     """Return seconds an image of the spectral search for more and more images together."""
     architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
     test = AttentionTest.from_pretrained(
-        bundled_model(size, architecture), noise=1.0, search=SpectralSearch(tol=settings.tol), device=device
+        bundled_model(size, architecture),
+        noise=1.0,
+        search=SpectralSearch(tol=settings.tol),
+        confidence_level=None,
+        device=device,
     )
     images = null_images(np.random.default_rng(settings.seed + 1), settings.images, size)
     test.map(images[:2])
@@ -244,7 +248,7 @@ def _stages(settings: BenchSettings, device: torch.device) -> dict[str, float]:
     architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
     model = load_model(bundled_model(size, architecture)).encoder
     search = SpectralSearch(tol=settings.tol, precision="float64")
-    test = AttentionTest(model, noise=1.0, search=search, device=device)
+    test = AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
     test.map(images[:2])
     with _stopwatches(device) as spent:

@@ -60,8 +60,10 @@ def comparisons(
     ----------
     cases
         k images with their references.
-    regions : (k, H, W) bool, seen : (H, W) bool
-        The regions, and the pixels that the model sees.
+    regions : (k, H, W) bool
+        The regions.
+    seen : (H, W) bool
+        The pixels that the model sees.
     channels : (C,)
         Weight of each channel.
     contrast

@@ -70,7 +70,7 @@ class Selected:
     def confidence_intervals(
         self, alternatives: Sequence[Alternative], confidence_level: float
     ) -> list[ConfidenceInterval]:
-        """Return intervals with equal tails for "two-sided", bounded from below for "greater", from above for "less"."""
+        """Return intervals: equal tails for "two-sided", bounded from below for "greater", from above for "less"."""
         confidence_level = confidence(confidence_level)
         tails = np.array([_tail(alternative, confidence_level) for alternative in alternatives])
         lows, lows_at_most = self._mean_bounds(tails)

@@ -25,8 +25,8 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
         Logs of the p-values of m hypotheses.
     method
         "holm": rejecting what is at most alpha keeps the probability of any false rejection at alpha, however the tests
-        depend on each other. "bh", Benjamini and Hochberg: it keeps the expected share of false rejections at alpha, for
-        independent (or positively dependent) tests.
+        depend on each other. "bh", Benjamini and Hochberg: it keeps the expected share of false rejections at alpha,
+        for independent (or positively dependent) tests.
     """
     if method == "bh":
         return np.asarray(stats.false_discovery_control([probability(log) for log in log_pvalues], method="bh"))

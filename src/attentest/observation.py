@@ -117,13 +117,13 @@ class Observer:
 def _constant(view: View) -> str:
     height, width = view.size
     return (
-        f"the attention map is constant on the {height} x {width} pixels the model sees, so there is no region to test: "
-        "use a larger image, or a crop that leaves more of it."
+        f"the attention map is constant on the {height} x {width} pixels the model sees, so there is no region to "
+        "test: use a larger image, or a crop that leaves more of it."
     )
 
 
 def _tied() -> str:
     return (
-        "pixels of equal attention lie on both sides of the cut, so the top fraction is no definite region: use another "
-        "top_fraction, or a threshold."
+        "pixels of equal attention lie on both sides of the cut, so the top fraction is no definite region: use "
+        "another top_fraction, or a threshold."
     )

@@ -141,9 +141,9 @@ class AttentionTestResult:
         Parameters
         ----------
         confidence_level
-            How often such intervals cover the truth, over images of which the model chooses this region. The search went
-            as far as the test's own ``confidence_level`` needed; at a higher one the interval is valid, and its ``error``
-            says how much of its width may be due to that.
+            How often such intervals cover the truth, over images of which the model chooses this region. The search
+            went as far as the test's own ``confidence_level`` needed; at a higher one the interval is valid, and its
+            ``error`` says how much of its width may be due to that.
 
         Returns
         -------

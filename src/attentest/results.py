@@ -73,8 +73,8 @@ class Results(Sequence[AttentionTestResult]):
         Parameters
         ----------
         method
-            "bh", Benjamini and Hochberg: rejecting what is at most alpha keeps the expected share of false rejections at
-            alpha, for independent images. "holm": it keeps the probability of any false rejection at alpha, for any images.
+            "bh", Benjamini and Hochberg: rejecting what is at most alpha keeps the expected share of false rejections
+            at alpha, for independent images. "holm": it keeps the probability of any false rejection at alpha.
         """
         return adjusted_pvalues(np.array([result.log_pvalue for result in self]), method)
 

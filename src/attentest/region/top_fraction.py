@@ -46,7 +46,7 @@ class TopFraction:
         gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
         clear = (alike[last] == alike[first_out]) | (gap > TIE)
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
-        return (regions & clear[:, None]).unflatten(1, attention.shape[1:])
+        return (regions & clear[:, None]).reshape(attention.shape)
 
     def margins(self, regions: Tensor, view: View) -> TopMargins:
         """Return what decides whether other scores give the same regions (k, H, W)."""

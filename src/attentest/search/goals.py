@@ -53,7 +53,7 @@ class Goals:
     @property
     def active(self) -> Mask:
         """Which images are not done."""
-        return self.current != DONE
+        return np.asarray(self.current != DONE)
 
     def end(self, images: Mask) -> None:
         """Nothing more is to be resolved of some images."""
