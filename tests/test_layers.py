@@ -43,6 +43,7 @@ FLOW = [
     "result",
     "results",
     "attention_test",
+    "calibration",
     "bundled",
     "synthetic",
     "training",

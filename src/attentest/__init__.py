@@ -12,11 +12,14 @@ from attentest.bundled import bundled_model
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError, SearchError
 
 if TYPE_CHECKING:
-    from attentest import attention, noise, search
+    from attentest import attention, contrast, noise, search
     from attentest.attention_test import AttentionTest
+    from attentest.calibration import Calibration, calibrate
+    from attentest.confidence_interval import ConfidenceInterval
     from attentest.image_file import read_image
     from attentest.preprocessing import Preprocessing
     from attentest.result import AttentionTestResult
+    from attentest.results import ComponentResults, Results
 
 __version__ = "0.1.0"
 
@@ -25,12 +28,18 @@ __all__ = [
     "AttentestWarning",
     "AttentionTest",
     "AttentionTestResult",
+    "Calibration",
+    "ComponentResults",
+    "ConfidenceInterval",
     "InputError",
     "ModelError",
     "Preprocessing",
+    "Results",
     "SearchError",
     "attention",
     "bundled_model",
+    "calibrate",
+    "contrast",
     "noise",
     "read_image",
     "search",
@@ -39,8 +48,14 @@ __all__ = [
 _LAZY = {
     "AttentionTest": ("attentest.attention_test", "AttentionTest"),
     "AttentionTestResult": ("attentest.result", "AttentionTestResult"),
+    "Calibration": ("attentest.calibration", "Calibration"),
+    "ComponentResults": ("attentest.results", "ComponentResults"),
+    "ConfidenceInterval": ("attentest.confidence_interval", "ConfidenceInterval"),
     "Preprocessing": ("attentest.preprocessing", "Preprocessing"),
+    "Results": ("attentest.results", "Results"),
     "attention": ("attentest.attention", None),
+    "calibrate": ("attentest.calibration", "calibrate"),
+    "contrast": ("attentest.contrast", None),
     "noise": ("attentest.noise", None),
     "read_image": ("attentest.image_file", "read_image"),
     "search": ("attentest.search", None),

@@ -28,13 +28,14 @@ from attentest.attention import (
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.checks import confidence, level, whole_number
 from attentest.comparison import Case, Comparisons, comparisons
-from attentest.contrast import Background, Channels, ContrastLike, as_connectivity, as_contrast, check_pair
+from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast, check_pair
 from attentest.device import LEAST_MEMORY, default_memory
 from attentest.errors import InputError
 from attentest.frame import Frame, Frames, preprocessing_and_size
 from attentest.image import ImageLike, Sample, as_sample
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise
 from attentest.observation import Observation, Observer
+from attentest.preprocessing import Preprocessing
 from attentest.region import as_region_rule
 from attentest.result import AttentionTestResult, results_of
 from attentest.results import ComponentResults, Results
@@ -262,6 +263,28 @@ class AttentionTest:
         """Where it computes."""
         return self._scores.device
 
+    @property
+    def noise(self) -> NoiseModel | ImageNoise:
+        """The noise model, or what makes one out of each image."""
+        return self._noise
+
+    @property
+    def contrast(self) -> Contrast:
+        """What regions are compared with."""
+        return self._contrast
+
+    @property
+    def preprocessing(self) -> Preprocessing | None:
+        """What happens to an image before the model sees it."""
+        return self._preprocessing
+
+    def with_confidence_level(self, confidence_level: float | None) -> AttentionTest:
+        """Return the same test, searching as far as another confidence level needs; the model is shared."""
+        other = copy.copy(self)
+        other._confidence_level = None if confidence_level is None else confidence(confidence_level)
+        other._settings = {**self._settings, "confidence_level": other._confidence_level}
+        return other
+
     def with_search(self, search: str | Search) -> AttentionTest:
         """Return the same test with another search; the model is shared."""
         other = copy.copy(self)
@@ -285,7 +308,7 @@ class AttentionTest:
             the noise, finite; of any size if there is preprocessing that resizes, otherwise of the size the model
             takes. A grey image for a colour model stays one channel in the statistics.
         reference
-            The image's own reference, for the contrast ``Reference()``.
+            The image's own reference, for the contrast ``Reference()``; it takes the place of one for all images.
         alpha
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
             to their end), and the result's ``reject`` says on which side p lies. Confidence intervals are then as wide
@@ -410,13 +433,12 @@ class AttentionTest:
                 raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
             if wanted is None:
                 return Case(image=sample)
-            if (reference is None) == (wanted.sample is None):
-                raise InputError(
-                    "the contrast compares with a reference image: give Reference(image) one for all images, or each "
-                    f"image its own, got {'none' if reference is None else 'both'}."
-                )
             own = wanted.sample if reference is None else as_sample(reference)
-            assert own is not None
+            if own is None:
+                raise InputError(
+                    "the contrast compares with a reference image, and there is none: give Reference(image) one for "
+                    "all images, or each image its own with reference= (references= in map)."
+                )
             check_pair(sample.shape, own)
             return Case(image=sample, reference=own)
         except InputError as error:

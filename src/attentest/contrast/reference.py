@@ -62,7 +62,8 @@ class Reference:
         return {"name": "reference", "noise": noise}
 
     def __repr__(self) -> str:
-        return f"Reference({'one for each image' if self.sample is None else self.sample.shape}, {self.noise!r})"
+        image = "one for each image" if self.sample is None else f"<{self.sample.shape} image>"
+        return f"Reference({image}, noise={0 if self.exact else self.noise!r})"
 
 
 def check_pair(shape: tuple[int, int, int], reference: Sample) -> None:

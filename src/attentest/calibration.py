@@ -1,0 +1,253 @@
+"""Does a test keep its promise on this model? Null images, and how often it rejects them."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from attentest.attention_test import AttentionTest, Progress
+from attentest.checks import level, whole_number
+from attentest.errors import AttentestWarning, InputError
+from attentest.image import ImageLike, as_sample
+from attentest.multiplicity import Rate, rate_of
+from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
+from attentest.result import AttentionTestResult
+
+ALPHAS = (0.01, 0.05, 0.10)
+
+MOST_IMAGES = 10**8
+"""More null images than this are a slip of the keyboard."""
+
+DRAWN_TOGETHER = 2**22
+"""Numbers that are drawn at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calibration:
+    """How a test behaves where there is nothing to find.
+
+    Parameters
+    ----------
+    pvalues, naive_pvalues : (n,)
+        Selective p-values of null images, and those that ignore the selection.
+    alphas
+        Significance levels.
+    rates, naive_rates
+        How often p is at most each of them, with Wilson intervals.
+    statuses
+        How many searches ended how.
+    """
+
+    pvalues: NDArray[np.float64]
+    naive_pvalues: NDArray[np.float64]
+    alphas: tuple[float, ...]
+    rates: tuple[Rate, ...]
+    naive_rates: tuple[Rate, ...]
+    statuses: dict[str, int]
+
+    @classmethod
+    def of(
+        cls,
+        results: Iterable[AttentionTestResult],
+        alphas: Sequence[float] = ALPHAS,
+        confidence_level: float = 0.95,
+    ) -> Calibration:
+        """Return what results of null images say; they are looked at one by one and not kept."""
+        levels = tuple(level(alpha) for alpha in alphas)
+        rows = [(result.pvalue, result.naive_pvalue, result.status) for result in results]
+        if not rows:
+            raise InputError("there are no results to calibrate by: give at least one.")
+        selective, naive = (np.array([row[i] for row in rows]) for i in (0, 1))
+        return cls(
+            pvalues=selective,
+            naive_pvalues=naive,
+            alphas=levels,
+            rates=tuple(rate_of(selective <= alpha, confidence_level) for alpha in levels),
+            naive_rates=tuple(rate_of(naive <= alpha, confidence_level) for alpha in levels),
+            statuses=dict(Counter(row[2] for row in rows)),
+        )
+
+    @property
+    def ks_statistic(self) -> float:
+        """Greatest distance of the p-values' distribution from the uniform one."""
+        return float(stats.kstest(self.pvalues, "uniform").statistic)
+
+    @property
+    def ks_pvalue(self) -> float:
+        """P-value of the Kolmogorov-Smirnov test that the p-values are uniform."""
+        return float(stats.kstest(self.pvalues, "uniform").pvalue)
+
+    @property
+    def naive_ks_pvalue(self) -> float:
+        """The same for the p-values that ignore the selection."""
+        return float(stats.kstest(self.naive_pvalues, "uniform").pvalue)
+
+    @property
+    def keeps_its_promise(self) -> bool:
+        """Whether no level is exceeded by more than chance explains: no interval lies above its level."""
+        return all(rate.low <= alpha for alpha, rate in zip(self.alphas, self.rates, strict=True))
+
+    def summary(self) -> str:
+        """Return in words what was found."""
+        lines = [f"{len(self.pvalues)} null images"]
+        for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
+            lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
+        lines.append(f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}")
+        others = {status: count for status, count in self.statuses.items() if status not in ("converged", "decided")}
+        lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
+        verdict = "keeps its promise" if self.keeps_its_promise else "rejects more often than it should"
+        lines.append(f"on these images the selective test {verdict}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON-ready values."""
+        return {
+            "images": len(self.pvalues),
+            "levels": [
+                {"alpha": alpha, "selective": _described(rate), "naive": _described(naive)}
+                for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True)
+            ],
+            "ks_statistic": self.ks_statistic,
+            "ks_pvalue": self.ks_pvalue,
+            "naive_ks_pvalue": self.naive_ks_pvalue,
+            "keeps_its_promise": self.keeps_its_promise,
+            "statuses": self.statuses,
+            "pvalues": self.pvalues.tolist(),
+            "naive_pvalues": self.naive_pvalues.tolist(),
+        }
+
+
+def calibrate(
+    test: AttentionTest,
+    n: int = 1000,
+    rng: np.random.Generator | int = 0,
+    *,
+    mean: ImageLike | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    noise: NoiseLike | None = None,
+    alphas: Sequence[float] = ALPHAS,
+    confidence_level: float = 0.95,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Run a test on images of noise alone, and see whether it rejects as rarely as it says.
+
+    Parameters
+    ----------
+    test
+        The test, with its own model, noise model and settings.
+    n
+        Number of null images.
+    rng
+        A generator, or a seed for one.
+    mean
+        Mean of the null images; by default zero everywhere. With a mean that is not the same everywhere the hypothesis
+        that region and background have equal means is false, and what is seen is how often that is found.
+    image_shape
+        (H, W) or (C, H, W) of the images; by default that of the mean image, or of the model's input where there is no
+        preprocessing.
+    noise
+        Noise to draw from; by default the test's own. Another one shows what a wrong noise model does.
+    alphas
+        Significance levels to report.
+    confidence_level
+        Of the intervals of the rates.
+    progress
+        Called with (images done, images in all).
+    """
+    levels = tuple(level(alpha) for alpha in alphas)
+    results = null_results(test, n, rng, mean=mean, image_shape=image_shape, noise=noise, progress=progress)
+    return Calibration.of(results, levels, confidence_level)
+
+
+def null_results(
+    test: AttentionTest,
+    n: int = 1000,
+    rng: np.random.Generator | int = 0,
+    *,
+    mean: ImageLike | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    noise: NoiseLike | None = None,
+    progress: Progress | None = None,
+) -> Iterator[AttentionTestResult]:
+    """Yield the results of null images, as :func:`calibrate` counts them."""
+    count = whole_number(n, "n (the number of null images)", 1, MOST_IMAGES)
+    centre = _mean_image(test, mean, image_shape)
+    drawn_from = _noise_to_draw(test.noise if noise is None else noise)
+    check_noise(drawn_from, (centre.shape[0], centre.shape[1], centre.shape[2]))
+    try:
+        generator = np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+    reference = test.contrast.reference
+    if reference is None and np.ptp(centre, axis=(1, 2)).any():
+        warnings.warn(
+            "the mean image is not the same everywhere, so region and background differ in the mean and rejecting is "
+            "no error: for such images use the contrast Reference().",
+            AttentestWarning,
+            stacklevel=2,
+        )
+    references = None
+    if reference is not None:
+        own = drawn_from if reference.noise is None else reference.noise
+        # A stream of its own, so that images are the same with and without.
+        streams = generator.spawn(1)
+        references = _drawn(None if reference.exact else own, centre, count, streams[0])
+    return test.with_confidence_level(None).stream(
+        _drawn(drawn_from, centre, count, generator),
+        None if progress is None else lambda done, _: progress(done, count),
+        references=references,
+    )
+
+
+def _drawn(
+    noise: NoiseModel | None, centre: NDArray[np.float64], count: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.float64]]:
+    """Yield images (H, W, C) around a centre (C, H, W)."""
+    together = max(1, DRAWN_TOGETHER // centre.size)
+    for start in range(0, count, together):
+        some = min(together, count - start)
+        noises = np.zeros((some, centre.size)) if noise is None else noise.sample(rng, some, centre.size)
+        for one in noises:
+            yield np.moveaxis(centre + one.reshape(centre.shape), 0, -1)
+
+
+def _mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> NDArray[np.float64]:
+    if mean is not None:
+        centre = as_sample(mean).pixels.numpy()
+        if image_shape is not None and _as_shape(image_shape) != centre.shape:
+            raise InputError(f"the mean image has (C, H, W) = {centre.shape}, but image_shape says {image_shape}.")
+        return np.asarray(centre)
+    if image_shape is not None:
+        return np.zeros(_as_shape(image_shape))
+    if test.preprocessing is not None:
+        raise InputError(
+            "the test's preprocessing takes images of any size: say with image_shape=(H, W) or (C, H, W) which to draw."
+        )
+    channels, height, width = test.image_shape
+    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
+    return np.zeros((1 if one_channel else channels, height, width))
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, tuple) or len(shape) not in (2, 3):
+        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.")
+    sides = tuple(whole_number(side, "a side in image_shape", 1, 2**20) for side in shape)
+    return sides if len(sides) == 3 else (1, *sides)
+
+
+def _noise_to_draw(noise: Any) -> NoiseModel:
+    try:
+        return as_noise(noise)
+    except InputError as error:
+        raise InputError(f"noise to draw null images from is needed, so give noise=: {error}") from None
+
+
+def _described(rate: Rate) -> dict[str, Any]:
+    return {"rate": rate.value, "low": rate.low, "high": rate.high, "count": rate.count, "total": rate.total}
