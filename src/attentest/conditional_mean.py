@@ -68,7 +68,7 @@ def means_at(
     undetermined
         What to return where both parts are empty.
     """
-    if np.any((levels <= 0) | (levels >= 1)):
+    if not np.all((levels > 0) & (levels < 1)):
         raise InputError(f"a level must lie strictly between 0 and 1, got {levels.tolist()}.")
     upper = _relative([clip(intervals, at, np.inf) for at, intervals in zip(z, above, strict=True)], z)
     lower = _relative([clip(intervals, -np.inf, at) for at, intervals in zip(z, below, strict=True)], z)
