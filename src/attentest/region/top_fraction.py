@@ -15,6 +15,9 @@ from attentest.region.candidates import DecidingPixels
 from attentest.region.threshold import TIE
 from attentest.view import Axis, View
 
+ROUNDING = 1e-12
+"""Weights of patches that differ by less are equal."""
+
 INSIDE, OUTSIDE, SPLIT = 0, 1, 2
 """Kinds of pixels. Beyond the outermost patch centres neighbours have one value whatever the scores; where the region
 takes some of such pixels and leaves others, they are the split ones."""
@@ -129,7 +132,8 @@ def _equals(view: View) -> Tensor:
 
 
 def _first_alike(axis: Axis) -> Tensor:
-    """Return the first pixel of those (n,) that lie beyond the same outermost patch centre; otherwise the pixel."""
-    places = torch.arange(len(axis.cell), device=axis.cell.device)
-    beyond = (axis.cell == 0) | (axis.cell == axis.matrix.shape[1])
-    return torch.where(beyond, torch.searchsorted(axis.cell, axis.cell), places)
+    """Return the first of the pixels with the same weights as each (n,); only neighbours can have them."""
+    places = torch.arange(len(axis.matrix), device=axis.matrix.device)
+    differs = torch.ones_like(places, dtype=torch.bool)
+    differs[1:] = axis.matrix.diff(dim=0).abs().amax(dim=1) > ROUNDING
+    return torch.where(differs, places, 0).cummax(dim=0).values

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
+from attentest.calibration import Calibration, null_results
+from attentest.contrast import Reference
+from attentest.noise import AR1, Diagonal, FromImage
+from attentest.search import SpectralSearch
+from toys import tiny_vit
+
+
+def vit(**options: Any) -> AttentionTest:
+    return AttentionTest(tiny_vit(), **{"noise": 1.0, "search": SpectralSearch(tol=1e-3), **options})
+
+
+@pytest.fixture(scope="module")
+def calibration() -> Calibration:
+    return calibrate(vit(noise=AR1(0.5)), 300, 1)
+
+
+def test_the_selective_test_keeps_its_promise_and_the_naive_one_does_not(calibration: Calibration) -> None:
+    """300 images: a rate of 0.05 has a standard error of 0.013, and Wilson intervals of 95% hold it."""
+    assert calibration.keeps_its_promise
+    assert calibration.ks_pvalue > 0.001
+    assert calibration.naive_ks_pvalue < 0.01
+    assert calibration.naive_rates[1].low > 0.05
+    for alpha, rate in zip(calibration.alphas, calibration.rates, strict=True):
+        assert rate.count == int((calibration.pvalues <= alpha).sum())
+        assert rate.total == 300
+
+
+def test_a_wrong_noise_model_shows(calibration: Calibration) -> None:
+    """Noise twice as large as the test believes."""
+    wrong = calibrate(vit(noise=1.0), 150, 1, noise=3.0)
+    assert not wrong.keeps_its_promise
+    assert wrong.ks_pvalue < 0.01
+    assert "more often than it should" in wrong.summary()
+    assert "keeps its promise" in calibration.summary()
+
+
+def test_the_report_is_json_ready(calibration: Calibration) -> None:
+    report = json.loads(json.dumps(calibration.to_dict(), allow_nan=False))
+    assert report["images"] == 300
+    assert [row["alpha"] for row in report["levels"]] == [0.01, 0.05, 0.10]
+    assert report["keeps_its_promise"] is True
+    assert report["pvalues"] == calibration.pvalues.tolist()
+    assert 0 < report["ks_statistic"] < 0.2
+
+
+def test_the_same_seed_gives_the_same_images() -> None:
+    first, again, other = (calibrate(vit(), 5, seed).naive_pvalues.tolist() for seed in (3, 3, 4))
+    assert first == again != other
+
+
+def test_images_are_those_of_the_noise_model_at_the_users_size() -> None:
+    """The statistics are those of images drawn by hand; preprocessing resizes them."""
+    test = vit(noise=2.0, preprocessing=Preprocessing(resize=(8, 8)))
+    ours = [result.statistic for result in null_results(test, 4, 7, image_shape=(12, 10))]
+    drawn = 2.0 * np.random.default_rng(7).standard_normal((4, 120)).reshape(4, 12, 10)
+    assert ours == pytest.approx([test(image).statistic for image in drawn], rel=1e-12)
+
+
+def test_a_mean_image_needs_a_reference() -> None:
+    slope = np.linspace(0, 6, 64).reshape(8, 8)
+    with pytest.warns(AttentestWarning, match="the mean image is not the same everywhere"):
+        against_background = calibrate(vit(), 60, 0, mean=slope)
+    against_itself = calibrate(vit(contrast=Reference(noise=0.5)), 150, 0, mean=slope)
+    assert against_itself.keeps_its_promise
+    assert against_itself.ks_pvalue > 0.001
+    assert against_background.ks_pvalue < against_itself.ks_pvalue
+    exact = calibrate(vit(contrast=Reference(slope, noise=0)), 150, 1, mean=slope)
+    assert exact.keeps_its_promise
+    assert exact.ks_pvalue > 0.001
+
+
+def test_noise_from_the_image_is_calibrated_with_noise_that_is_given() -> None:
+    test = vit(noise=FromImage())
+    with pytest.raises(InputError, match="so give noise="):
+        calibrate(test, 5)
+    assert calibrate(test, 20, noise=1.0).rates[0].total == 20
+
+
+def test_a_grey_noise_model_means_grey_images() -> None:
+    test = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.ones((8, 8))), search=SpectralSearch(tol=1e-2))
+    assert calibrate(test, 2).rates[0].total == 2
+
+
+def test_progress_is_reported() -> None:
+    seen: list[tuple[float, int | None]] = []
+    calibrate(vit(), 4, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 0}, "the number of null images. must be at least 1"),
+        ({"n": 2.5}, "must be a whole number"),
+        ({"alphas": (0.05, 1.0)}, "alpha must lie strictly between 0 and 1"),
+        ({"confidence_level": 0.0}, "confidence_level must lie strictly"),
+        ({"rng": "seed"}, "rng must be a numpy.random.Generator or a seed"),
+        ({"mean": np.zeros((4, 4))}, "the model takes images of"),
+        ({"mean": np.full((8, 8), np.nan)}, "finite pixel values"),
+        ({"mean": np.zeros((8, 8)), "image_shape": (9, 9)}, "but image_shape says .9, 9."),
+        ({"image_shape": 8}, "image_shape must be .H, W. or .C, H, W., got 8"),
+        ({"image_shape": (8, 0)}, "a side in image_shape must be at least 1"),
+        ({"noise": Diagonal(np.ones(5))}, "the noise model is for 5 pixels"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        calibrate(vit(), **{"n": 3, **options})
+
+
+def test_preprocessing_of_any_size_needs_a_size() -> None:
+    with pytest.raises(InputError, match="say with image_shape"):
+        calibrate(vit(preprocessing=Preprocessing(resize=(8, 8))), 3)
+    with pytest.raises(InputError, match="no results to calibrate by"):
+        Calibration.of([])

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attentest import AttentionTest, InputError, Results
+from attentest.noise import FromImage
+from toys import tiny_vit
+
+IMAGES = np.random.default_rng(0).normal(size=(6, 8, 8))
+
+
+@pytest.fixture(scope="module")
+def test_() -> AttentionTest:
+    return AttentionTest(tiny_vit(), noise=1.0)
+
+
+@pytest.fixture(scope="module")
+def results(test_: AttentionTest) -> Results:
+    return test_.map(IMAGES)
+
+
+def test_results_are_a_sequence(results: Results) -> None:
+    assert len(results) == 6
+    assert results[0] is next(iter(results))
+    assert isinstance(results[2:4], Results)
+    assert results[2:4].names == [2, 3]
+    assert results.pvalues.tolist() == [result.pvalue for result in results]
+    assert repr(results) == "Results(6 results)"
+
+
+def test_intervals_contain_their_estimates_and_nest(results: Results) -> None:
+    reached = 0
+    for result in results:
+        wide, narrow = result.confidence_interval(0.95), result.confidence_interval(0.5)
+        assert wide.low < narrow.low < result.estimate < narrow.high < wide.high
+        low, high = result.estimate_bounds
+        assert low <= result.estimate <= high
+        far = wide.high - wide.low > 1e3  # what such an end depends on lies too far out to be searched
+        assert far or wide.error < 1e-2 * (wide.high - wide.low)
+        reached += not far
+        assert result.difference in result.naive_confidence_interval()
+        assert result.difference == pytest.approx(result.statistic * result.standard_error)
+    assert reached >= 4
+
+
+def test_the_sign_of_the_statistic_is_that_of_the_alternative() -> None:
+    """As in SciPy: "greater" is small where the region is brighter."""
+    image = IMAGES[0].copy()
+    p = {}
+    for alternative in ("two-sided", "greater", "less"):
+        result = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative)(image)
+        p[alternative] = result.pvalue
+        assert result.alternative == alternative
+        z = result.statistic
+        assert result.naive_pvalue == pytest.approx(
+            stats.ttest_1samp([z - 1, z + 1], 0).pvalue * 0 + _z_test(z, alternative)
+        )
+    assert p["greater"] + p["less"] == pytest.approx(1, abs=1e-5)
+
+
+def _z_test(z: float, alternative: str) -> float:
+    return {"two-sided": 2 * stats.norm.sf(abs(z)), "greater": stats.norm.sf(z), "less": stats.norm.cdf(z)}[alternative]
+
+
+def test_another_alternative_costs_no_evaluation(test_: AttentionTest, results: Results) -> None:
+    for alternative in ("greater", "less", "two-sided"):
+        other = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative)
+        for image, result in zip(IMAGES[:3], results, strict=False):
+            ours, theirs = result.with_alternative(alternative), other(image)
+            low, high = ours.pvalue_bounds
+            assert low - 1e-6 <= theirs.pvalue <= high + 1e-6
+            assert ours.naive_pvalue == theirs.naive_pvalue
+            assert ours.bonferroni_pvalue == pytest.approx(theirs.bonferroni_pvalue)
+            assert ours.evaluations == result.evaluations
+            ends = tuple(ours.confidence_interval())
+            assert ends == pytest.approx(tuple(theirs.confidence_interval()), abs=1e-3 * abs(ours.difference) + 1e-2)
+    with pytest.raises(InputError, match="alternative must be"):
+        results[0].with_alternative("both")  # type: ignore[arg-type]
+
+
+def test_p_alone_is_cheaper_and_its_interval_still_holds(test_: AttentionTest, results: Results) -> None:
+    alone = test_.with_confidence_level(None).map(IMAGES)
+    assert sum(r.evaluations for r in alone) < sum(r.evaluations for r in results)
+    for cheap, full in zip(alone, results, strict=True):
+        assert cheap.pvalue == pytest.approx(full.pvalue, abs=1e-6)
+        wide, exact = cheap.confidence_interval(), full.confidence_interval()
+        assert wide.low <= exact.low + exact.error
+        assert wide.high >= exact.high - exact.error
+
+
+def test_table_csv_parquet_and_pandas_say_the_same(results: Results, tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow.parquet")
+    pd = pytest.importorskip("pandas")
+    table = results.table(0.9)
+    assert {len(column) for column in table.values()} == {6}
+    ends = [tuple(result.confidence_interval(0.9)) for result in results]
+    np.testing.assert_allclose(list(zip(table["confidence_low"], table["confidence_high"], strict=True)), ends)
+    np.testing.assert_allclose(table["estimate"], [result.estimate for result in results])
+    named = Results(results, names=[f"scan, {i}.png" for i in range(6)])
+    named.to_csv(tmp_path / "t.csv", 0.9)
+    with open(tmp_path / "t.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["pvalue"]) for row in rows] == table["pvalue"]
+    assert rows[3]["image"] == "scan, 3.png"
+    named.to_parquet(tmp_path / "t.parquet", 0.9)
+    read = pa.read_table(tmp_path / "t.parquet").to_pydict()
+    frame = named.to_pandas(0.9)
+    assert isinstance(frame, pd.DataFrame)
+    for column in table:
+        if column != "image":
+            assert read[column] == table[column] == frame[column].tolist()
+    assert read["image"] == frame["image"].tolist() == [row["image"] for row in rows]
+
+
+def test_adjustments_rates_and_summary(results: Results) -> None:
+    np.testing.assert_allclose(results.adjusted_pvalues(), stats.false_discovery_control(results.pvalues))
+    assert (results.adjusted_pvalues("holm") >= results.pvalues).all()
+    rate = results.rejection_rate(0.5)
+    assert rate.count == int((results.pvalues <= 0.5).sum())
+    assert results.rejection_rate(0.05, naive=True).count == int((results.naive_pvalues <= 0.05).sum())
+    text = results.summary(0.1)
+    assert "6 images" in text
+    assert "selective p <= 0.1" in text
+    assert "Holm" in text
+
+
+def test_components_are_adjusted_by_holm(test_: AttentionTest) -> None:
+    found = [c for c in test_.map_components(IMAGES) if len(c) > 1]
+    assert found, "no image has two components: choose others"
+    for components in found:
+        np.testing.assert_allclose(components.adjusted_pvalues(), Results(components).adjusted_pvalues("holm"))
+        assert components.labels.max() == len(components)
+        assert np.array_equal(components.labels > 0, components.region)
+        union = np.zeros_like(components.region)
+        for number, result in enumerate(components, start=1):
+            assert np.array_equal(result.part, components.labels == number)
+            union |= result.part
+            assert result.settings["components"] == 1
+        assert np.array_equal(union, components.region)
+        assert "components of one region" in components.summary()
+
+
+def test_components_in_map_are_as_one_by_one(test_: AttentionTest) -> None:
+    for image, together in zip(IMAGES, test_.map_components(IMAGES), strict=True):
+        alone = test_.components(image)
+        assert len(alone) == len(together)
+        np.testing.assert_allclose(alone.pvalues, together.pvalues, atol=2e-6)
+        if len(alone) == 1:
+            assert alone[0].pvalue == pytest.approx(test_(image).pvalue, abs=2e-6)
+
+
+def test_noise_from_the_image_is_that_of_each_image() -> None:
+    test = AttentionTest(tiny_vit(), noise=FromImage())
+    scaled = IMAGES * np.linspace(1, 3, 6)[:, None, None]
+    for image, result in zip(scaled, test.map(scaled), strict=True):
+        region = result.region
+        spread = np.sqrt(1 / region.sum() + 1 / (~region).sum())
+        assert result.standard_error == pytest.approx(image.std(ddof=1) * spread, rel=1e-10)
+        assert result.settings["noise"]["approximate"] is True
+    assert "FromImage" in repr(test.noise)
+
+
+def test_a_result_is_json_ready_with_infinite_ends(results: Results) -> None:
+    one_sided = results[0].with_alternative("greater")
+    text = json.dumps(one_sided.to_dict(arrays=True), allow_nan=False)
+    read = json.loads(text)
+    assert read["confidence_interval"]["high"] == "inf"
+    assert float(read["confidence_interval"]["high"]) == math.inf
+    assert read["confidence_interval"]["confidence_level"] == 0.95
+    assert read["estimate"] == one_sided.estimate
+    assert read["part"] == one_sided.part.tolist()
+
+
+def test_results_travel_between_processes(results: Results) -> None:
+    copy = pickle.loads(pickle.dumps(results))  # noqa: S301  # our own bytes
+    assert copy.pvalues.tolist() == results.pvalues.tolist()
+    assert tuple(copy[0].confidence_interval()) == tuple(results[0].confidence_interval())
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, math.nan, "0.05", None])
+def test_levels_outside_the_open_unit_interval_are_refused(results: Results, alpha: object) -> None:
+    with pytest.raises(InputError, match="alpha must"):
+        results.rejection_rate(alpha)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="alpha must"):
+        results.summary(alpha)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="confidence_level must"):
+        results[0].confidence_interval(alpha)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="confidence_level must"):
+        results[0].naive_confidence_interval(alpha)  # type: ignore[arg-type]
+    if alpha is not None:
+        with pytest.raises(InputError, match="confidence_level must"):
+            AttentionTest(tiny_vit(), noise=1.0, confidence_level=alpha)  # type: ignore[arg-type]
+
+
+def test_tables_that_cannot_be_written_are_refused(results: Results, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"the table .* cannot be written"):
+        results.to_csv(tmp_path / "nowhere" / "t.csv")
+    (tmp_path / "kept.csv").write_text("before")
+    with pytest.raises(InputError, match="confidence_level"):
+        results.to_csv(tmp_path / "kept.csv", 2.0)
+    assert (tmp_path / "kept.csv").read_text() == "before"
+    with pytest.raises(InputError, match="a name for each result, got 2 for 6"):
+        Results(results, names=["a", "b"])
+
+
+@pytest.mark.parametrize(("hidden", "call"), [("pandas", "to_pandas()"), ("pyarrow", "to_parquet('t.parquet')")])
+def test_tables_without_their_packages_say_what_to_install(hidden: str, call: str) -> None:
+    code = (
+        f"import sys; sys.modules[{hidden!r}] = None\n"
+        "from attentest.results import Results\nfrom attentest.errors import InputError\n"
+        f"try: Results([]).{call}\nexcept InputError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "attentest[tables]" in said
