@@ -62,9 +62,7 @@ def test_the_sign_of_the_statistic_is_that_of_the_alternative() -> None:
         p[alternative] = result.pvalue
         assert result.alternative == alternative
         z = result.statistic
-        assert result.naive_pvalue == pytest.approx(
-            stats.ttest_1samp([z - 1, z + 1], 0).pvalue * 0 + _z_test(z, alternative)
-        )
+        assert result.naive_pvalue == pytest.approx(_z_test(z, alternative))
     assert p["greater"] + p["less"] == pytest.approx(1, abs=1e-5)
 
 
