@@ -159,7 +159,7 @@ def _draw_quantiles(axes: Axes, calibration: Calibration) -> None:
 
 
 def _draw_rates(axes: Axes, calibration: Calibration) -> None:
-    """Draw rates with their intervals on logarithmic axes; a rate of zero is the upper end of its interval alone."""
+    """Draw rates with their intervals on logarithmic axes; a rate of zero is an arrow out of the picture."""
     alphas = np.array(calibration.alphas)
     floor = alphas.min() / 5
     ends = np.array([alphas.min() / 2, min(1.0, alphas.max() * 2)])
@@ -177,9 +177,12 @@ def _draw_rates(axes: Axes, calibration: Calibration) -> None:
             [rate.value or np.nan for rate in rates],
             "o",
             color=colour,
-            label=f"{label}, with its {level:.4g} interval",
+            ms=5,
+            label=f"{label}, with its {100 * level:.4g}% interval",
         )
-    axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=(floor, 1.0))
+        none = [alpha * aside for alpha, rate in zip(alphas, rates, strict=True) if not rate.count]
+        axes.plot(none, [floor * 1.1] * len(none), "v", color=colour, ms=6)
+    axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=(floor, 1.3))
     axes.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
     axes.set_xticks([], minor=True)
     marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
@@ -190,7 +193,7 @@ def _draw_rates(axes: Axes, calibration: Calibration) -> None:
     axes.set_xlabel("significance level")
     axes.set_ylabel("share of null images rejected")
     axes.set_title("rejections where there is nothing to find")
-    axes.legend(loc="best", fontsize=9)
+    axes.legend(loc="lower right", fontsize=9)
 
 
 def _shown_range(result: AttentionTestResult) -> tuple[float, float]:

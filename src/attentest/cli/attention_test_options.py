@@ -18,8 +18,17 @@ from attentest.cli.option_value import (
     as_size,
     noise_file,
 )
-from attentest.cli.options import COMPARED, DEFAULT_TOL, IMAGE, MODEL, SEARCH, AlternativeName, DeviceOption, SearchName
-from attentest.cli.options import SearchOption as _SearchOption
+from attentest.cli.options import (
+    COMPARED,
+    DEFAULT_TOL,
+    IMAGE,
+    MODEL,
+    SEARCH,
+    AlternativeName,
+    DeviceOption,
+    SearchName,
+    SearchOption,
+)
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -156,7 +165,7 @@ class AttentionTestOptions:
             rich_help_panel=COMPARED,
         ),
     ] = AlternativeName.two_sided
-    search: _SearchOption = SearchName.spectral
+    search: SearchOption = SearchName.spectral
     tol: Annotated[
         float,
         typer.Option(help="Width of the error bar of p at which the spectral search stops.", rich_help_panel=SEARCH),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,15 +128,14 @@ def show(
 def _estimator(name: EstimatorName, max_lag: int | None) -> NoiseEstimator:
     from attentest.noise import AR1Covariance, PixelVariance, PooledVariance, ShrunkCovariance, StationaryCovariance
 
-    if name is EstimatorName.stationary:
-        return StationaryCovariance(max_lag)
-    plain = {
+    made: dict[EstimatorName, Callable[[], NoiseEstimator]] = {
         EstimatorName.pooled: PooledVariance,
         EstimatorName.pixel: PixelVariance,
         EstimatorName.ar1: AR1Covariance,
+        EstimatorName.stationary: partial(StationaryCovariance, max_lag),
         EstimatorName.shrunk: ShrunkCovariance,
     }
-    return plain[name]()
+    return made[name]()
 
 
 def _shown(value: Any) -> str:

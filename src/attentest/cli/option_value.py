@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attentest.errors import InputError
 
@@ -126,7 +126,7 @@ def as_chosen_channels(text: str) -> Channels:
     return _numbers(text, "--channels")
 
 
-def _kernel(text: str) -> object:
+def _kernel(text: str) -> Any:
     from attentest.contrast import gaussian
     from attentest.contrast.kernel import KERNELS
     from attentest.image_file import read_image

@@ -49,7 +49,9 @@ SearchOption = Annotated[
     SearchName,
     typer.Option(
         help="How to search the z axis: spectral (attentest's own, fast and with an error bar), or as in the paper: "
-        "adaptive steps, a fixed step of 1e-3, or a combination of 1e-4 near the observed statistic and 1e-2 elsewhere."
+        "adaptive steps, a fixed step of 1e-3, or a combination of 1e-4 near the observed statistic and 1e-2 "
+        "elsewhere.",
+        rich_help_panel=SEARCH,
     ),
 ]
 DEFAULT_TOL = 1e-6

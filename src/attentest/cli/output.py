@@ -34,7 +34,7 @@ def print_json(values: dict[str, Any]) -> None:
 def table_console() -> Console:
     """Return a console on standard output that is wide enough for tables where it is no terminal."""
     console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, 132))
+    return console if console.is_terminal else Console(width=max(console.width, 160))
 
 
 def say(text: str) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import repeat
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.image_files import ImageFiles
 from attentest.cli.option_group import with_options_of
 from attentest.cli.options import (
     COMPARED,
     OUTPUT,
+    SEARCH,
     AlphaOption,
     FrameOption,
     JsonOption,
@@ -77,14 +78,27 @@ def test(
     decide: Annotated[
         bool,
         typer.Option(
-            "--decide", help="Stop each search as soon as the verdict at alpha is certain, and report it: faster."
+            "--decide",
+            help="Stop each search as soon as the verdict at alpha is certain, and report it: faster.",
+            rich_help_panel=SEARCH,
         ),
     ] = False,
     confidence_level: Annotated[
         float | None,
-        typer.Option(help="Of the confidence interval of the difference, in the images' units.", show_default="0.95"),
+        typer.Option(
+            help="Level of the confidence interval of the difference, in the images' units.",
+            show_default="0.95",
+            rich_help_panel=SEARCH,
+        ),
     ] = None,
-    no_interval: Annotated[bool, typer.Option("--no-interval", help="Search only as far as p needs: faster.")] = False,
+    no_interval: Annotated[
+        bool,
+        typer.Option(
+            "--no-interval",
+            help="Search only as far as p needs, and leave the interval out of the table: faster.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -117,43 +131,28 @@ def test(
 
     attentest test after.npy --contrast reference --reference before.npy --noise 1.0
     """
-    from attentest.image_file import read_image
-
     check_level(alpha)
-    _check_together(options, components, connectivity, decide, confidence_level, no_interval)
-    references = _checked_references(images, reference or [], options.contrast)
-    inputs = [*images, *references, *options.input_files]
+    _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
+    files = ImageFiles(images=images, references=reference or [], frame=frame, window=window)
+    inputs = [*images, *files.references, *options.input_files]
     _check_outputs(inputs, csv, parquet, figure, len(images), components)
     searched_level = None if no_interval else USUAL_CONFIDENCE if confidence_level is None else confidence_level
     attention_test = options.attention_test(searched_level)
-    read = partial(read_image, frame=frame, window=window)
-    read_references = partial(_references, read, references, len(images))
-    _check_images(images, read, read_references(), attention_test)
-    tested = _tested(
-        attention_test,
-        images,
-        read,
-        read_references(),
-        (connectivity or 1) if components else None,
-        alpha if decide else None,
-        as_json,
-    )
-    names = [str(path) for path in images]
-    results = _together(tested, names) if not components else None
-    regions = list(zip(names, tested, strict=True))
-    if not as_json:
-        if results is None:
-            print_component_table(regions, alpha, searched_level)  # type: ignore[arg-type]  # of components here
-        else:
-            print_table(results, alpha, searched_level)
-            if len(images) > 1:
-                typer.echo(results.summary(alpha))
+    files.check(attention_test)
     table_level = searched_level or USUAL_CONFIDENCE
-    _write_tables(
-        _component_columns(regions, table_level) if results is None else results.table(table_level), csv, parquet
-    )
-    if figure is not None and results is not None:
-        _draw(images, read, results, figure)
+    if components:
+        regions = _tested_components(attention_test, files, connectivity or 1, as_json)
+        if not as_json:
+            print_component_table(regions, alpha, searched_level)
+        return _write_tables(_component_columns(regions, table_level), csv, parquet)
+    results = _tested(attention_test, files, alpha if decide else None, as_json)
+    if not as_json:
+        print_table(results, alpha, searched_level)
+        if len(results) > 1:
+            typer.echo(results.summary(alpha))
+    _write_tables(results.table(table_level), csv, parquet)
+    if figure is not None:
+        _draw(files, results, figure)
 
 
 def _check_together(
@@ -163,6 +162,7 @@ def _check_together(
     decide: bool,
     confidence_level: float | None,
     no_interval: bool,
+    references: Sequence[Path],
 ) -> None:
     """Refuse options that contradict each other."""
     if decide and options.search is not SearchName.spectral:
@@ -176,23 +176,10 @@ def _check_together(
         )
     if no_interval and confidence_level is not None:
         raise InputError("--no-interval leaves out what --confidence-level is about: give one of them.")
-
-
-def _checked_references(images: Sequence[Path], references: list[Path], contrast: str) -> list[Path]:
-    if contrast != "reference":
-        if references:
-            raise InputError(f"--reference belongs to --contrast reference, and {contrast} was asked for.")
-        return []
-    if len(references) not in (1, len(images)):
-        raise InputError(
-            f"--contrast reference needs --reference once, or once for each of the {len(images)} image(s), got it "
-            f"{len(references)} times."
-        )
-    paired = references if len(references) == len(images) else references * len(images)
-    for image, reference in zip(images, paired, strict=True):
-        if image.resolve() == reference.resolve():
-            raise InputError(f"{image} would be compared with itself: a reference has noise of its own.")
-    return references
+    if references and options.contrast != "reference":
+        raise InputError(f"--reference belongs to --contrast reference, and {options.contrast} was asked for.")
+    if not references and options.contrast == "reference":
+        raise InputError("--contrast reference compares with another image: name it with --reference.")
 
 
 def _check_outputs(
@@ -219,83 +206,55 @@ def _check_outputs(
             raise InputError("a figure shows regions as a whole: leave out --figure or --components.")
 
 
-def _references(read: Callable[[Path], Any], paths: Sequence[Path], images: int) -> Iterator[Any] | None:
-    """Return the reference of each image, or None if there are none."""
-    if len(paths) == 1:
-        return repeat(read(paths[0]), images)
-    return map(read, paths) if paths else None
-
-
-def _check_images(
-    images: Sequence[Path],
-    read: Callable[[Path], Any],
-    references: Iterator[Any] | None,
-    attention_test: AttentionTest,
-) -> None:
-    """Find a file that cannot be tested before hours of computation, not after."""
-    for path in images:
-        values = read(path)
-        reference = None if references is None else next(references)
-        try:
-            attention_test.check(values, reference=reference)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-
-
-def _tested(
-    attention_test: AttentionTest,
-    images: Sequence[Path],
-    read: Callable[[Path], Any],
-    references: Iterator[Any] | None,
-    connectivity: int | None,
-    alpha: float | None,
-    as_json: bool,
-) -> list[Results]:
-    """Return the results of each image, one or one a component, and print each batch as JSON if asked to."""
+def _tested(attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool) -> Results:
+    """Return the results, and print each batch as JSON if asked to."""
     from attentest.results import Results
 
-    tested: list[Results] = []
-    with progress_bar(f"testing {len(images)} image(s)") as progress:
-
-        def report(done: float, _: int | None) -> None:
-            progress(done, len(images))
-
-        # Read again, one batch at a time: all files together may not fit in memory.
-        pixels = map(read, images)
-        stream: Iterator[Results]
-        if connectivity is None:
-            stream = (
-                Results([one]) for one in attention_test.stream(pixels, report, references=references, alpha=alpha)
-            )
-        else:
-            stream = attention_test.stream_components(pixels, report, references=references, connectivity=connectivity)
-        for path, results in zip(images, stream, strict=True):
-            tested.append(results)
+    found = []
+    with _bar(files) as progress:
+        stream = attention_test.stream(files.pixels(), progress, references=files.reference_pixels(), alpha=alpha)
+        for name, result in zip(files.names, stream, strict=True):
+            found.append(result)
             if as_json:
-                _print_as_json(str(path), results, connectivity is not None)
-    return tested
+                print_json({"image": name, **result.to_dict()})
+    return Results(found, files.names)
 
 
-def _print_as_json(name: str, results: Results, components: bool) -> None:
-    adjusted = results.adjusted_pvalues("holm").tolist()
-    for number, (result, holm) in enumerate(zip(results, adjusted, strict=True), start=1):
-        which = {"component": number, "pvalue_holm": holm} if components else {}
-        print_json({"image": name, **which, **result.to_dict()})
+def _tested_components(
+    attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool
+) -> list[tuple[str, ComponentResults]]:
+    """Return the results of each image's components, and print each batch as JSON if asked to."""
+    found = []
+    with _bar(files) as progress:
+        stream = attention_test.stream_components(
+            files.pixels(), progress, references=files.reference_pixels(), connectivity=connectivity
+        )
+        for name, results in zip(files.names, stream, strict=True):
+            found.append((name, results))
+            for number, holm in enumerate(results.adjusted_pvalues().tolist() if as_json else []):
+                which = {"image": name, "component": number + 1, "pvalue_holm": holm}
+                print_json({**which, **results[number].to_dict()})
+    return found
 
 
-def _together(tested: Sequence[Results], names: Sequence[str]) -> Results:
-    from attentest.results import Results
+@contextmanager
+def _bar(files: ImageFiles) -> Iterator[Callable[[float, int | None], None]]:
+    total = len(files.images)
+    with progress_bar(f"testing {total} image(s)") as progress:
+        yield lambda done, _: progress(done, total)
 
-    return Results([results[0] for results in tested], names)
 
-
-def _component_columns(regions: Sequence[tuple[str, Results]], confidence_level: float) -> dict[str, list[Any]]:
+def _component_columns(
+    regions: Sequence[tuple[str, ComponentResults]], confidence_level: float
+) -> dict[str, list[Any]]:
     """Return one table of the components of all images, with p-values adjusted within each image."""
     columns: dict[str, list[Any]] = {}
     for name, results in regions:
         own = results.table(confidence_level)
-        numbered = {"image": [name] * len(results), "component": list(range(1, len(results) + 1))}
-        for heading, values in {**numbered, **{key: own[key] for key in own if key != "image"}}.items():
+        del own["image"]
+        count = len(results)
+        numbered: dict[str, list[Any]] = {"image": [name] * count, "component": list(range(1, count + 1)), **own}
+        for heading, values in numbered.items():
             columns.setdefault(heading, []).extend(values)
     return columns
 
@@ -309,12 +268,12 @@ def _write_tables(columns: dict[str, list[Any]], csv: Path | None, parquet: Path
             say(f"table: {path}")
 
 
-def _draw(images: Sequence[Path], read: Callable[[Path], Any], results: Results, figure: Path) -> None:
+def _draw(files: ImageFiles, results: Results, figure: Path) -> None:
     from attentest.plots import Panel, results_figure, save_figure
 
     panels = [
-        Panel(title=path.name, image=read(path).squeeze(), result=result)
-        for path, result in zip(images, results, strict=True)
+        Panel(title=path.name, image=pixels.squeeze(), result=result)
+        for path, pixels, result in zip(files.images, files.pixels(), results, strict=True)
     ]
     save_figure(results_figure(panels), figure)
     say(f"figure: {figure}")
