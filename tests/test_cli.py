@@ -133,7 +133,7 @@ def test_mistakes_end_in_one_sentence(tmp_path: Path, arguments: list[str], mess
 def test_help_and_version_teach() -> None:
     assert run("--version").stdout.strip() == __version__
     text = run("--help").stdout
-    for command in ("demo", "test", "train"):
+    for command in ("demo", "test", "calibrate", "noise", "bench", "train"):
         assert command in text
     assert "--noise" in run("test", "--help").stdout
 

@@ -108,7 +108,7 @@ def calibrate(
         )
     if true_noise in FROM_IMAGE:
         raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
-    run = NullRun(asked=images)
+    run = NullRun()
     with progress_bar(f"testing {images} null image(s)") as progress:
         results = run.until_interrupted(
             null_results(
@@ -142,8 +142,6 @@ class NullRun:
 
     Parameters
     ----------
-    asked
-        How many null images there are to be.
     done
         How many results there are.
     interrupted
@@ -152,7 +150,6 @@ class NullRun:
         Those of the test.
     """
 
-    asked: int
     done: int = 0
     interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
