@@ -17,6 +17,7 @@ FLOW = [
     "device",
     "quiet",
     "complete_file",
+    "table_file",
     "picture",
     "medical_file",
     "image_file",

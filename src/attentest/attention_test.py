@@ -376,8 +376,9 @@ class AttentionTest:
         alpha: float | None = None,
     ) -> list[ComponentResults]:
         """Test each connected component of the regions of many images: :meth:`components`, as :meth:`map` does."""
-        found = self._stream(images, progress, references, alpha, as_connectivity(connectivity))
-        return [ComponentResults(results) for results in found]
+        return list(
+            self.stream_components(images, progress, references=references, connectivity=connectivity, alpha=alpha)
+        )
 
     def stream(
         self,
@@ -390,6 +391,19 @@ class AttentionTest:
         """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
         for results in self._stream(images, progress, references, alpha, None):
             yield results[0]
+
+    def stream_components(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        connectivity: int = 1,
+        alpha: float | None = None,
+    ) -> Iterator[ComponentResults]:
+        """Yield the results of :meth:`map_components` batch by batch."""
+        for results in self._stream(images, progress, references, alpha, as_connectivity(connectivity)):
+            yield ComponentResults(results)
 
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0

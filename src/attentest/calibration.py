@@ -99,7 +99,11 @@ class Calibration:
         lines = [f"{len(self.pvalues)} null images"]
         for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
             lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
-        lines.append(f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}")
+        return "\n".join([*lines, self.conclusion()])
+
+    def conclusion(self) -> str:
+        """Return in words what the p-values say as a whole."""
+        lines = [f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}"]
         others = {status: count for status, count in self.statuses.items() if status not in ("converged", "decided")}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
         verdict = "keeps its promise" if self.keeps_its_promise else "rejects more often than it should"

@@ -1,9 +1,10 @@
-"""Files that are replaced by a whole one or not at all."""
+"""Files to write: checked before anything is computed, and replaced by a whole one or not at all."""
 
 from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from attentest.errors import InputError
@@ -37,3 +38,31 @@ def write_complete(target: Path, content: bytes, name: str) -> None:
         raise InputError(
             f"{name} {target} cannot be written ({reason.rstrip('.')}): give a place that can be written to."
         ) from None
+
+
+def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path that cannot be written to, or that would overwrite an input, before anything is computed.
+
+    Parameters
+    ----------
+    path
+        Where the file is to be; its directory is made.
+    name
+        What to call it, such as "the figure".
+    suffixes
+        How its name may end.
+    inputs
+        Files that must stay as they are.
+    """
+    if path.resolve() in {other.resolve() for other in inputs}:
+        raise InputError(f"{name} would overwrite the input {path}: give it another name.")
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{name} cannot be written to {path}, whose directory cannot be made ({error.strerror})."
+        ) from None
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise InputError(f"{name} cannot be written to {path}: it is a directory or in one that is read-only.")

@@ -1,8 +1,7 @@
-"""Pictures of results: image, attention map, region, and the truncation set on the z axis."""
+"""Pictures of results: image, attention map, region, the truncation set on the z axis; and of a calibration."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import beta, norm
 
+from attentest.calibration import Calibration
+from attentest.complete_file import check_output_path
 from attentest.errors import InputError
 from attentest.intervals import clip
 from attentest.result import AttentionTestResult
@@ -26,6 +27,10 @@ FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 REGION_COLOUR = "#d1495b"
 KEPT_COLOUR = "#9fc5e8"
 EXTREME_COLOUR = "#1f6fb2"
+NAIVE_COLOUR = REGION_COLOUR
+
+FEW_POINTS = 100
+"""So few p-values are shown as points."""
 
 FAR_OUT = 15.0
 """A statistic farther from zero than this is shown with its surroundings alone."""
@@ -74,13 +79,8 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
 
 def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse a path that cannot become a figure, or that would overwrite an input, before anything is computed."""
-    if path.suffix.lower() not in FIGURE_SUFFIXES:
-        raise InputError(f"a figure's file name must end in {', '.join(FIGURE_SUFFIXES)}, got {str(path)!r}.")
-    if path.resolve() in {other.resolve() for other in inputs}:
-        raise InputError(f"the figure would overwrite the image {path}: give it another name.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"the figure cannot be written to {path}: it is a directory or in one that is read-only.")
+    check_output_path(path, "the figure", FIGURE_SUFFIXES, inputs)
+    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -123,6 +123,77 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     axes.set_ylabel("log10 of the normal density")
     axes.locator_params(axis="x", nbins=6)
     axes.set_title(f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}")
+
+
+def calibration_figure(calibration: Calibration) -> Figure:
+    """Draw the p-values of null images against those of a perfect test, and how often they were small."""
+    figure = new_figure(11.0, 5.2)
+    quantile_axes, rate_axes = figure.subplots(1, 2, width_ratios=[1.25, 1])
+    _draw_quantiles(quantile_axes, calibration)
+    _draw_rates(rate_axes, calibration)
+    return figure
+
+
+def _draw_quantiles(axes: Axes, calibration: Calibration) -> None:
+    count = len(calibration.pvalues)
+    rank = np.arange(1, count + 1)
+    expected = rank / (count + 1)  # the mean of the i-th of n uniform numbers, which is Beta(i, n + 1 - i)
+    low, high = (beta.ppf(tail, rank, count + 1 - rank) for tail in (0.025, 0.975))
+    axes.fill_between(expected, low, high, color="0.88", lw=0, label="95% of perfect tests, at each point")
+    axes.plot([0, 1], [0, 1], color="0.55", lw=1)
+    marker = {"marker": "o", "ms": 3} if count <= FEW_POINTS else {}
+    for pvalues, colour, label in (
+        (
+            calibration.naive_pvalues,
+            NAIVE_COLOUR,
+            f"naive (Kolmogorov-Smirnov p {_short(calibration.naive_ks_pvalue)})",
+        ),
+        (calibration.pvalues, EXTREME_COLOUR, f"selective (Kolmogorov-Smirnov p {_short(calibration.ks_pvalue)})"),
+    ):
+        axes.plot(expected, np.sort(pvalues), color=colour, lw=1.8, label=label, **marker)  # type: ignore[arg-type]
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set_xlabel("quantile of the uniform distribution")
+    axes.set_ylabel("quantile of the p-values")
+    axes.set_title(f"p-values of {count} null image{'s' if count > 1 else ''}")
+    axes.legend(loc="upper left", fontsize=9)
+
+
+def _draw_rates(axes: Axes, calibration: Calibration) -> None:
+    """Draw rates with their intervals on logarithmic axes; a rate of zero is an arrow out of the picture."""
+    alphas = np.array(calibration.alphas)
+    floor = alphas.min() / 5
+    ends = np.array([alphas.min() / 2, min(1.0, alphas.max() * 2)])
+    axes.plot(ends, ends, color="0.55", lw=1, label="as it should be")
+    for rates, colour, label, aside in (
+        (calibration.naive_rates, NAIVE_COLOUR, "naive", 1.04),
+        (calibration.rates, EXTREME_COLOUR, "selective", 1 / 1.04),
+    ):
+        level = rates[0].confidence_level
+        axes.vlines(
+            alphas * aside, [max(rate.low, floor) for rate in rates], [rate.high for rate in rates], color=colour
+        )
+        axes.plot(
+            alphas * aside,
+            [rate.value or np.nan for rate in rates],
+            "o",
+            color=colour,
+            ms=5,
+            label=f"{label}, with its {100 * level:.4g}% interval",
+        )
+        none = [alpha * aside for alpha, rate in zip(alphas, rates, strict=True) if not rate.count]
+        axes.plot(none, [floor * 1.1] * len(none), "v", color=colour, ms=6)
+    axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=(floor, 1.3))
+    axes.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+    axes.set_xticks([], minor=True)
+    marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_yticks([], minor=True)
+    axes.grid(axis="y", color="0.92")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("significance level")
+    axes.set_ylabel("share of null images rejected")
+    axes.set_title("rejections where there is nothing to find")
+    axes.legend(loc="lower right", fontsize=9)
 
 
 def _shown_range(result: AttentionTestResult) -> tuple[float, float]:

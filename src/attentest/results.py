@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
-from attentest.complete_file import write_complete
 from attentest.errors import InputError
 from attentest.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.result import AttentionTestResult, selected
+from attentest.table_file import write_csv, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,12 +127,7 @@ class Results(Sequence[AttentionTestResult]):
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
         """Write the table as CSV, numbers exact to the last bit."""
-        table = self.table(confidence_level)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*table.values(), strict=True))
-        write_complete(Path(path), text.getvalue().encode(), "the table")
+        write_csv(self.table(confidence_level), Path(path))
 
     def to_pandas(self, confidence_level: float = 0.95) -> pd.DataFrame:
         """Return the table as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``)."""
@@ -146,16 +139,9 @@ class Results(Sequence[AttentionTestResult]):
 
     def to_parquet(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
         """Write the table as Parquet; needs pyarrow (``pip install 'attentest[tables]'``)."""
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError:
-            raise InputError("Parquet files need pyarrow: pip install 'attentest[tables]'.") from None
         table = self.table(confidence_level)
         table["image"] = [str(name) for name in table["image"]]  # a column has one type
-        content = io.BytesIO()
-        pq.write_table(pa.table(table), content)
-        write_complete(Path(path), content.getvalue(), "the table")
+        write_parquet(table, Path(path))
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return in words what the results say at a level."""

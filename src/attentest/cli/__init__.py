@@ -9,14 +9,13 @@ import typer
 
 from attentest import __version__
 from attentest.cli.bench import bench
+from attentest.cli.calibrate import calibrate
 from attentest.cli.demo import demo
-from attentest.cli.output import fail, say
+from attentest.cli.noise import noise
+from attentest.cli.output import INTERRUPTED, fail, say
 from attentest.cli.test import test
 from attentest.cli.train import train
 from attentest.errors import AttentestError, AttentestWarning
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, by convention; Typer turns the interrupt into it."""
 
 app = typer.Typer(
     name="attentest",
@@ -43,8 +42,9 @@ def root(
     """Is the region a Vision Transformer attends to statistically real?"""
 
 
-for command in (demo, test, bench, train):
+for command in (demo, test, calibrate, bench, train):
     app.command()(command)
+app.add_typer(noise)
 
 
 def main() -> None:

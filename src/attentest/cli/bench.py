@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from attentest.cli.options import DeviceOption
+from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import progress_bar, say, table_console
 from attentest.errors import InputError
 
@@ -36,9 +36,9 @@ def bench(
         list[int] | None, typer.Option(help="Only models for images of this side; repeatable.", show_default="all")
     ] = None,
     tol: Annotated[float, typer.Option(help="Width of the error bar of the spectral search.")] = 1e-4,
-    seed: Annotated[int, typer.Option(help="Seed of the images.", min=0)] = 0,
+    seed: SeedOption = 0,
     device: DeviceOption = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON instead of tables.")] = False,
+    as_json: ReportJsonOption = False,
 ) -> None:
     """Measure what a p-value costs with each search, side by side, on the bundled models.
 

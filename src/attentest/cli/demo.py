@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from attentest.cli.options import AlphaOption, JsonOption, SearchName, SearchOption, check_level
-from attentest.cli.output import print_results, progress_bar, say
+from attentest.cli.output import print_json, progress_bar, say
+from attentest.cli.result_table import print_table
 
 
 def demo(
@@ -25,11 +26,16 @@ def demo(
     """
     from attentest.demo import demo_panels
     from attentest.plots import check_figure_path, results_figure, save_figure
+    from attentest.results import Results
 
     check_level(alpha)
     check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
         panels = demo_panels(seed, search.value, progress)
-    print_results([(panel.title, panel.result) for panel in panels], alpha, as_json)
+    if as_json:
+        for panel in panels:
+            print_json({"image": panel.title, **panel.result.to_dict()})
+    else:
+        print_table(Results([panel.result for panel in panels], [panel.title for panel in panels]), alpha)
     save_figure(results_figure(panels), out)
     say(f"figure: {out}")

@@ -2,266 +2,278 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.bundled import bundled_model
+from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.image_files import ImageFiles
+from attentest.cli.option_group import with_options_of
 from attentest.cli.options import (
-    DEFAULT_TOL,
+    COMPARED,
+    OUTPUT,
+    SEARCH,
     AlphaOption,
-    AlternativeName,
-    DeviceOption,
+    FrameOption,
     JsonOption,
     SearchName,
-    SearchOption,
-    TolOption,
+    WindowOption,
     check_level,
 )
-from attentest.cli.output import print_json, print_table, progress_bar, say
+from attentest.cli.output import print_json, progress_bar, say
+from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.attention import Aggregation
     from attentest.attention_test import AttentionTest
-    from attentest.contrast import Channels
-    from attentest.noise import NoiseModel
-    from attentest.result import AttentionTestResult
-
-MODEL, IMAGE = "The model", "The images"
-"""Panels of the help."""
+    from attentest.results import ComponentResults, Results
 
 MOST_PANELS = 40
 """Rows of a figure; more take minutes to draw and nobody looks at them."""
 
+USUAL_CONFIDENCE = 0.95
 
+
+@with_options_of(AttentionTestOptions)
 def test(
     images: Annotated[
         list[Path],
         typer.Argument(help="Image files: .npy, PNG, JPEG, TIFF, DICOM, NIfTI, ...", show_default=False),
     ],
-    noise: Annotated[
-        str,
+    options: AttentionTestOptions,
+    frame: FrameOption = None,
+    window: WindowOption = False,
+    reference: Annotated[
+        list[Path] | None,
         typer.Option(
-            help="Standard deviation of the pixel noise, in the images' own units; for colour images also one for "
-            "each channel: 3.1,2.9,4.0.",
+            help="For --contrast reference: the image to compare with. Once for all images, or as often as there are "
+            "images, in their order.",
             show_default=False,
-        ),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Directory of a saved Hugging Face ViT, or its id on the hub, such as google/vit-base-patch16-224.",
-            show_default="the bundled 16x16 model",
-            rich_help_panel=MODEL,
+            rich_help_panel=COMPARED,
         ),
     ] = None,
-    rho: Annotated[
-        float,
-        typer.Option(help="AR(1) correlation along the flattened image; of each channel, if --noise names several."),
-    ] = 0.0,
-    threshold: Annotated[float, typer.Option(help="The region is where the attention map exceeds this.")] = 0.6,
-    attention: Annotated[
-        str,
-        typer.Option(
-            help="How attention becomes a map: rollout (the paper's), last-layer, or layer:K, counted from 0.",
-            rich_help_panel=MODEL,
-        ),
-    ] = "rollout",
-    heads: Annotated[
-        str,
-        typer.Option(help="How heads are combined: mean, max, min, or the number of one.", rich_help_panel=MODEL),
-    ] = "mean",
-    image_size: Annotated[
-        str | None,
-        typer.Option(
-            help="Side, or HEIGHTxWIDTH, at which the model is run; its image processor, if it has one, resizes to it.",
-            show_default="the model's own",
-            rich_help_panel=MODEL,
-        ),
-    ] = None,
-    preprocessing: Annotated[
+    components: Annotated[
         bool,
         typer.Option(
-            help="Whether to resize, crop and normalise as the image processor saved with the model says. Without, "
-            "images must have the size the model takes.",
-            rich_help_panel=MODEL,
-        ),
-    ] = True,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Use only models downloaded before.", rich_help_panel=MODEL)
-    ] = False,
-    allow_pickle: Annotated[
-        bool,
-        typer.Option(
-            "--allow-pickle",
-            help="Read pickled weights where there are no safetensors; only for models you trust.",
-            rich_help_panel=MODEL,
+            "--components",
+            help="Test each connected component of the region by itself, with p-values adjusted (Holm) for their "
+            "number.",
+            rich_help_panel=COMPARED,
         ),
     ] = False,
-    intensity_range: Annotated[
-        str | None,
-        typer.Option(
-            "--range",
-            help="What images call black and white, as 0,1: needed for floating-point images and scans where the "
-            "model's preprocessing rescales.",
-            show_default="by dtype",
-            rich_help_panel=IMAGE,
-        ),
-    ] = None,
-    channels: Annotated[
-        str,
-        typer.Option(
-            help="What is compared in colour images: mean, the number of a channel, or weights: 0.3,0.59,0.11.",
-            rich_help_panel=IMAGE,
-        ),
-    ] = "mean",
-    frame: Annotated[
+    connectivity: Annotated[
         int | None,
         typer.Option(
-            help="Frame, page or slice of each file, counted from 0, or from the end if negative.",
-            show_default="the only one",
-            rich_help_panel=IMAGE,
+            help="Of components: 1 for pixels that share an edge, 2 for those that share a corner too.",
+            min=1,
+            max=2,
+            show_default="1",
+            rich_help_panel=COMPARED,
         ),
     ] = None,
-    window: Annotated[
-        bool, typer.Option("--window", help="Apply the display window of DICOM files.", rich_help_panel=IMAGE)
-    ] = False,
-    search: SearchOption = SearchName.spectral,
-    alternative: Annotated[
-        AlternativeName, typer.Option(help="The region's mean differs from the background's, is greater, or is less.")
-    ] = AlternativeName.two_sided,
     alpha: AlphaOption = 0.05,
     decide: Annotated[
         bool,
         typer.Option(
-            "--decide", help="Stop each search as soon as the verdict at alpha is certain, and report it: faster."
+            "--decide",
+            help="Stop each search as soon as the verdict at alpha is certain, and report it: faster.",
+            rich_help_panel=SEARCH,
         ),
     ] = False,
-    tol: TolOption = DEFAULT_TOL,
-    figure: Annotated[Path | None, typer.Option(help="Also draw the results to this file.", show_default=False)] = None,
-    device: DeviceOption = "cpu",
+    confidence_level: Annotated[
+        float | None,
+        typer.Option(
+            help="Level of the confidence interval of the difference, in the images' units.",
+            show_default="0.95",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    no_interval: Annotated[
+        bool,
+        typer.Option(
+            "--no-interval",
+            help="Search only as far as p needs, and leave the interval out of the table: faster.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a table of all results to this .csv file.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    parquet: Annotated[
+        Path | None,
+        typer.Option(help="The same as a .parquet file.", show_default=False, rich_help_panel=OUTPUT),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also draw the results to this .png, .svg or .pdf file.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Test whether the region a model attends to differs from the rest of each image.
+
+    For each image: the statistic, an estimate of the difference with its confidence interval, and the p-value, all of
+    them valid although the model chose the region by looking at the image; and the naive p-value, which is not.
 
     Examples:
     attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
 
     attentest test photo.jpg --noise 8 --model google/vit-base-patch16-224 --attention last-layer
+
+    attentest test scans/*.npy --noise noise.safetensors --top-fraction 0.1 --components --csv scans.csv
+
+    attentest test after.npy --contrast reference --reference before.npy --noise 1.0
     """
-    from attentest import attention_test as library
-    from attentest.image_file import read_image
-    from attentest.plots import Panel, check_figure_path, results_figure, save_figure
-    from attentest.search import SpectralSearch
-
-    if figure is not None:
-        check_figure_path(figure, inputs=images)
-        if len(images) > MOST_PANELS:
-            raise InputError(f"a figure shows at most {MOST_PANELS} images, got {len(images)}: leave --figure out.")
     check_level(alpha)
-    if search is not SearchName.spectral and (decide or tol != DEFAULT_TOL):
-        raise InputError(f"--tol and --decide belong to the spectral search, and {search.value} was asked for.")
-    read = partial(read_image, frame=frame, window=window)
-    attention_test = library.AttentionTest.from_pretrained(
-        model or bundled_model(),
-        noise=_noise(noise, rho),
-        threshold=threshold,
-        attention=_aggregation(attention, heads),
-        preprocessing="saved" if preprocessing else None,
-        image_size=_size(image_size),
-        intensity_range=_range(intensity_range),
-        channels=_channels(channels),
-        search=SpectralSearch(tol=tol) if search is SearchName.spectral else search.value,
-        alternative=alternative.value,
-        device=device,
-        local_files_only=offline,
-        allow_pickle=allow_pickle,
-    )
-    _check_images(images, read, attention_test)
-    with progress_bar(f"testing {len(images)} image(s)") as progress:
-        results: list[AttentionTestResult] = []
-        # Read again, one batch at a time: all files together may not fit in memory.
-        stream = attention_test.stream(
-            map(read, images), lambda done, _: progress(done, len(images)), alpha=alpha if decide else None
-        )
-        for path, result in zip(images, stream, strict=True):
-            results.append(result)
-            if as_json:
-                print_json(str(path), result)
+    _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
+    files = ImageFiles(images=images, references=reference or [], frame=frame, window=window)
+    inputs = [*images, *files.references, *options.input_files]
+    _check_outputs(inputs, csv, parquet, figure, len(images), components)
+    searched_level = None if no_interval else USUAL_CONFIDENCE if confidence_level is None else confidence_level
+    attention_test = options.attention_test(searched_level)
+    files.check(attention_test)
+    table_level = searched_level or USUAL_CONFIDENCE
+    if components:
+        regions = _tested_components(attention_test, files, connectivity or 1, as_json)
+        if not as_json:
+            print_component_table(regions, alpha, searched_level)
+        return _write_tables(_component_columns(regions, table_level), csv, parquet)
+    results = _tested(attention_test, files, alpha if decide else None, as_json)
     if not as_json:
-        print_table([(str(path), result) for path, result in zip(images, results, strict=True)], alpha)
+        print_table(results, alpha, searched_level)
+        if len(results) > 1:
+            typer.echo(results.summary(alpha))
+    _write_tables(results.table(table_level), csv, parquet)
     if figure is not None:
-        panels = [
-            Panel(title=path.name, image=read(path).squeeze(), result=result)
-            for path, result in zip(images, results, strict=True)
-        ]
-        save_figure(results_figure(panels), figure)
-        say(f"figure: {figure}")
+        _draw(files, results, figure)
 
 
-def _check_images(images: Sequence[Path], read: Callable[[Path], Any], attention_test: AttentionTest) -> None:
-    """Find a file that cannot be tested before hours of computation, not after."""
-    for path in images:
-        values = read(path)
-        try:
-            attention_test.check(values)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
+def _check_together(
+    options: AttentionTestOptions,
+    components: bool,
+    connectivity: int | None,
+    decide: bool,
+    confidence_level: float | None,
+    no_interval: bool,
+    references: Sequence[Path],
+) -> None:
+    """Refuse options that contradict each other."""
+    if decide and options.search is not SearchName.spectral:
+        raise InputError(f"--decide belongs to the spectral search, and {options.search.value} was asked for.")
+    if connectivity is not None and not components:
+        raise InputError("--connectivity is that of --components, which was not asked for.")
+    if decide and components:
+        raise InputError(
+            "--decide stops when it knows on which side of alpha a p-value lies, but components are judged by their "
+            "adjusted p-values: leave out --decide or --components."
+        )
+    if no_interval and confidence_level is not None:
+        raise InputError("--no-interval leaves out what --confidence-level is about: give one of them.")
+    if references and options.contrast != "reference":
+        raise InputError(f"--reference belongs to --contrast reference, and {options.contrast} was asked for.")
+    if not references and options.contrast == "reference":
+        raise InputError("--contrast reference compares with another image: name it with --reference.")
 
 
-def _noise(text: str, rho: float) -> NoiseModel:
-    from attentest.noise import AR1, Isotropic, PerChannel
+def _check_outputs(
+    inputs: Sequence[Path],
+    csv: Path | None,
+    parquet: Path | None,
+    figure: Path | None,
+    images: int,
+    components: bool,
+) -> None:
+    """Refuse what cannot be written before hours of computation, not after."""
+    from attentest.plots import check_figure_path
+    from attentest.table_file import check_csv_path, check_parquet_path
 
-    sigmas = _numbers(text, "--noise")
-    if len(sigmas) > 1:
-        return PerChannel(sigmas, AR1(rho) if rho else 1.0)
-    return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
-
-
-def _aggregation(attention: str, heads: str) -> Aggregation:
-    from attentest.attention import LayerAttention, Rollout
-
-    fusion = int(heads) if heads.isdecimal() else heads
-    if attention == "rollout":
-        return Rollout(fusion)  # type: ignore[arg-type]  # checked there
-    if attention == "last-layer":
-        return LayerAttention(-1, fusion)  # type: ignore[arg-type]
-    if match := re.fullmatch(r"layer:(-?\d+)", attention):
-        return LayerAttention(int(match[1]), fusion)  # type: ignore[arg-type]
-    raise InputError(f"--attention must be rollout, last-layer or layer:K, got {attention!r}.")
-
-
-def _size(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
-    if match is None:
-        raise InputError(f"--image-size must be a side such as 224, or HEIGHTxWIDTH such as 224x320, got {text!r}.")
-    return int(match[1]), int(match[2] or match[1])
+    if csv is not None:
+        check_csv_path(csv, inputs)
+    if parquet is not None:
+        check_parquet_path(parquet, inputs)
+    if figure is not None:
+        check_figure_path(figure, inputs)
+        if images > MOST_PANELS:
+            raise InputError(f"a figure shows at most {MOST_PANELS} images, got {images}: leave --figure out.")
+        if components:
+            raise InputError("a figure shows regions as a whole: leave out --figure or --components.")
 
 
-def _range(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    numbers = _numbers(text, "--range")
-    if len(numbers) != 2:
-        raise InputError(f"--range must be black and white, such as 0,1, got {text!r}.")
-    return numbers[0], numbers[1]
+def _tested(attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool) -> Results:
+    """Return the results, and print each batch as JSON if asked to."""
+    from attentest.results import Results
+
+    found = []
+    with _bar(files) as progress:
+        stream = attention_test.stream(files.pixels(), progress, references=files.reference_pixels(), alpha=alpha)
+        for name, result in zip(files.names, stream, strict=True):
+            found.append(result)
+            if as_json:
+                print_json({"image": name, **result.to_dict()})
+    return Results(found, files.names)
 
 
-def _channels(text: str) -> Channels:
-    if text == "mean" or text.isdecimal():
-        return "mean" if text == "mean" else int(text)
-    return _numbers(text, "--channels")
+def _tested_components(
+    attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool
+) -> list[tuple[str, ComponentResults]]:
+    """Return the results of each image's components, and print each batch as JSON if asked to."""
+    found = []
+    with _bar(files) as progress:
+        stream = attention_test.stream_components(
+            files.pixels(), progress, references=files.reference_pixels(), connectivity=connectivity
+        )
+        for name, results in zip(files.names, stream, strict=True):
+            found.append((name, results))
+            for number, holm in enumerate(results.adjusted_pvalues().tolist() if as_json else []):
+                which = {"image": name, "component": number + 1, "pvalue_holm": holm}
+                print_json({**which, **results[number].to_dict()})
+    return found
 
 
-def _numbers(text: str, option: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"{option} must be a number, or several separated by commas, got {text!r}.") from None
+@contextmanager
+def _bar(files: ImageFiles) -> Iterator[Callable[[float, int | None], None]]:
+    total = len(files.images)
+    with progress_bar(f"testing {total} image(s)") as progress:
+        yield lambda done, _: progress(done, total)
+
+
+def _component_columns(
+    regions: Sequence[tuple[str, ComponentResults]], confidence_level: float
+) -> dict[str, list[Any]]:
+    """Return one table of the components of all images, with p-values adjusted within each image."""
+    columns: dict[str, list[Any]] = {}
+    for name, results in regions:
+        own = results.table(confidence_level)
+        del own["image"]
+        count = len(results)
+        numbered: dict[str, list[Any]] = {"image": [name] * count, "component": list(range(1, count + 1)), **own}
+        for heading, values in numbered.items():
+            columns.setdefault(heading, []).extend(values)
+    return columns
+
+
+def _write_tables(columns: dict[str, list[Any]], csv: Path | None, parquet: Path | None) -> None:
+    from attentest.table_file import write_csv, write_parquet
+
+    for path, write in ((csv, write_csv), (parquet, write_parquet)):
+        if path is not None:
+            write(columns, path)
+            say(f"table: {path}")
+
+
+def _draw(files: ImageFiles, results: Results, figure: Path) -> None:
+    from attentest.plots import Panel, results_figure, save_figure
+
+    panels = [
+        Panel(title=path.name, image=pixels.squeeze(), result=result)
+        for path, pixels, result in zip(files.images, files.pixels(), results, strict=True)
+    ]
+    save_figure(results_figure(panels), figure)
+    say(f"figure: {figure}")

@@ -1,0 +1,193 @@
+"""``attentest calibrate``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.option_group import with_options_of
+from attentest.cli.option_value import FROM_IMAGE, as_image_shape, as_noise_model, noise_file
+from attentest.cli.options import (
+    IMAGE,
+    OUTPUT,
+    FrameOption,
+    ReportJsonOption,
+    SeedOption,
+    WindowOption,
+    check_level,
+)
+from attentest.cli.output import INTERRUPTED, print_json, progress_bar, say, table_console
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    from attentest.calibration import Calibration
+    from attentest.result import AttentionTestResult
+
+REPORT, FIGURE = "calibration.json", "calibration.png"
+
+
+@with_options_of(AttentionTestOptions)
+def calibrate(
+    options: AttentionTestOptions,
+    images: Annotated[int, typer.Option(help="Number of null images.", min=1, rich_help_panel=IMAGE)] = 1000,
+    seed: SeedOption = 0,
+    true_noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Noise that null images are drawn from, a number or a file as for --noise: shows what a wrong noise "
+            "model does. Needed with --noise sample and wavelet.",
+            show_default="that of --noise",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    mean: Annotated[
+        Path | None,
+        typer.Option(
+            help="Image file with the mean of the null images, such as a template for --contrast reference.",
+            show_default="zero",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="HEIGHTxWIDTH of the null images, or 3xHEIGHTxWIDTH in colour, where the model's preprocessing takes "
+            "images of any size.",
+            show_default="that of the mean, or of the model",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    frame: FrameOption = None,
+    window: WindowOption = False,
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="Significance level to report; repeatable.", show_default="0.01, 0.05, 0.1"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for calibration.json and calibration.png.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    as_json: ReportJsonOption = False,
+) -> None:
+    """See whether the test keeps its promise on a model: how often does it reject images of noise alone?
+
+    Null images are drawn from the noise and tested. A valid test has p at most alpha in a share alpha of them, up to
+    chance, whatever the model: the rates come with their 95% intervals, beside those of the naive test. Ctrl-C ends it
+    with what was done so far.
+
+    Examples:
+    attentest calibrate --noise 1.0 --images 200
+
+    attentest calibrate --model my-vit --noise noise.safetensors --top-fraction 0.1 --out calibration
+
+    attentest calibrate --noise sample --true-noise 1.0
+    """
+    from attentest.calibration import ALPHAS, Calibration, null_results
+    from attentest.image_file import read_image
+
+    levels = tuple(alpha) if alpha else ALPHAS
+    for level in levels:
+        check_level(level)
+    if out is not None:
+        _check_out(out, options, mean, true_noise)
+    if options.noise in FROM_IMAGE and true_noise is None:
+        raise InputError(
+            f"--noise {options.noise} is made of each image, so null images cannot be drawn from it: say with "
+            "--true-noise what they are drawn from."
+        )
+    if true_noise in FROM_IMAGE:
+        raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
+    run = NullRun()
+    with progress_bar(f"testing {images} null image(s)") as progress:
+        results = run.until_interrupted(
+            null_results(
+                options.attention_test(),
+                images,
+                seed,
+                mean=None if mean is None else read_image(mean, frame=frame, window=window),
+                image_shape=as_image_shape(size),
+                noise=None if true_noise is None else as_noise_model(true_noise, option="--true-noise"),  # type: ignore[arg-type]
+                progress=progress,
+            )
+        )
+        first = next(results, None)
+        calibration = None if first is None else Calibration.of(chain([first], results), levels)
+    if calibration is not None:
+        report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": dict(run.settings)}
+        if as_json:
+            print_json(report)
+        else:
+            _print_calibration(calibration)
+        if out is not None:
+            _write(report, calibration, out)
+    if run.interrupted:
+        say(f"attentest: {run.done} of {images} null images were finished.")
+        raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(kw_only=True)
+class NullRun:
+    """How far the testing of null images has come.
+
+    Parameters
+    ----------
+    done
+        How many results there are.
+    interrupted
+        Whether it ended before its end.
+    settings
+        Those of the test.
+    """
+
+    done: int = 0
+    interrupted: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def until_interrupted(self, results: Iterable[AttentionTestResult]) -> Iterator[AttentionTestResult]:
+        """Yield results up to the first interrupt, which ends them as if there were no more."""
+        try:
+            for result in results:
+                self.done += 1
+                self.settings = result.settings
+                yield result
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+
+def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
+    """Refuse a directory that cannot be written to before hours of computation, not after."""
+    from attentest.complete_file import check_output_path
+    from attentest.plots import check_figure_path
+
+    inputs = [path for path in (*options.input_files, mean, noise_file(true_noise)) if path is not None]
+    check_output_path(out / REPORT, "the report", (".json",), inputs)
+    check_figure_path(out / FIGURE, inputs)
+
+
+def _print_calibration(calibration: Calibration) -> None:
+    headings = ("level", "selective: p at most the level", "naive: p at most the level")
+    table = Table(*headings, title=f"{len(calibration.pvalues)} null images")
+    for alpha, rate, naive in zip(calibration.alphas, calibration.rates, calibration.naive_rates, strict=True):
+        table.add_row(f"{alpha:g}", escape(str(rate)), escape(str(naive)))
+    table_console().print(table)
+    typer.echo(calibration.conclusion())
+
+
+def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
+    from attentest.complete_file import write_complete
+    from attentest.plots import calibration_figure, save_figure
+
+    write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
+    save_figure(calibration_figure(calibration), out / FIGURE)
+    say(f"report: {out / REPORT}, figure: {out / FIGURE}")

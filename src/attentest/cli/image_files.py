@@ -1,0 +1,78 @@
+"""The image files that a command is given, and their references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    from attentest.attention_test import AttentionTest
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageFiles:
+    """Files of images, read when they are needed: all together may not fit in memory.
+
+    Parameters
+    ----------
+    images
+        The files.
+    references
+        Files of reference images: none, one for all images, or one for each.
+    frame, window
+        Which frame of each is read, and whether through its display window.
+    """
+
+    images: Sequence[Path]
+    references: Sequence[Path] = ()
+    frame: int | None = None
+    window: bool = False
+
+    def __post_init__(self) -> None:
+        count = len(self.images)
+        if len(self.references) not in (0, 1, count):
+            raise InputError(
+                f"--reference must be given once, or once for each of the {count} image(s), got it "
+                f"{len(self.references)} times."
+            )
+        paired = self.references if len(self.references) == count else [*self.references] * count
+        for image, reference in zip(self.images, paired, strict=False):
+            if image.resolve() == reference.resolve():
+                raise InputError(f"{image} would be compared with itself: a reference has noise of its own.")
+
+    @property
+    def names(self) -> list[str]:
+        """What the images are called."""
+        return [str(path) for path in self.images]
+
+    def read(self, path: Path) -> Any:
+        """Return the pixels of one of them."""
+        from attentest.image_file import read_image
+
+        return read_image(path, frame=self.frame, window=self.window)
+
+    def pixels(self) -> Iterator[Any]:
+        """Return each image."""
+        return map(self.read, self.images)
+
+    def reference_pixels(self) -> Iterator[Any] | None:
+        """Return the reference of each image, or None if there are none."""
+        if not self.references:
+            return None
+        if len(self.references) == 1:
+            return repeat(self.read(self.references[0]), len(self.images))
+        return map(self.read, self.references)
+
+    def check(self, attention_test: AttentionTest) -> None:
+        """Find a file that cannot be tested before hours of computation, not after."""
+        references = self.reference_pixels()
+        for path, values in zip(self.images, self.pixels(), strict=True):
+            try:
+                attention_test.check(values, reference=None if references is None else next(references))
+            except InputError as error:
+                raise InputError(f"{path}: {error}") from None

@@ -1,0 +1,115 @@
+"""``attentest noise``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from attentest import InputError
+from attentest.cli import app
+from attentest.noise import (
+    AR1Covariance,
+    NoiseEstimator,
+    PixelVariance,
+    PooledVariance,
+    ShrunkCovariance,
+    StationaryCovariance,
+    load_noise,
+)
+
+IMAGES = np.random.default_rng(7).normal(2.0, 1.5, size=(12, 6, 5))
+FILES = [f"{number}.npy" for number in range(len(IMAGES))]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, image in zip(FILES, IMAGES, strict=True):
+        np.save(name, image)
+    np.save("wide.npy", np.arange(12.0).reshape(3, 4))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["noise", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("options", "estimator"),
+    [
+        ((), PooledVariance()),
+        (("--estimator", "pooled"), PooledVariance()),
+        (("--estimator", "pixel"), PixelVariance()),
+        (("--estimator", "ar1"), AR1Covariance()),
+        (("--estimator", "stationary"), StationaryCovariance()),
+        (("--estimator", "stationary", "--max-lag", "1"), StationaryCovariance(1)),
+        (("--estimator", "shrunk"), ShrunkCovariance()),
+    ],
+)
+@pytest.mark.parametrize("out", ["noise.json", "new/noise.safetensors"])
+def test_an_estimator_is_fitted_and_saved(options: tuple[str, ...], estimator: NoiseEstimator, out: str) -> None:
+    done = run("fit", *FILES, *options, "--out", out)
+    assert done.exit_code == 0, done.exception
+    assert done.stdout == f"{out}\n"
+    assert "12 images of 6 x 5 pixels and 1 channel(s)\nmodel " in done.stderr
+    expected = estimator.fit(IMAGES).noise_
+    v = np.random.default_rng(1).normal(size=30)
+    np.testing.assert_array_equal(load_noise(out).apply(v), expected.apply(v))
+    shown = run("show", out).stdout
+    assert f"model: {expected.describe()['model']}" in shown
+    assert f"estimator: {type(estimator).__name__}\nimages: 12" in shown
+
+
+def test_json_says_the_same() -> None:
+    found = json.loads(run("fit", *FILES, "--out", "noise.json", "--json").stdout)
+    sigma = PooledVariance().fit(IMAGES).noise_.describe()["sigma"]
+    described = {"model": "isotropic", "sigma": sigma, "estimator": "PooledVariance", "images": 12}
+    assert found == {"file": "noise.json", "shape": [1, 6, 5], **described}
+    assert json.loads(run("show", "noise.json", "--json").stdout) == described
+
+
+def test_colours_and_frames() -> None:
+    rng = np.random.default_rng(2)
+    for name in ("a", "b", "c"):
+        Image.fromarray(rng.integers(0, 255, (6, 5, 3), dtype=np.uint8)).save(f"{name}.png")
+        pages = [Image.fromarray(rng.integers(0, 255, (6, 5), dtype=np.uint8)) for _ in range(2)]
+        pages[0].save(f"{name}.tiff", save_all=True, append_images=pages[1:])
+    done = run("fit", "a.png", "b.png", "c.png", "--out", "noise.json")
+    assert "3 images of 6 x 5 pixels and 3 channel(s)" in done.stderr
+    assert "channels: [[" in run("show", "noise.json").stdout
+    assert run("fit", "a.tiff", "b.tiff", "--frame", "1", "--out", "second.json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit 0.npy 1.npy --out 0.npy", "the noise file would overwrite the input 0.npy"),
+        ("fit 0.npy 1.npy --out noise.npy", "must end in .json, .safetensors"),
+        ("fit 0.npy 1.npy --out 0.npy/noise.json", "cannot be made"),
+        ("fit 0.npy --out noise.json", "at least 2 reference images"),
+        ("fit 0.npy 1.npy --estimator pixel --out noise.json", "at least 10 reference images"),
+        ("fit 0.npy wide.npy --out noise.json", "must have one shape"),
+        ("fit 0.npy none.npy --out noise.json", "there is no image file none.npy"),
+        ("fit 0.npy 1.npy --max-lag 2 --out noise.json", "--max-lag belongs to the stationary estimator, and pooled"),
+        ("fit 0.npy 1.npy --window --out noise.json", "only a DICOM file has a display window"),
+        ("fit 0.npy 1.npy --frame 3 --out noise.json", "frame"),
+        ("show none.json", "there is no noise file none.json"),
+        ("show 0.npy", "must end in .json or .safetensors"),
+    ],
+)
+def test_mistakes_are_refused(arguments: str, message: str) -> None:
+    done = run(*arguments.split())
+    assert isinstance(done.exception, InputError), done.output
+    with pytest.raises(InputError, match=message):
+        raise done.exception
+    assert done.stdout == ""
+    assert not Path("noise.json").exists()
+
+
+def test_help_teaches() -> None:
+    assert "attentest noise fit phantom/*.npy" in run("fit", "--help").stdout
+    assert "attentest noise show" in run("show", "--help").stdout

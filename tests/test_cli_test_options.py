@@ -1,0 +1,212 @@
+"""``attentest test``: what is compared, and what comes out."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from attentest import AttentionTest, InputError, bundled_model
+from attentest.cli import app
+from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
+from attentest.noise import Diagonal, FromImage, Isotropic, save_noise
+
+MODEL = str(bundled_model(8))
+IMAGES = np.random.default_rng(4).normal(size=(3, 8, 8))
+KERNEL = np.array([[0.0, 1.0], [2.0, -1.0]])
+QUICK = ("--tol", "1e-3", "--no-interval")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, image in enumerate(IMAGES):
+        np.save(f"{number}.npy", image)
+    np.save("kernel.npy", KERNEL)
+    np.save("wide.npy", np.zeros((8, 9)))
+    save_noise(Isotropic(1.5), "noise.json")
+    save_noise(Diagonal(np.full((8, 8), 2.0)), "noise.safetensors")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["test", *arguments, "--model", MODEL])
+
+
+def objects(*arguments: str) -> list[dict[str, object]]:
+    done = run(*arguments, *QUICK, "--json")
+    assert done.exit_code == 0, done.exception
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def library(**settings: object) -> AttentionTest:
+    from attentest.search import SpectralSearch
+
+    chosen = {"noise": 1.0, "search": SpectralSearch(tol=1e-3), "confidence_level": None, **settings}
+    return AttentionTest.from_pretrained(MODEL, **chosen)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings"),
+    [
+        (("--noise", "noise.json"), {"noise": Isotropic(1.5)}),
+        (("--noise", "noise.safetensors"), {"noise": Diagonal(np.full((8, 8), 2.0))}),
+        (("--noise", "sample"), {"noise": FromImage("sample")}),
+        (("--noise", "wavelet"), {"noise": FromImage("wavelet")}),
+        (("--top-fraction", "0.2"), {"top_fraction": 0.2}),
+        (("--threshold", "0.5"), {"threshold": 0.5}),
+        (("--contrast", "background"), {"contrast": Background()}),
+        (("--contrast", "neighbourhood:1.5"), {"contrast": Neighbourhood(1.5)}),
+        (("--contrast", "region-mean", "--filter", "laplacian"), {"contrast": Filtered("laplacian", of=RegionMean())}),
+        (("--filter", "sobel-x"), {"contrast": Filtered("sobel-x")}),
+        (("--filter", "sobel-y"), {"contrast": Filtered("sobel-y")}),
+        (("--filter", "gaussian:0.5"), {"contrast": Filtered(gaussian(0.5))}),
+        (("--filter", "kernel.npy"), {"contrast": Filtered(KERNEL)}),
+        (("--contrast", "reference", "--reference", "1.npy"), {"contrast": Reference(IMAGES[1])}),
+        (
+            ("--contrast", "reference", "--reference", "1.npy", "--reference-noise", "0"),
+            {"contrast": Reference(IMAGES[1], noise=0)},
+        ),
+        (
+            ("--contrast", "reference", "--reference", "1.npy", "--reference-noise", "noise.json"),
+            {"contrast": Reference(IMAGES[1], noise=1.5)},
+        ),
+    ],
+)
+def test_options_are_those_of_the_library(arguments: tuple[str, ...], settings: dict[str, object]) -> None:
+    noise = () if "--noise" in arguments else ("--noise", "1")
+    (found,) = objects("0.npy", *noise, *arguments)
+    expected = library(**settings)(IMAGES[0])
+    assert found["statistic"] == expected.statistic
+    assert found["pvalue"] == expected.pvalue
+
+
+def test_references_are_one_for_all_or_one_each() -> None:
+    both = ("0.npy", "1.npy", "--noise", "1", "--contrast", "reference")
+    one = objects(*both, "--reference", "2.npy")
+    test = library(contrast=Reference())
+    assert [found["statistic"] for found in one] == [test(image, reference=IMAGES[2]).statistic for image in IMAGES[:2]]
+    each = objects(*both, "--reference", "2.npy", "--reference", "0.npy")
+    assert each[0]["statistic"] == one[0]["statistic"]
+    assert each[1]["statistic"] == test(IMAGES[1], reference=IMAGES[0]).statistic
+
+
+def test_components_have_a_row_each_with_an_adjusted_pvalue() -> None:
+    arguments = ("0.npy", "1.npy", "--noise", "1", "--components", "--connectivity", "2", "--threshold", "0.5")
+    found = objects(*arguments, "--csv", "parts.csv", "--parquet", "parts.parquet")
+    expected = library(threshold=0.5).map_components(IMAGES[:2], connectivity=2)
+    assert [(one["image"], one["component"]) for one in found] == [
+        (f"{image}.npy", number + 1) for image, parts in enumerate(expected) for number in range(len(parts))
+    ]
+    adjusted = np.concatenate([parts.adjusted_pvalues() for parts in expected])
+    assert len(adjusted) > 2
+    np.testing.assert_allclose([one["pvalue_holm"] for one in found], adjusted, rtol=1e-9)  # type: ignore[arg-type]
+    with open("parts.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["image"], row["component"]) for row in rows] == [
+        (one["image"], str(one["component"])) for one in found
+    ]
+    assert [float(row["pvalue_holm"]) for row in rows] == [one["pvalue_holm"] for one in found]
+    import pyarrow.parquet as pq
+
+    assert pq.read_table("parts.parquet").column("component").to_pylist() == [one["component"] for one in found]
+
+    printed = run(*arguments, *QUICK).stdout
+    assert "Holm p" in printed
+    assert sum(line.startswith("│") for line in printed.splitlines()) == len(found)
+    assert "interval" not in printed
+
+
+def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
+    done = run("0.npy", "1.npy", "--noise", "1", "--tol", "1e-3", "--confidence-level", "0.9",
+               "--csv", "out/all.csv", "--parquet", "out/all.parquet")  # fmt: skip
+    assert done.exit_code == 0, done.exception
+    assert "90% interval" in done.stdout
+    assert "2 images\nselective p <= 0.05" in done.stdout
+    assert "Holm-adjusted" in done.stdout
+    assert done.stderr.count("table: out/all") == 2
+    with open("out/all.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["image"] for row in rows] == ["0.npy", "1.npy"]
+    for row, result in zip(rows, library(confidence_level=0.9).map(IMAGES[:2]), strict=True):
+        interval = result.confidence_interval(0.9)
+        assert float(row["confidence_low"]) == pytest.approx(interval.low, rel=1e-9)
+        assert f"{interval.low:.3g} to {interval.high:.3g}" in done.stdout
+        assert f"{result.estimate:.3g}" in done.stdout
+    one_sided = run("0.npy", "--noise", "1", "--tol", "1e-3", "--alternative", "greater").stdout
+    assert "to inf" in one_sided
+    assert "images" not in one_sided
+
+
+def test_deciding_and_writing_a_table_go_together() -> None:
+    (found,) = objects("0.npy", "--noise", "1", "--decide", "--csv", "decided.csv")
+    assert found["reject"] is not None
+    assert Path("decided.csv").read_text().count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--noise much", "--noise must be a number, .* or a noise file .*, sample or wavelet, got 'much'"),
+        ("--noise none.json", "there is no noise file none.json"),
+        ("--noise noise.json --rho 0.2", "--rho goes with a number"),
+        ("--noise sample --rho 0.2", "--rho goes with a number"),
+        ("--noise 1 --threshold 0.6 --top-fraction 0.1", "two ways to choose the region"),
+        ("--noise 1 --top-fraction 2", "top_fraction"),
+        ("--noise 1 --contrast neighbour", "--contrast must be background, neighbourhood:RADIUS"),
+        ("--noise 1 --contrast neighbourhood:far", "needs a number after the colon, got 'far'"),
+        ("--noise 1 --contrast neighbourhood:0", "radius must be at least 1"),
+        ("--noise 1 --contrast reference", "name it with --reference"),
+        ("--noise 1 --reference 1.npy", "--reference belongs to --contrast reference, and background"),
+        ("--noise 1 --reference-noise 1", "--reference-noise belongs to --contrast reference"),
+        ("--noise 1 --contrast reference --reference 1.npy --reference 2.npy", "got it 2 times"),
+        ("--noise 1 --contrast reference --reference ./0.npy", "compared with itself"),
+        ("--noise 1 --contrast reference --reference wide.npy", "0.npy: the reference image has"),
+        ("--noise 1 --contrast reference --reference 1.npy --reference-noise sample", "a number or a noise file"),
+        (
+            "--noise 1 --contrast reference --reference 1.npy --reference-noise few",
+            "--reference-noise must be a number",
+        ),
+        ("--noise 1 --filter blur", "--filter must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or a .npy"),
+        ("--noise 1 --filter gaussian:", "needs a number after the colon"),
+        ("--noise 1 --filter none.npy", "there is no image file none.npy"),
+        ("--noise 1 --connectivity 2", "--connectivity is that of --components"),
+        ("--noise 1 --components --decide", "leave out --decide or --components"),
+        ("--noise 1 --components --figure a.png", "leave out --figure or --components"),
+        ("--noise 1 --no-interval --confidence-level 0.9", "give one of them"),
+        ("--noise 1 --confidence-level 1.5", "confidence_level must lie"),
+        ("--noise 1 --decide --search fixed", "--decide belongs to the spectral search"),
+        ("--noise 1 --csv table.txt", "must end in .csv"),
+        ("--noise 1 --parquet table.csv", "must end in .parquet"),
+        ("--noise 1 --csv 0.npy/table.csv", "whose directory cannot be made"),
+        ("--noise 1 --csv folder.csv", "it is a directory"),
+        ("--noise 1 --figure 0.npy", "would overwrite the input"),
+        ("--noise 1 --image-size large", "--image-size must be a side"),
+        ("--noise 1 --range 1", "--range must be black and white"),
+        ("--noise 1 --channels red", "--channels must be a number"),
+        ("--noise 1 --attention all", "--attention must be rollout"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_computed(
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("folder.csv").mkdir()
+    monkeypatch.setattr(AttentionTest, "_stream", None)
+    done = run("0.npy", *arguments.split())
+    assert isinstance(done.exception, InputError), done.output
+    with pytest.raises(InputError, match=message):
+        raise done.exception
+    assert done.stdout == ""
+
+
+def test_a_missing_extra_is_found_before_anything_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(AttentionTest, "_stream", None)
+    assert "pip install 'attentest[tables]'" in str(run("0.npy", "--noise", "1", "--parquet", "a.parquet").exception)
+    assert "pip install 'attentest[plots]'" in str(run("0.npy", "--noise", "1", "--figure", "a.png").exception)
