@@ -50,13 +50,13 @@ def check_coverage(results: Results, truth: NDArray[np.float64]) -> tuple[float,
 @pytest.mark.parametrize("signal", [0.0, 0.7])
 @pytest.mark.parametrize("correlated", [False, True])
 def test_coverage_given_the_selection(signal: float, correlated: bool) -> None:
-    """900 images of nine pixels, all together and those of the most frequent region by themselves.
+    """500 images of nine pixels, all together and those of the most frequent regions by themselves.
 
-    The standard error of a coverage of 0.95 is 0.007 for all.
+    The standard error of a coverage of 0.95 is 0.01 for all.
     """
     covariance = COVARIANCE if correlated else 0.5 * np.eye(PIXELS)
     mean = signal * np.linspace(-1, 1, PIXELS) ** 3
-    draws = np.random.default_rng(17).multivariate_normal(mean, covariance, size=900, method="cholesky")
+    draws = np.random.default_rng(17).multivariate_normal(mean, covariance, size=500, method="cholesky")
     test = AttentionTest(scores, noise=Dense(covariance), threshold=0.4, image_shape=(1, SIDE, SIDE))
     results = test.map(draws.reshape(-1, SIDE, SIDE))
     truth = truths(results, mean.reshape(SIDE, SIDE))
@@ -65,13 +65,13 @@ def test_coverage_given_the_selection(signal: float, correlated: bool) -> None:
     names = [result.region.tobytes() for result in results]
     for name, count in Counter(names).most_common(2):
         chosen = [i for i, other in enumerate(names) if other == name]
-        assert count > 60
+        assert count > 20
         check_coverage(Results([results[i] for i in chosen]), truth[chosen])
 
 
 @pytest.mark.parametrize("alternative", ["greater", "less"])
 def test_one_sided_intervals_cover_as_often(alternative: Any) -> None:
-    draws = np.random.default_rng(18).multivariate_normal(np.zeros(PIXELS), COVARIANCE, size=400, method="cholesky")
+    draws = np.random.default_rng(18).multivariate_normal(np.zeros(PIXELS), COVARIANCE, size=250, method="cholesky")
     test = AttentionTest(
         scores, noise=Dense(COVARIANCE), threshold=0.4, image_shape=(1, SIDE, SIDE), alternative=alternative
     )

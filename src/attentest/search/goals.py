@@ -20,9 +20,6 @@ END_RTOL = 1e-3
 """To which relative accuracy the probability beyond an end of the confidence interval is resolved: the coverage of a
 95% interval is then off by less than 0.005%."""
 
-AIM_RTOL = 1e-3
-"""How exactly the end is found before the set is known."""
-
 SIDES: dict[int, Alternative] = {LOW: "greater", HIGH: "less"}
 
 
@@ -83,5 +80,5 @@ class Goals:
         above, below = (certain, possible) if goal == LOW else (possible, certain)
         level = self._beyond if goal == LOW else 1 - self._beyond
         z_obs = self._z_obs[images]
-        means = means_at(z_obs, np.full(len(images), level), above, below, rtol=AIM_RTOL)
+        means = means_at(z_obs, np.full(len(images), level), above, below)
         return np.where(np.isfinite(means), means, z_obs)
