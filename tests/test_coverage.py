@@ -50,7 +50,7 @@ def check_coverage(results: Results, truth: NDArray[np.float64]) -> tuple[float,
 @pytest.mark.parametrize("signal", [0.0, 0.7])
 @pytest.mark.parametrize("correlated", [False, True])
 def test_coverage_given_the_selection(signal: float, correlated: bool) -> None:
-    """500 images of nine pixels, all together and those of the most frequent regions by themselves.
+    """500 images of nine pixels, all together and those of the most frequent region by themselves.
 
     The standard error of a coverage of 0.95 is 0.01 for all.
     """
@@ -63,10 +63,10 @@ def test_coverage_given_the_selection(signal: float, correlated: bool) -> None:
     _, naive, _ = check_coverage(results, truth)
     assert naive < LEVEL - 0.05
     names = [result.region.tobytes() for result in results]
-    for name, count in Counter(names).most_common(2):
-        chosen = [i for i, other in enumerate(names) if other == name]
-        assert count > 20
-        check_coverage(Results([results[i] for i in chosen]), truth[chosen])
+    name, count = Counter(names).most_common(1)[0]
+    assert count > 20
+    chosen = [i for i, other in enumerate(names) if other == name]
+    check_coverage(Results([results[i] for i in chosen]), truth[chosen])
 
 
 @pytest.mark.parametrize("alternative", ["greater", "less"])

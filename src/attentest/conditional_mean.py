@@ -24,6 +24,9 @@ RTOL = 1e-13
 """Relative accuracy of the distance of a mean from z. With another part of the set far away, a mean that is off by one
 part in 10,000 can change the probability from 0.025 to 0.1."""
 
+ROUNDING = 1e-12
+"""Log odds closer than this are equal."""
+
 MOST_STEPS = 200
 """More than halving alone takes."""
 
@@ -103,11 +106,11 @@ def _tilts(odds: NDArray[np.float64], above: NDArray[np.float64], below: NDArray
     ends = np.concatenate([above, below], axis=1)
     split = above.shape[1]
 
-    def excess(tilt: NDArray[np.float64]) -> NDArray[np.float64]:
-        masses = log_mass(ends[..., 0], ends[..., 1], tilt[:, None], relative_to=0.0)
-        return _log_sum(masses[:, :split]) - _log_sum(masses[:, split:]) - odds
+    def excess(rows: NDArray[np.int64], tilt: NDArray[np.float64]) -> NDArray[np.float64]:
+        masses = log_mass(ends[rows, :, 0], ends[rows, :, 1], tilt[:, None], relative_to=0.0)
+        return _log_sum(masses[:, :split]) - _log_sum(masses[:, split:]) - odds[rows]
 
-    return _increasing_root(excess, len(odds))
+    return _increasing_roots(excess, len(odds))
 
 
 def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -116,37 +119,54 @@ def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(greatest + np.log(np.exp(logs - greatest[:, None]).sum(axis=1)))
 
 
-def _increasing_root(function: Callable[[NDArray[np.float64]], NDArray[np.float64]], count: int) -> NDArray[np.float64]:
+def _increasing_roots(
+    function: Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]], count: int
+) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions, by false position; infinite beyond ``FARTHEST``.
 
     SciPy's elementwise root finders are general, and take longer than the functions here.
+
+    Parameters
+    ----------
+    function
+        From numbers of functions (m,) and points (m,) to values (m,).
+    count
+        How many functions there are.
     """
+    everyone = np.arange(count)
     low, high = np.full(count, -1.0), np.full(count, 1.0)
-    at_low, at_high = function(low), function(high)
-    while np.any(outside := ((at_low > 0) & (low > -FARTHEST)) | ((at_high < 0) & (high < FARTHEST))):
-        down, up = outside & (at_low > 0), outside & (at_high < 0)
-        tried = np.where(down, 4 * low, np.where(up, 4 * high, 0.0))
-        value = function(tried)
-        high, at_high = np.where(down, low, high), np.where(down, at_low, at_high)
-        low, at_low = np.where(up, high, low), np.where(up, at_high, at_low)
-        low, at_low = np.where(down, tried, low), np.where(down, value, at_low)
-        high, at_high = np.where(up, tried, high), np.where(up, value, at_high)
-    nowhere = np.where(at_low > 0, -np.inf, np.where(at_high < 0, np.inf, np.nan))
-    low_weight, high_weight = at_low.copy(), at_high.copy()
-    for step in range(MOST_STEPS):
-        middle = (low + high) / 2
-        wide = (high - low > RTOL * np.maximum(np.abs(low), np.abs(high))) & np.isnan(nowhere)
-        if not wide.any():
+    at_low, at_high = function(everyone, low), function(everyone, high)
+    while True:
+        down = np.flatnonzero((at_low > 0) & (low > -FARTHEST))
+        up = np.flatnonzero((at_high < 0) & (high < FARTHEST))
+        if len(down) + len(up) == 0:
             break
+        high[down], at_high[down] = low[down], at_low[down]
+        low[down] *= 4
+        at_low[down] = function(down, low[down])
+        low[up], at_low[up] = high[up], at_high[up]
+        high[up] *= 4
+        at_high[up] = function(up, high[up])
+    nowhere = np.where(at_low > 0, -np.inf, np.where(at_high < 0, np.inf, np.nan))
+    came_lower = np.full(count, 2)  # neither, before the first step
+    for step in range(MOST_STEPS):
+        wide = (high - low > RTOL * np.maximum(np.abs(low), np.abs(high))) & np.isnan(nowhere)
+        rows = np.flatnonzero(wide)
+        if len(rows) == 0:
+            break
+        left, right, below, above = low[rows], high[rows], at_low[rows], at_high[rows]
         with np.errstate(invalid="ignore", divide="ignore"):
-            secant = low - low_weight * (high - low) / (high_weight - low_weight)
-        # Every third step halves, so that one end cannot stay where it is.
-        sensible = (secant > low) & (secant < high) & (step % 3 != 2)
-        tried = np.where(sensible, secant, middle)
-        value = function(tried)
-        left, right = wide & (value <= 0), wide & (value > 0)
-        # The end that stays counts half from now on (the Illinois rule).
-        low, high = np.where(left, tried, low), np.where(right, tried, high)
-        low_weight = np.where(left, value, np.where(right, low_weight / 2, low_weight))
-        high_weight = np.where(right, value, np.where(left, high_weight / 2, high_weight))
+            secant = left - below * (right - left) / (above - below)
+        # Every sixth step halves, so that one end cannot stay where it is for long.
+        sensible = (secant > left) & (secant < right) & (step % 6 != 5)
+        tried = np.where(sensible, secant, (left + right) / 2)
+        value = function(rows, tried)
+        lower = value <= 0
+        found = np.abs(value) < ROUNDING
+        low[rows] = np.where(lower | found, tried, left)
+        high[rows] = np.where(lower & ~found, right, tried)
+        # An end that stays twice in a row counts half from then on (the Illinois rule).
+        share = np.where(lower == came_lower[rows], 0.5, 1.0)
+        at_low[rows], at_high[rows] = np.where(lower, value, below * share), np.where(lower, above * share, value)
+        came_lower[rows] = lower
     return np.where(np.isnan(nowhere), (low + high) / 2, nowhere)
