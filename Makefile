@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-TIMM := $(VENV)/.installed-timm
+COMPARED := $(VENV)/.installed-compared
 
 .PHONY: demo test test-slow bench check format clean help
 
@@ -20,15 +20,16 @@ $(INSTALLED): pyproject.toml constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-# Beside the environment, not in it: tests/timm_models/conftest.py says why.
-$(TIMM): tests/timm_models/requirements.txt $(INSTALLED)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/timm -r $<
+# What the tests compare with. timm lies beside the environment, not in it: tests/timm_models/conftest.py says why.
+$(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(INSTALLED)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/timm -r tests/timm_models/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/independent_requirements.txt
 	@touch $@
 
 demo: $(INSTALLED)
 	$(BIN)/attentest demo --out demo/demo.png
 
-test: $(INSTALLED) $(TIMM)
+test: $(INSTALLED) $(COMPARED)
 	$(BIN)/pytest -n auto --dist worksteal
 
 test-slow: $(INSTALLED)

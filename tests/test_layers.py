@@ -31,6 +31,7 @@ FLOW = [
     "noise",
     "contrast",
     "frame",
+    "case",
     "observation",
     "line",
     "comparison",

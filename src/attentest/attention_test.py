@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import asdict
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,25 +13,25 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.attention import (
-    MOST_TOGETHER,
     AggregationLike,
     NumpyFunction,
     RoughScoreFunction,
     ScoreFunction,
     TorchFunction,
     ViTScores,
-    function_scores,
+    as_score_function,
     load_model,
-    readable,
+    model_settings,
 )
 from attentest.baselines import PermutationResult, permutation_test
-from attentest.checks import confidence, level, whole_number
-from attentest.comparison import Case, Comparisons, comparisons
-from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast, check_pair
-from attentest.device import LEAST_MEMORY, default_memory
+from attentest.case import Case, Cases
+from attentest.checks import confidence, optional_level
+from attentest.comparison import Comparisons, comparisons
+from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
+from attentest.device import as_memory_budget, default_memory
 from attentest.errors import InputError
 from attentest.frame import Frame, Frames, preprocessing_and_size
-from attentest.image import ImageLike, Sample, as_sample
+from attentest.image import ImageLike, Sample
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise
 from attentest.observation import Observation, Observer
 from attentest.preprocessing import Preprocessing
@@ -47,9 +46,6 @@ Progress: TypeAlias = Callable[[float, "int | None"], None]
 
 BACKGROUND = Background()
 """What the region is compared with by default."""
-
-ARRAYS_AN_IMAGE = 12
-"""Arrays of the size of an image that its test holds at a time."""
 
 
 class AttentionTest:
@@ -142,7 +138,7 @@ class AttentionTest:
         self._contrast = as_contrast(contrast)
         self._confidence_level = None if confidence_level is None else confidence(confidence_level)
         self._alternative: Alternative = alternative
-        memory_budget = _memory_budget(memory_budget)
+        memory_budget = as_memory_budget(memory_budget)
         self._preprocessing, image_size = preprocessing_and_size(preprocessing, image_size)
         if isinstance(model, torch.nn.Module) and image_shape is None:
             self._scores: ScoreFunction = ViTScores(
@@ -158,9 +154,9 @@ class AttentionTest:
                 raise InputError("attention belongs to models: a score function gives its own scores.")
             if image_size is not None and preprocessing is None:
                 raise InputError("image_size belongs to models and preprocessing: a score function has its own size.")
-            self._scores = _function_scores(model, device, batch_size, memory_budget, image_shape)
+            self._scores = as_score_function(model, device, batch_size, memory_budget, image_shape)
         self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
-        self._frames = Frames(
+        frames = Frames(
             self._scores.image_shape,
             self._preprocessing,
             intensity_range,
@@ -169,6 +165,7 @@ class AttentionTest:
             channels,
             self._scores.device,
         )
+        self._cases = Cases(frames, self._contrast)
         self._observe = Observer(self._scores, self._rule)
         self._settings = {
             **self._rule.describe(),
@@ -177,9 +174,9 @@ class AttentionTest:
             "confidence_level": self._confidence_level,
             "search": dict(self._search.describe()),
             "noise": dict(self._noise.describe()),
-            "model": _described(self._scores),
+            "model": model_settings(self._scores),
             "preprocessing": None if self._preprocessing is None else asdict(self._preprocessing),
-            "channels": self._frames.channels,
+            "channels": frames.channels,
         }
 
     @classmethod
@@ -235,7 +232,7 @@ class AttentionTest:
             image_size=image_size,
             device=device,
             batch_size=batch_size,
-            memory_budget=_memory_budget(memory_budget),
+            memory_budget=as_memory_budget(memory_budget),
             owned=True,
         )
         return cls(
@@ -314,7 +311,7 @@ class AttentionTest:
             to their end), and the result's ``reject`` says on which side p lies. Confidence intervals are then as wide
             as what was searched allows.
         """
-        return self._test([self._case(None, image, reference)], None, _level(alpha))[0][0]
+        return self._test([self._cases.one(image, reference)], None, optional_level(alpha))[0][0]
 
     def components(
         self,
@@ -336,12 +333,12 @@ class AttentionTest:
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
-        case = self._case(None, image, reference)
-        return ComponentResults(self._test([case], None, _level(alpha), as_connectivity(connectivity))[0])
+        case = self._cases.one(image, reference)
+        return ComponentResults(self._test([case], None, optional_level(alpha), as_connectivity(connectivity))[0])
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""
-        self._case(None, image, reference)
+        self._cases.one(image, reference)
 
     def map(
         self,
@@ -421,8 +418,8 @@ class AttentionTest:
         """
         if self._contrast.reference is not None:
             raise InputError("pixels of an image with a reference cannot be permuted: use another contrast.")
-        case = self._case(None, image, None)
-        frame = self._frames.of(case.image)
+        case = self._cases.one(image)
+        frame = self._cases.frame(case)
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
             images = torch.from_numpy(batch)
@@ -436,27 +433,6 @@ class AttentionTest:
         batch_size = self._scores.batch_size
         pixels = case.image.pixels.numpy()
         return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
-
-    def _case(self, index: int | None, image: ImageLike, reference: ImageLike | None) -> Case:
-        """Return an image that the test can take, with its reference; an error says which one it is about."""
-        try:
-            sample = as_sample(image)
-            self._frames.of(sample)
-            wanted = self._contrast.reference
-            if wanted is None and reference is not None:
-                raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
-            if wanted is None:
-                return Case(image=sample)
-            own = wanted.sample if reference is None else as_sample(reference)
-            if own is None:
-                raise InputError(
-                    "the contrast compares with a reference image, and there is none: give Reference(image) one for "
-                    "all images, or each image its own with reference= (references= in map)."
-                )
-            check_pair(sample.shape, own)
-            return Case(image=sample, reference=own)
-        except InputError as error:
-            raise error if index is None else InputError(f"image {index}: {error}") from None
 
     def _stream(
         self,
@@ -474,13 +450,14 @@ class AttentionTest:
                 )
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
-        chosen_level = _level(alpha)
+        chosen_level = optional_level(alpha)
         total = len(images) if isinstance(images, Sized) else None
         if total is not None and (references is None or isinstance(references, Sized)):
-            for _ in self._cases(images, references):  # find a bad image before hours of computation, not after
+            for _ in self._cases.each(images, references):  # find a bad image before hours of computation, not after
                 pass
+        together = self._search.images_together(self._scores.batch_size)
         done = 0
-        for batch in self._batches(self._cases(images, references)):
+        for batch in self._cases.batches(self._cases.each(images, references), together, self._memory // 2):
 
             def report(share: float, start: int = done, count: int = len(batch)) -> None:
                 if progress is not None:
@@ -492,33 +469,6 @@ class AttentionTest:
         if done == 0:
             raise InputError("there are no images to test: the iterable is empty.")
 
-    def _cases(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Case]:
-        if references is None:
-            for index, image in enumerate(images):
-                yield self._case(index, image, None)
-            return
-        for index, (image, reference) in enumerate(zip_longest(images, references)):
-            if image is None or reference is None:
-                more = "references" if image is None else "images"
-                raise InputError(f"there must be as many references as images, but only {more} go on after {index}.")
-            yield self._case(index, image, reference)
-
-    def _batches(self, cases: Iterable[Case]) -> Iterator[list[Case]]:
-        """Yield images of one shape together, as many as are useful and as memory holds."""
-        together = self._search.images_together(self._scores.batch_size)
-        batch: list[Case] = []
-        for case in cases:
-            if batch and self._frames.of(case.image) is not self._frames.of(batch[0].image):
-                yield batch
-                batch = []
-            batch.append(case)
-            one_more = ARRAYS_AN_IMAGE * 8 * case.image.pixels.numel() * (len(batch) + 1)
-            if len(batch) == together or one_more > self._memory // 2:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
-
     def _test(
         self,
         cases: list[Case],
@@ -528,7 +478,7 @@ class AttentionTest:
         report: Report | None = None,
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one frame: one of each, or one of each component."""
-        frame = self._frames.of(cases[0].image)
+        frame = self._cases.frame(cases[0])
         observed = self._observe(torch.stack([case.image.pixels for case in cases]), frame, first)
         compared = self._compared(cases, observed, frame, connectivity)
         several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
@@ -587,46 +537,3 @@ class AttentionTest:
             memory=self._memory // 2,
             count=observed.regions[0].numel(),
         )
-
-
-def _memory_budget(value: int | None) -> int | None:
-    return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
-
-
-def _described(scores: ScoreFunction) -> dict[str, Any]:
-    return scores.describe() if isinstance(scores, ViTScores) else {"type": type(scores).__name__}
-
-
-def _level(alpha: float | None) -> float | None:
-    return None if alpha is None else level(alpha)
-
-
-def _check_score_function(scores: ScoreFunction) -> None:
-    whole_number(scores.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
-    shape: Any = scores.image_shape
-    if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)):
-        raise InputError(f"the score function's image_shape must be a tuple (channels, height, width), got {shape!r}.")
-    if not isinstance(scores.device, torch.device):
-        raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
-
-
-def _function_scores(
-    model: Any,
-    device: torch.device | str | None,
-    batch_size: int | None,
-    memory_budget: int | None,
-    image_shape: tuple[int, int, int] | None,
-) -> ScoreFunction:
-    if isinstance(model, torch.nn.Module) and readable(model):
-        raise InputError("image_shape belongs to functions: a ViT says itself what it takes, or use image_size.")
-    if isinstance(model, ScoreFunction) and not isinstance(model, type):
-        if device is not None or batch_size is not None or image_shape is not None:
-            raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
-        _check_score_function(model)
-        return model
-    if image_shape is not None and callable(model) and not isinstance(model, type):
-        return function_scores(model, image_shape, device, batch_size, memory_budget)
-    raise InputError(
-        f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
-        f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."
-    )

@@ -47,6 +47,11 @@ def level(alpha: Any) -> float:
     return _strictly_between_0_and_1(alpha, "alpha")
 
 
+def optional_level(alpha: Any) -> float | None:
+    """Return a significance level, or None if there is none."""
+    return None if alpha is None else level(alpha)
+
+
 def confidence(value: Any) -> float:
     """Return a confidence level, strictly between 0 and 1, as a plain float."""
     return _strictly_between_0_and_1(value, "confidence_level")

@@ -8,19 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.case import Case
 from attentest.contrast import Contrast, labelled_components
 from attentest.errors import InputError
-from attentest.image import Sample
 from attentest.line import Lines, ReferenceParts, covariance_times, lines_through
 from attentest.noise import ImageNoise, NoiseModel
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
-    """An image to test, with its reference where the contrast has one."""
-
-    image: Sample
-    reference: Sample | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,6 +6,7 @@ import os
 
 import torch
 
+from attentest.checks import whole_number
 from attentest.errors import InputError
 
 FLOAT64_DEVICES = ("cpu", "cuda")
@@ -16,6 +17,11 @@ LEAST_MEMORY = 2**24
 
 MOST_CPU_MEMORY = 2**31
 """Bytes taken by default on a CPU, where more makes nothing faster."""
+
+
+def as_memory_budget(value: int | None) -> int | None:
+    """Return a number of bytes within which something can be computed; None for the default."""
+    return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
 
 
 def default_memory(device: torch.device) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import FROM_IMAGE, as_image_shape, as_noise_model, noise_file
 from attentest.cli.options import (
@@ -25,12 +24,11 @@ from attentest.cli.options import (
     WindowOption,
     check_level,
 )
-from attentest.cli.output import INTERRUPTED, print_json, progress_bar, say, table_console
+from attentest.cli.output import print_json, progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
     from attentest.calibration import Calibration
-    from attentest.result import AttentionTestResult
 
 REPORT, FIGURE = "calibration.json", "calibration.png"
 
@@ -108,9 +106,9 @@ def calibrate(
         )
     if true_noise in FROM_IMAGE:
         raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
-    run = NullRun()
+    interruption = Interruption()
     with progress_bar(f"testing {images} null image(s)") as progress:
-        results = run.until_interrupted(
+        results = interruption.until(
             null_results(
                 options.attention_test(),
                 images,
@@ -123,46 +121,15 @@ def calibrate(
         )
         first = next(results, None)
         calibration = None if first is None else Calibration.of(chain([first], results), levels)
-    if calibration is not None:
-        report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": dict(run.settings)}
+    if first is not None and calibration is not None:
+        report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": dict(first.settings)}
         if as_json:
             print_json(report)
         else:
             _print_calibration(calibration)
         if out is not None:
             _write(report, calibration, out)
-    if run.interrupted:
-        say(f"attentest: {run.done} of {images} null images were finished.")
-        raise typer.Exit(INTERRUPTED)
-
-
-@dataclass(kw_only=True)
-class NullRun:
-    """How far the testing of null images has come.
-
-    Parameters
-    ----------
-    done
-        How many results there are.
-    interrupted
-        Whether it ended before its end.
-    settings
-        Those of the test.
-    """
-
-    done: int = 0
-    interrupted: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def until_interrupted(self, results: Iterable[AttentionTestResult]) -> Iterator[AttentionTestResult]:
-        """Yield results up to the first interrupt, which ends them as if there were no more."""
-        try:
-            for result in results:
-                self.done += 1
-                self.settings = result.settings
-                yield result
-        except KeyboardInterrupt:
-            self.interrupted = True
+    interruption.finish(images, "null images")
 
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.image_files import ImageFiles
+from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.options import (
     COMPARED,
@@ -140,19 +141,24 @@ def test(
     attention_test = options.attention_test(searched_level)
     files.check(attention_test)
     table_level = searched_level or USUAL_CONFIDENCE
+    interruption = Interruption()
     if components:
-        regions = _tested_components(attention_test, files, connectivity or 1, as_json)
-        if not as_json:
+        regions = _tested_components(attention_test, files, connectivity or 1, as_json, interruption)
+        if regions and not as_json:
             print_component_table(regions, alpha, searched_level)
-        return _write_tables(_component_columns(regions, table_level), csv, parquet)
-    results = _tested(attention_test, files, alpha if decide else None, as_json)
-    if not as_json:
-        print_table(results, alpha, searched_level)
-        if len(results) > 1:
+        if regions:
+            _write_tables(_component_columns(regions, table_level), csv, parquet)
+        return interruption.finish(len(images), "images")
+    results = _tested(attention_test, files, alpha if decide else None, as_json, interruption)
+    if len(results) > 0:
+        if not as_json:
+            print_table(results, alpha, searched_level)
+        if not as_json and len(results) > 1:
             typer.echo(results.summary(alpha))
-    _write_tables(results.table(table_level), csv, parquet)
-    if figure is not None:
-        _draw(files, results, figure)
+        _write_tables(results.table(table_level), csv, parquet)
+        if figure is not None:
+            _draw(files, results, figure)
+    interruption.finish(len(images), "images")
 
 
 def _check_together(
@@ -206,22 +212,24 @@ def _check_outputs(
             raise InputError("a figure shows regions as a whole: leave out --figure or --components.")
 
 
-def _tested(attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool) -> Results:
+def _tested(
+    attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool, interruption: Interruption
+) -> Results:
     """Return the results, and print each batch as JSON if asked to."""
     from attentest.results import Results
 
     found = []
     with _bar(files) as progress:
         stream = attention_test.stream(files.pixels(), progress, references=files.reference_pixels(), alpha=alpha)
-        for name, result in zip(files.names, stream, strict=True):
+        for name, result in zip(files.names, interruption.until(stream), strict=False):
             found.append(result)
             if as_json:
                 print_json({"image": name, **result.to_dict()})
-    return Results(found, files.names)
+    return Results(found, files.names[: len(found)])
 
 
 def _tested_components(
-    attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool
+    attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool, interruption: Interruption
 ) -> list[tuple[str, ComponentResults]]:
     """Return the results of each image's components, and print each batch as JSON if asked to."""
     found = []
@@ -229,7 +237,7 @@ def _tested_components(
         stream = attention_test.stream_components(
             files.pixels(), progress, references=files.reference_pixels(), connectivity=connectivity
         )
-        for name, results in zip(files.names, stream, strict=True):
+        for name, results in zip(files.names, interruption.until(stream), strict=False):
             found.append((name, results))
             for number, holm in enumerate(results.adjusted_pvalues().tolist() if as_json else []):
                 which = {"image": name, "component": number + 1, "pvalue_holm": holm}
@@ -273,7 +281,7 @@ def _draw(files: ImageFiles, results: Results, figure: Path) -> None:
 
     panels = [
         Panel(title=path.name, image=pixels.squeeze(), result=result)
-        for path, pixels, result in zip(files.images, files.pixels(), results, strict=True)
+        for path, pixels, result in zip(files.images, files.pixels(), results, strict=False)
     ]
     save_figure(results_figure(panels), figure)
     say(f"figure: {figure}")

@@ -1,0 +1,50 @@
+"""Models that are not vision transformers of a library: score functions, and plain functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from attentest.attention.functions import function_scores
+from attentest.attention.score_function import MOST_TOGETHER, ScoreFunction
+from attentest.attention.vit import ViTScores, readable
+from attentest.checks import whole_number
+from attentest.errors import InputError
+
+
+def as_score_function(
+    model: Any,
+    device: torch.device | str | None,
+    batch_size: int | None,
+    memory_budget: int | None,
+    image_shape: tuple[int, int, int] | None,
+) -> ScoreFunction:
+    """Return a score function as it is, or one of a NumPy or torch function of images of a shape (C, H, W)."""
+    if isinstance(model, torch.nn.Module) and readable(model):
+        raise InputError("image_shape belongs to functions: a ViT says itself what it takes, or use image_size.")
+    if isinstance(model, ScoreFunction) and not isinstance(model, type):
+        if device is not None or batch_size is not None or image_shape is not None:
+            raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
+        _check_score_function(model)
+        return model
+    if image_shape is not None and callable(model) and not isinstance(model, type):
+        return function_scores(model, image_shape, device, batch_size, memory_budget)
+    raise InputError(
+        f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
+        f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."
+    )
+
+
+def model_settings(scores: ScoreFunction) -> dict[str, Any]:
+    """Return what there is to say of a model as JSON-ready values."""
+    return scores.describe() if isinstance(scores, ViTScores) else {"type": type(scores).__name__}
+
+
+def _check_score_function(scores: ScoreFunction) -> None:
+    whole_number(scores.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
+    shape: Any = scores.image_shape
+    if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)):
+        raise InputError(f"the score function's image_shape must be a tuple (channels, height, width), got {shape!r}.")
+    if not isinstance(scores.device, torch.device):
+        raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
