@@ -8,7 +8,7 @@ import pytest
 
 from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
 from attentest.calibration import Calibration, null_results
-from attentest.contrast import Reference
+from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
 from attentest.search import SpectralSearch
 from toys import tiny_vit
@@ -67,7 +67,7 @@ def test_images_are_those_of_the_noise_model_at_the_users_size() -> None:
 
 def test_a_mean_image_needs_a_reference() -> None:
     slope = np.linspace(0, 6, 64).reshape(8, 8)
-    with pytest.warns(AttentestWarning, match="the mean image is not the same everywhere"):
+    with pytest.warns(AttentestWarning, match="the hypothesis is false, so rejecting is no error"):
         against_background = calibrate(vit(), 60, 0, mean=slope)
     against_itself = calibrate(vit(contrast=Reference(noise=0.5)), 150, 0, mean=slope)
     assert against_itself.keeps_its_promise
@@ -80,7 +80,7 @@ def test_a_mean_image_needs_a_reference() -> None:
 
 def test_noise_from_the_image_is_calibrated_with_noise_that_is_given() -> None:
     test = vit(noise=FromImage())
-    with pytest.raises(InputError, match="so give noise="):
+    with pytest.raises(InputError, match="say with noise="):
         calibrate(test, 5)
     assert calibrate(test, 20, noise=1.0).rates[0].total == 20
 
@@ -88,6 +88,21 @@ def test_noise_from_the_image_is_calibrated_with_noise_that_is_given() -> None:
 def test_a_grey_noise_model_means_grey_images() -> None:
     test = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.ones((8, 8))), search=SpectralSearch(tol=1e-2))
     assert calibrate(test, 2).rates[0].total == 2
+
+
+def test_a_contrast_that_does_not_sum_to_zero_needs_a_mean_of_zero() -> None:
+    with pytest.warns(AttentestWarning, match="the hypothesis is false"):
+        calibrate(vit(contrast=RegionMean()), 3, mean=np.full((8, 8), 5.0))
+    calibrate(vit(), 3, mean=np.full((8, 8), 5.0))  # no warning: the background has the same mean
+
+
+def test_a_mean_image_says_what_black_and_white_are() -> None:
+    test = vit(noise=5.0, preprocessing=Preprocessing(resize=(8, 8), rescale=1 / 255))
+    assert calibrate(test, 2, mean=np.full((10, 10), 100, dtype=np.uint8)).rates[0].total == 2
+
+
+def test_generators_that_cannot_spawn_will_do() -> None:
+    assert calibrate(vit(contrast=Reference()), 2, np.random.RandomState(0)).rates[0].total == 2
 
 
 def test_progress_is_reported() -> None:
@@ -102,7 +117,11 @@ def test_progress_is_reported() -> None:
         ({"n": 0}, "the number of null images. must be at least 1"),
         ({"n": 2.5}, "must be a whole number"),
         ({"alphas": (0.05, 1.0)}, "alpha must lie strictly between 0 and 1"),
+        ({"alphas": 0.05}, "alphas must be a list of significance levels, got 0.05"),
+        ({"alphas": ()}, "at least one significance level"),
         ({"confidence_level": 0.0}, "confidence_level must lie strictly"),
+        ({"progress": 3}, "progress must be a function"),
+        ({"test": None}, "test must be an AttentionTest, got NoneType"),
         ({"rng": "seed"}, "rng must be a numpy.random.Generator or a seed"),
         ({"mean": np.zeros((4, 4))}, "the model takes images of"),
         ({"mean": np.full((8, 8), np.nan)}, "finite pixel values"),
@@ -114,7 +133,7 @@ def test_progress_is_reported() -> None:
 )
 def test_bad_input_ends_in_one_sentence(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        calibrate(vit(), **{"n": 3, **options})
+        calibrate(**{"test": vit(), "n": 3, **options})
 
 
 def test_preprocessing_of_any_size_needs_a_size() -> None:

@@ -162,6 +162,7 @@ def test_the_interval_is_the_widest_of_what_is_possible() -> None:
 def test_an_infinite_interval_is_reported_as_such() -> None:
     (interval,) = one(1.0, np.array([[1.0, 2.0]])).confidence_intervals(["two-sided"], 0.95)
     assert interval.low == -np.inf
+    assert interval.high == 1.0 - FARTHEST  # wider than it is, so that it contains a number
     best, _, _ = one(1.0, np.array([[1.0, 2.0]])).estimates()
     assert best[0] == -np.inf
 

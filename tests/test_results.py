@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentest import AttentionTest, InputError, Results
-from attentest.noise import FromImage
+from attentest import AttentionTest, ComponentResults, InputError, Results
+from attentest.contrast import Reference
+from attentest.noise import FromImage, PooledVariance
 from toys import tiny_vit
 
 IMAGES = np.random.default_rng(0).normal(size=(6, 8, 8))
@@ -33,7 +34,7 @@ def test_results_are_a_sequence(results: Results) -> None:
     assert len(results) == 6
     assert results[0] is next(iter(results))
     assert isinstance(results[2:4], Results)
-    assert results[2:4].names == [2, 3]
+    assert results[2:4].names == (2, 3)
     assert results.pvalues.tolist() == [result.pvalue for result in results]
     assert repr(results) == "Results(6 results)"
 
@@ -146,6 +147,9 @@ def test_components_are_adjusted_by_holm(test_: AttentionTest) -> None:
             assert result.settings["components"] == 1
         assert np.array_equal(union, components.region)
         assert "components of one region" in components.summary()
+        assert "Benjamini" not in components.summary()
+        with pytest.raises(InputError, match="adjusted together"):
+            components[:1]
 
 
 def test_components_in_map_are_as_one_by_one(test_: AttentionTest) -> None:
@@ -155,6 +159,34 @@ def test_components_in_map_are_as_one_by_one(test_: AttentionTest) -> None:
         np.testing.assert_allclose(alone.pvalues, together.pvalues, atol=2e-6)
         if len(alone) == 1:
             assert alone[0].pvalue == pytest.approx(test_(image).pvalue, abs=2e-6)
+
+
+def test_tables_have_the_level_that_was_searched_for() -> None:
+    results = AttentionTest(tiny_vit(), noise=1.0, confidence_level=0.8).map(IMAGES[:2])
+    assert results.table()["confidence_level"] == [0.8, 0.8]
+    assert results.table()["confidence_low"] == [result.confidence_interval(0.8).low for result in results]
+    assert results[0].to_dict()["confidence_interval"]["confidence_level"] == 0.8
+    assert results.table(0.9)["confidence_level"] == [0.9, 0.9]
+
+
+def test_noise_of_an_image_without_noise_is_refused_before_anything_is_computed() -> None:
+    test = AttentionTest(tiny_vit(), noise=FromImage(), contrast=Reference())
+    flat = np.ones((8, 8))
+    with pytest.raises(InputError, match="no noise in the image"):
+        test.check(flat, reference=IMAGES[0])
+    with pytest.raises(InputError, match=r"the reference: .* no noise"):
+        test.check(IMAGES[0], reference=flat)
+    with pytest.raises(InputError, match=r"^image 5: .* no noise"):
+        AttentionTest(tiny_vit(), noise=FromImage()).map([*IMAGES[:5], flat])
+    with pytest.raises(InputError, match="noise must be"):
+        AttentionTest(tiny_vit(), noise=FromImage)  # type: ignore[arg-type]
+
+
+def test_a_fitted_estimator_is_named_in_the_results() -> None:
+    fitted = PooledVariance().fit(np.random.default_rng(3).normal(size=(12, 8, 8)))
+    result = AttentionTest(tiny_vit(), noise=fitted)(IMAGES[0])
+    assert result.settings["noise"]["estimator"] == "PooledVariance"
+    assert result.settings["noise"]["images"] == 12
 
 
 def test_noise_from_the_image_is_that_of_each_image() -> None:
@@ -185,6 +217,14 @@ def test_results_travel_between_processes(results: Results) -> None:
     assert tuple(copy[0].confidence_interval()) == tuple(results[0].confidence_interval())
 
 
+@pytest.mark.parametrize("level", [1e-17, 1 - 1e-16])
+def test_confidence_levels_that_rounding_makes_certain_are_refused(results: Results, level: float) -> None:
+    for alternative in ("two-sided", "greater"):
+        with pytest.raises(InputError, match="confidence_level must be at least 1e-12 from 0 and from 1"):
+            results[0].with_alternative(alternative).confidence_interval(level)  # type: ignore[arg-type]
+    assert results[0].confidence_interval(1 - 1e-12).low < results[0].confidence_interval(0.999).low
+
+
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, math.nan, "0.05", None])
 def test_levels_outside_the_open_unit_interval_are_refused(results: Results, alpha: object) -> None:
     with pytest.raises(InputError, match="alpha must"):
@@ -209,6 +249,13 @@ def test_tables_that_cannot_be_written_are_refused(results: Results, tmp_path: P
     assert (tmp_path / "kept.csv").read_text() == "before"
     with pytest.raises(InputError, match="a name for each result, got 2 for 6"):
         Results(results, names=["a", "b"])
+    for wrong in (lambda: Results(5), lambda: Results(results, "abcdef"), lambda: Results([1, 2])):  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="Results takes"):
+            wrong()
+    with pytest.raises(InputError, match="must be a path, got int"):
+        results.to_csv(5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least one component"):
+        ComponentResults([])
 
 
 @pytest.mark.parametrize(("hidden", "call"), [("pandas", "to_pandas()"), ("pyarrow", "to_parquet('t.parquet')")])

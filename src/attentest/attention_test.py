@@ -25,14 +25,14 @@ from attentest.attention import (
 )
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.case import Case, Cases
-from attentest.checks import confidence, optional_level
+from attentest.checks import as_generator, confidence, optional_level
 from attentest.comparison import Comparisons, comparisons
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.device import as_memory_budget, default_memory
 from attentest.errors import InputError
 from attentest.frame import Frame, Frames, preprocessing_and_size
 from attentest.image import ImageLike, Sample
-from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise
+from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.observation import Observation, Observer
 from attentest.preprocessing import Preprocessing
 from attentest.region import as_region_rule
@@ -88,7 +88,8 @@ class AttentionTest:
     alternative
         "two-sided" (the paper's), "greater" (the region is brighter) or "less".
     confidence_level
-        The search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
+        The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
+        The grid searches go as far as they go, and what lies beyond makes the interval wider.
     device
         Where to compute, for example "cuda"; by default where the model is.
     batch_size
@@ -132,7 +133,7 @@ class AttentionTest:
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         check_alternative(alternative)
-        self._noise: NoiseModel | ImageNoise = noise if isinstance(noise, ImageNoise) else as_noise(noise)
+        self._noise = as_noise_or_maker(noise)
         self._search = as_search(search)
         self._rule = as_region_rule(threshold, top_fraction)
         self._contrast = as_contrast(contrast)
@@ -165,7 +166,7 @@ class AttentionTest:
             channels,
             self._scores.device,
         )
-        self._cases = Cases(frames, self._contrast)
+        self._cases = Cases(frames, self._contrast, self._noise)
         self._observe = Observer(self._scores, self._rule)
         self._settings = {
             **self._rule.describe(),
@@ -426,10 +427,7 @@ class AttentionTest:
             cases = [Case(image=Sample(pixels=pixels, levels=case.image.levels)) for pixels in images]
             return self._compared(cases, self._observe(images, frame, None), frame).lines.z_obs
 
-        try:
-            generator = np.random.default_rng(rng)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+        generator = as_generator(rng)
         batch_size = self._scores.batch_size
         pixels = case.image.pixels.numpy()
         return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)

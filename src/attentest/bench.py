@@ -189,6 +189,8 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     first = row("spectral, one by one", len(single), lambda: [exact(image) for image in single])
     yield first
     yield row(f"spectral, map of {len(images)}", len(images), lambda: exact.map(images))
+    with_interval = exact.with_confidence_level(0.95)
+    yield row(f"spectral and 95% interval, map of {len(images)}", len(images), lambda: with_interval.map(images))
     yield row(f"spectral mixed, map of {len(images)}", len(images), lambda: mixed.map(images))
     yield row("adaptive", len(few), lambda: a_test("adaptive").map(few))
     yield row("combination", len(few), lambda: a_test("combination").map(few))

@@ -9,21 +9,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.attention_test import AttentionTest, Progress
-from attentest.checks import level, whole_number
+from attentest.checks import as_generator, confidence, level, whole_number
+from attentest.contrast import Contrast
 from attentest.errors import AttentestWarning, InputError
-from attentest.image import ImageLike, as_sample
+from attentest.image import ImageLike, Sample, as_sample
 from attentest.multiplicity import Rate, rate_of
-from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
+from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise, check_noise
 from attentest.result import AttentionTestResult
 
 ALPHAS = (0.01, 0.05, 0.10)
 
 MOST_IMAGES = 10**8
 """More null images than this are a slip of the keyboard."""
+
+ROUNDING = 1e-12
+"""Share of its terms below which a sum is nothing but their rounding."""
 
 DRAWN_TOGETHER = 2**22
 """Numbers that are drawn at a time."""
@@ -60,7 +65,7 @@ class Calibration:
         confidence_level: float = 0.95,
     ) -> Calibration:
         """Return what results of null images say; they are looked at one by one and not kept."""
-        levels = tuple(level(alpha) for alpha in alphas)
+        levels = _levels(alphas)
         rows = [(result.pvalue, result.naive_pvalue, result.status) for result in results]
         if not rows:
             raise InputError("there are no results to calibrate by: give at least one.")
@@ -96,7 +101,7 @@ class Calibration:
 
     def summary(self) -> str:
         """Return in words what was found."""
-        lines = [f"{len(self.pvalues)} null images"]
+        lines = [f"{len(self.pvalues)} null image{'s' if len(self.pvalues) != 1 else ''}"]
         for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
             lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
         return "\n".join([*lines, self.conclusion()])
@@ -152,7 +157,9 @@ def calibrate(
         A generator, or a seed for one.
     mean
         Mean of the null images; by default zero everywhere. With a mean that is not the same everywhere the hypothesis
-        that region and background have equal means is false, and what is seen is how often that is found.
+        that region and background have equal means is false, and what is seen is how often that is found. For the
+        contrast ``Reference`` each image is drawn with a reference of the same mean and the reference's noise, which
+        takes the place of a reference image of the test.
     image_shape
         (H, W) or (C, H, W) of the images; by default that of the mean image, or of the model's input where there is no
         preprocessing.
@@ -165,7 +172,7 @@ def calibrate(
     progress
         Called with (images done, images in all).
     """
-    levels = tuple(level(alpha) for alpha in alphas)
+    levels, confidence_level = _levels(alphas), confidence(confidence_level)  # before hours of computation, not after
     results = null_results(test, n, rng, mean=mean, image_shape=image_shape, noise=noise, progress=progress)
     return Calibration.of(results, levels, confidence_level)
 
@@ -181,62 +188,87 @@ def null_results(
     progress: Progress | None = None,
 ) -> Iterator[AttentionTestResult]:
     """Yield the results of null images, as :func:`calibrate` counts them."""
+    if not isinstance(test, AttentionTest):
+        raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
     count = whole_number(n, "n (the number of null images)", 1, MOST_IMAGES)
     centre = _mean_image(test, mean, image_shape)
     drawn_from = _noise_to_draw(test.noise if noise is None else noise)
-    check_noise(drawn_from, (centre.shape[0], centre.shape[1], centre.shape[2]))
-    try:
-        generator = np.random.default_rng(rng)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+    check_noise(drawn_from, centre.shape)
+    generator = as_generator(rng)
     reference = test.contrast.reference
-    if reference is None and np.ptp(centre, axis=(1, 2)).any():
-        warnings.warn(
-            "the mean image is not the same everywhere, so region and background differ in the mean and rejecting is "
-            "no error: for such images use the contrast Reference().",
-            AttentestWarning,
-            stacklevel=2,
-        )
     references = None
     if reference is not None:
         own = drawn_from if reference.noise is None else reference.noise
-        # A stream of its own, so that images are the same with and without.
-        streams = generator.spawn(1)
-        references = _drawn(None if reference.exact else own, centre, count, streams[0])
-    return test.with_confidence_level(None).stream(
+        references = _drawn(None if reference.exact else own, centre, count, _another(generator))
+    results = test.with_confidence_level(None).stream(
         _drawn(drawn_from, centre, count, generator),
         None if progress is None else lambda done, _: progress(done, count),
         references=references,
     )
+    return _with_true_hypotheses(results, test.contrast, centre.pixels.numpy())
 
 
-def _drawn(
-    noise: NoiseModel | None, centre: NDArray[np.float64], count: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.float64]]:
-    """Yield images (H, W, C) around a centre (C, H, W)."""
-    together = max(1, DRAWN_TOGETHER // centre.size)
+def _another(generator: np.random.Generator) -> np.random.Generator:
+    """Return a generator of its own, so that images are the same with references and without."""
+    try:
+        return generator.spawn(1)[0]
+    except TypeError:  # one made of an old bit generator cannot
+        return np.random.default_rng(generator.integers(2**63, size=4))
+
+
+def _with_true_hypotheses(
+    results: Iterator[AttentionTestResult], contrast: Contrast, mean: NDArray[np.float64]
+) -> Iterator[AttentionTestResult]:
+    """Yield results, and warn once if the hypothesis is false for one, because the mean is not the same everywhere."""
+    warned = not mean.any()
+    for result in results:
+        if not warned:
+            seen = result.part, result.region, result.seen
+            weights = contrast.weights(*seen) + contrast.reference_weights(*seen)
+            terms = np.abs(weights * mean).sum()
+            if np.abs((weights * mean).sum(axis=(-2, -1))).max() > ROUNDING * terms:
+                warned = True
+                warnings.warn(
+                    "with this mean image the hypothesis is false, so rejecting is no error: what is compared differs "
+                    "in the mean by itself (for images of something use the contrast Reference()).",
+                    AttentestWarning,
+                    stacklevel=2,
+                )
+        yield result
+
+
+def _drawn(noise: NoiseModel | None, centre: Sample, count: int, rng: np.random.Generator) -> Iterator[Sample]:
+    """Yield images around a centre, with its black and white."""
+    size = centre.pixels.numel()
+    together = max(1, DRAWN_TOGETHER // size)
     for start in range(0, count, together):
         some = min(together, count - start)
-        noises = np.zeros((some, centre.size)) if noise is None else noise.sample(rng, some, centre.size)
-        for one in noises:
-            yield np.moveaxis(centre + one.reshape(centre.shape), 0, -1)
+        noises = np.zeros((some, size)) if noise is None else noise.sample(rng, some, size)
+        for one in torch.from_numpy(noises):
+            yield Sample(pixels=centre.pixels + one.reshape(centre.shape), levels=centre.levels)
 
 
-def _mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> NDArray[np.float64]:
+def _mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
     if mean is not None:
-        centre = as_sample(mean).pixels.numpy()
+        centre = as_sample(mean)
         if image_shape is not None and _as_shape(image_shape) != centre.shape:
             raise InputError(f"the mean image has (C, H, W) = {centre.shape}, but image_shape says {image_shape}.")
-        return np.asarray(centre)
+        return centre
     if image_shape is not None:
-        return np.zeros(_as_shape(image_shape))
+        return _zeros(_as_shape(image_shape))
     if test.preprocessing is not None:
         raise InputError(
             "the test's preprocessing takes images of any size: say with image_shape=(H, W) or (C, H, W) which to draw."
         )
     channels, height, width = test.image_shape
     one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
-    return np.zeros((1 if one_channel else channels, height, width))
+    return _zeros((1 if one_channel else channels, height, width))
+
+
+def _zeros(shape: tuple[int, ...]) -> Sample:
+    return Sample(pixels=torch.zeros(shape, dtype=torch.float64), levels=None)
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:
@@ -247,10 +279,21 @@ def _as_shape(shape: Any) -> tuple[int, ...]:
 
 
 def _noise_to_draw(noise: Any) -> NoiseModel:
-    try:
-        return as_noise(noise)
-    except InputError as error:
-        raise InputError(f"noise to draw null images from is needed, so give noise=: {error}") from None
+    if isinstance(noise, ImageNoise):
+        raise InputError(
+            "the test makes its noise out of each image, so null images cannot be drawn from it: say with noise= what "
+            "they are drawn from, such as noise=1.0."
+        )
+    return as_noise(noise)
+
+
+def _levels(alphas: Any) -> tuple[float, ...]:
+    if not isinstance(alphas, Iterable) or isinstance(alphas, str):
+        raise InputError(f"alphas must be a list of significance levels, got {alphas!r}.")
+    levels = tuple(level(alpha) for alpha in alphas)
+    if not levels:
+        raise InputError("alphas must hold at least one significance level, got none.")
+    return levels
 
 
 def _described(rate: Rate) -> dict[str, Any]:

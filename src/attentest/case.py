@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
 from attentest.frame import Frame, Frames
 from attentest.image import ImageLike, Sample, as_sample
+from attentest.noise import ImageNoise, NoiseModel
 
 ARRAYS_AN_IMAGE = 12
 """Arrays of the size of an image that its test holds at a time."""
+
+
+NO_MORE = object()
+"""Stands for the images, or the references, that there are not."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,15 +38,19 @@ class Cases:
         How images reach the model.
     contrast
         What is compared, with a reference or without.
+    noise
+        Noise model, or what makes one out of each image.
     """
 
-    def __init__(self, frames: Frames, contrast: Contrast) -> None:
-        self._frames, self._contrast = frames, contrast
+    def __init__(self, frames: Frames, contrast: Contrast, noise: NoiseModel | ImageNoise) -> None:
+        self._frames, self._contrast, self._noise = frames, contrast, noise
 
     def one(self, image: ImageLike, reference: ImageLike | None = None) -> Case:
         """Return an image that can be tested, with its reference."""
         sample = as_sample(image)
         self._frames.of(sample)
+        if isinstance(self._noise, ImageNoise):
+            self._noise.for_image(sample.pixels.numpy())  # refuses an image that has no noise to find
         wanted = self._contrast.reference
         if wanted is None and reference is not None:
             raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
@@ -53,14 +63,21 @@ class Cases:
                 "images, or each image its own with reference= (references= in map)."
             )
         check_pair(sample.shape, own)
+        if isinstance(self._noise, ImageNoise) and wanted.noise is None and not wanted.exact:
+            try:
+                self._noise.for_image(own.pixels.numpy())
+            except InputError as error:
+                raise InputError(f"the reference: {error}") from None
         return Case(image=sample, reference=own)
 
     def each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Case]:
         """Yield the cases of images; an error says which one it is about."""
-        pairs = ((image, None) for image in images) if references is None else zip_longest(images, references)
+        pairs: Iterable[Any] = ((image, None) for image in images)
+        if references is not None:
+            pairs = zip_longest(images, references, fillvalue=NO_MORE)
         for index, (image, reference) in enumerate(pairs):
-            if references is not None and (image is None or reference is None):
-                more = "references" if image is None else "images"
+            if image is NO_MORE or reference is NO_MORE:
+                more = "references" if image is NO_MORE else "images"
                 raise InputError(f"there must be as many references as images, but only {more} go on after {index}.")
             try:
                 yield self.one(image, reference)

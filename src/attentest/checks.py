@@ -7,8 +7,12 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.errors import InputError
+
+NEAREST_TO_CERTAIN = 1e-12
+"""How near to 0 or 1 a confidence level may be."""
 
 
 def real_number(value: Any, name: str) -> float:
@@ -42,6 +46,14 @@ def whole_number(value: Any, name: str, least: int, most: int) -> int:
     return number
 
 
+def as_generator(rng: Any) -> np.random.Generator:
+    """Return a random generator, or that of a seed."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+
+
 def level(alpha: Any) -> float:
     """Return a significance level, strictly between 0 and 1, as a plain float."""
     return _strictly_between_0_and_1(alpha, "alpha")
@@ -53,8 +65,11 @@ def optional_level(alpha: Any) -> float | None:
 
 
 def confidence(value: Any) -> float:
-    """Return a confidence level, strictly between 0 and 1, as a plain float."""
-    return _strictly_between_0_and_1(value, "confidence_level")
+    """Return a confidence level, between 0 and 1 and not at either to rounding, as a plain float."""
+    number = _strictly_between_0_and_1(value, "confidence_level")
+    if not NEAREST_TO_CERTAIN <= number <= 1 - NEAREST_TO_CERTAIN:
+        raise InputError(f"confidence_level must be at least {NEAREST_TO_CERTAIN:g} from 0 and from 1, got {number!r}.")
+    return number
 
 
 def _strictly_between_0_and_1(value: Any, name: str) -> float:
@@ -62,3 +77,15 @@ def _strictly_between_0_and_1(value: Any, name: str) -> float:
     if not 0 < number < 1:
         raise InputError(f"{name} must lie strictly between 0 and 1, got {number}.")
     return number
+
+
+def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return numbers as a float64 array of their own."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"{name} must be an array of numbers ({str(error).rstrip('.')}).") from None
+    if array.dtype.kind not in "fiu" or np.ma.is_masked(values):
+        raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
+    with np.errstate(over="ignore"):  # a long double that is too large becomes infinite, which is for callers to refuse
+        return array.astype(np.float64)

@@ -6,6 +6,7 @@ import os
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from attentest.errors import InputError
 
@@ -38,6 +39,13 @@ def write_complete(target: Path, content: bytes, name: str) -> None:
         raise InputError(
             f"{name} {target} cannot be written ({reason.rstrip('.')}): give a place that can be written to."
         ) from None
+
+
+def as_path(path: Any, name: str) -> Path:
+    """Return where a file is to be; refuse what is no path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"where {name} is to be written must be a path, got {type(path).__name__}.")
+    return Path(path)
 
 
 def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: Iterable[Path] = ()) -> None:

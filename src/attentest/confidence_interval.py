@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from attentest.checks import confidence
-from attentest.conditional_mean import mean_bounds
+from attentest.conditional_mean import FARTHEST, mean_bounds
 from attentest.intervals import Intervals
 from attentest.truncated_normal import Alternative
 
@@ -77,12 +77,16 @@ class Selected:
         highs_at_least, highs = self._mean_bounds(1 - tails)
         intervals = []
         for i, (alternative, scale) in enumerate(zip(alternatives, self.standard_errors, strict=True)):
+            z = self.statistics[i]
             low, high = -np.inf, np.inf
             error = 0.0
             if alternative != "less":
-                low, error = lows[i], _distance(lows[i], lows_at_most[i])
+                low, error = min(lows[i], z + FARTHEST), _distance(lows[i], lows_at_most[i])
             if alternative != "greater":
-                high, error = highs[i], max(error, _distance(highs_at_least[i], highs[i]))
+                high, error = (
+                    max(highs[i], self.statistics[i] - FARTHEST),
+                    max(error, _distance(highs_at_least[i], highs[i])),
+                )
             intervals.append(
                 ConfidenceInterval(
                     low=float(low * scale),

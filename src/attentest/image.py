@@ -16,7 +16,7 @@ from attentest.picture import picture_pixels
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
-ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor"
+ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | Sample"
 
 LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
 """What dtypes call black and white, where they say so."""
@@ -52,6 +52,8 @@ def as_sample(image: ImageLike) -> Sample:
     image
         PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (H, W) or (C, H, W).
     """
+    if isinstance(image, Sample):
+        return image
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")

@@ -74,7 +74,9 @@ def lines_through(
     values = np.einsum("ki,ki->k", eta, images)
     if references is not None:
         variance, values = variance + references.variances, values + references.values
-    if not np.all(np.isfinite(variance)) or np.any(variance <= floor):
+    if not np.all(np.isfinite(variance)):
+        raise InputError("the variance of what is compared overflows: use a contrast and noise in smaller units.")
+    if np.any(variance <= floor):
         raise InputError(
             f"the noise model gives what is compared no variance ({float(variance.min()):.3g}): there is no noise to "
             "test it against."

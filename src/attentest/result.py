@@ -149,8 +149,9 @@ class AttentionTestResult:
         -------
         ConfidenceInterval
             With equal tails for the two-sided alternative, bounded on one side otherwise, as in SciPy: from below for
-            "greater". It inverts the truncated normal distribution's tails, while the two-sided p-value is that of
-            abs(z), as in the paper: at the margin the two need not agree.
+            "greater". The two-sided p-value is that of abs(z), as in the paper, and need not agree with equal tails.
+            Where the truncation set lies on one side of zero, as it often does, p is one-sided: with alpha = 1 - level,
+            zero is outside the interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
         """
         return selected([self]).confidence_intervals([self.alternative], confidence_level)[0]
 
@@ -187,8 +188,8 @@ class AttentionTestResult:
             "statistic": self.statistic,
             "pvalue": self.pvalue,
             "pvalue_bounds": list(self.pvalue_bounds),
-            "log_pvalue": self.log_pvalue,
-            "log_pvalue_bounds": [None if np.isinf(bound) else bound for bound in self.log_pvalue_bounds],
+            "log_pvalue": _number(self.log_pvalue),
+            "log_pvalue_bounds": [_number(bound) for bound in self.log_pvalue_bounds],
             "alpha": self.alpha,
             "reject": self.reject,
             "difference": self.difference,

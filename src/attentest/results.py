@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
+from attentest.complete_file import as_path
 from attentest.errors import InputError
 from attentest.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.result import AttentionTestResult, selected
@@ -18,6 +18,10 @@ from attentest.table_file import write_csv, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+USUAL_LEVEL = 0.95
+"""Of confidence intervals, where nothing says otherwise."""
 
 
 class Results(Sequence[AttentionTestResult]):
@@ -32,10 +36,18 @@ class Results(Sequence[AttentionTestResult]):
     """
 
     def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
-        self._results = list(results)
-        self.names: list[object] = list(range(len(self._results)) if names is None else names)
-        if len(self.names) != len(self._results):
-            raise InputError(f"there must be a name for each result, got {len(self.names)} for {len(self._results)}.")
+        if not isinstance(results, Iterable) or isinstance(names, str) or not isinstance(names, (Sequence, type(None))):
+            raise InputError(
+                f"Results takes an iterable of results and a list of names, got {type(results).__name__} and "
+                f"{type(names).__name__}."
+            )
+        self._results = tuple(results)
+        for result in self._results:
+            if not isinstance(result, AttentionTestResult):
+                raise InputError(f"Results takes results of AttentionTest, got {type(result).__name__} among them.")
+        self._names = tuple(range(len(self._results)) if names is None else names)
+        if len(self._names) != len(self._results):
+            raise InputError(f"there must be a name for each result, got {len(self._names)} for {len(self._results)}.")
 
     def __len__(self) -> int:
         return len(self._results)
@@ -49,11 +61,16 @@ class Results(Sequence[AttentionTestResult]):
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> AttentionTestResult | Results:
         if isinstance(index, slice):
-            return Results(self._results[index], self.names[index])
+            return type(self)(self._results[index], self.names[index])
         return self._results[index]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} results)"
+
+    @property
+    def names(self) -> tuple[object, ...]:
+        """What the images are called."""
+        return self._names
 
     @property
     def pvalues(self) -> NDArray[np.float64]:
@@ -90,14 +107,16 @@ class Results(Sequence[AttentionTestResult]):
         """
         return rate_of((self.naive_pvalues if naive else self.pvalues) <= level(alpha), confidence_level)
 
-    def table(self, confidence_level: float = 0.95) -> dict[str, list[Any]]:
+    def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
         """Return what there is to say of each image, by column.
 
         Parameters
         ----------
         confidence_level
-            Of the confidence intervals.
+            Of the confidence intervals; by default that which the test went for.
         """
+        if confidence_level is None:
+            confidence_level = (self[0].settings["confidence_level"] if len(self) else None) or USUAL_LEVEL
         some = selected(self)
         estimates, _, _ = some.estimates()
         intervals = some.confidence_intervals([result.alternative for result in self], confidence_level)
@@ -115,6 +134,7 @@ class Results(Sequence[AttentionTestResult]):
             "difference": [result.difference for result in self],
             "standard_error": [result.standard_error for result in self],
             "estimate": estimates.tolist(),
+            "confidence_level": [interval.confidence_level for interval in intervals],
             "confidence_low": [interval.low for interval in intervals],
             "confidence_high": [interval.high for interval in intervals],
             "confidence_error": [interval.error for interval in intervals],
@@ -125,11 +145,11 @@ class Results(Sequence[AttentionTestResult]):
             "status": [result.status for result in self],
         }
 
-    def to_csv(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
+    def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as CSV, numbers exact to the last bit."""
-        write_csv(self.table(confidence_level), Path(path))
+        write_csv(self.table(confidence_level), as_path(path, "the table"))
 
-    def to_pandas(self, confidence_level: float = 0.95) -> pd.DataFrame:
+    def to_pandas(self, confidence_level: float | None = None) -> pd.DataFrame:
         """Return the table as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``)."""
         try:
             import pandas as pd
@@ -137,39 +157,49 @@ class Results(Sequence[AttentionTestResult]):
             raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
         return pd.DataFrame(self.table(confidence_level))
 
-    def to_parquet(self, path: str | os.PathLike[str], confidence_level: float = 0.95) -> None:
+    def to_parquet(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as Parquet; needs pyarrow (``pip install 'attentest[tables]'``)."""
         table = self.table(confidence_level)
         table["image"] = [str(name) for name in table["image"]]  # a column has one type
-        write_parquet(table, Path(path))
+        write_parquet(table, as_path(path, "the table"))
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return in words what the results say at a level."""
         alpha = level(alpha)
-        open_ = sum(result.pvalue_bounds[0] <= alpha < result.pvalue_bounds[1] for result in self)
         lines = [
-            f"{len(self)} {self._called}",
+            f"{len(self)} image{'s' if len(self) != 1 else ''}",
             f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}",
             f"naive p <= {alpha:g}: {self.rejection_rate(alpha, naive=True)}",
-            *(
-                f"{name}-adjusted p <= {alpha:g}: {int(np.sum(self.adjusted_pvalues(method) <= alpha))} of {len(self)}"
-                for name, method in _ADJUSTMENTS
-            ),
+            self._adjusted("Benjamini-Hochberg", "bh", alpha),
+            self._adjusted("Holm", "holm", alpha),
         ]
-        if open_:
-            lines.append(f"undecided: {open_} (their error bars contain {alpha:g})")
-        return "\n".join(lines)
+        return "\n".join(lines + self._undecided(alpha))
 
-    _called = "images"
+    def _adjusted(self, name: str, method: Adjustment, alpha: float) -> str:
+        rejected = int(np.sum(self.adjusted_pvalues(method) <= alpha))
+        return f"{name}-adjusted p <= {alpha:g}: {rejected} of {len(self)}"
 
-
-_ADJUSTMENTS: tuple[tuple[str, Adjustment], ...] = (("Benjamini-Hochberg", "bh"), ("Holm", "holm"))
+    def _undecided(self, alpha: float) -> list[str]:
+        open_ = sum(result.pvalue_bounds[0] <= alpha < result.pvalue_bounds[1] for result in self)
+        return [f"undecided: {open_} (their error bars contain {alpha:g})"] if open_ else []
 
 
 class ComponentResults(Results):
-    """The results of the connected components of one image's region, in reading order."""
+    """The results of the connected components of one image's region, in reading order.
 
-    _called = "components of one region"
+    They are adjusted together, so there are no slices of them.
+    """
+
+    def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
+        super().__init__(results, names)
+        if len(self) == 0:
+            raise InputError("a region has at least one component, got none.")
+
+    def __getitem__(self, index: int) -> AttentionTestResult:  # type: ignore[override]  # no slices
+        if isinstance(index, slice):
+            raise InputError("the components of a region are adjusted together: take one, or list(...) of them.")
+        found: AttentionTestResult = super().__getitem__(index)
+        return found
 
     @property
     def region(self) -> NDArray[np.bool_]:
@@ -192,3 +222,12 @@ class ComponentResults(Results):
         each other.
         """
         return super().adjusted_pvalues(method)
+
+    def summary(self, alpha: float = 0.05) -> str:
+        """Return in words what the results say at a level."""
+        alpha = level(alpha)
+        lines = [
+            f"{len(self)} component{'s' if len(self) != 1 else ''} of one region",
+            self._adjusted("Holm", "holm", alpha),
+        ]
+        return "\n".join(lines + self._undecided(alpha))

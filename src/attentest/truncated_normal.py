@@ -76,16 +76,6 @@ def log_mass(
     return mass - _LOG_SQRT_2PI if relative_to is None else mass
 
 
-def log_cdf(z: float, intervals: Intervals, mean: float = 0.0) -> float:
-    """Return log P(Z <= z) for Z ~ N(mean, 1) truncated to a union of intervals."""
-    return _log_part(clip(intervals, -np.inf, z), clip(intervals, z, np.inf), mean)
-
-
-def log_sf(z: float, intervals: Intervals, mean: float = 0.0) -> float:
-    """Return log P(Z >= z) for Z ~ N(mean, 1) truncated to a union of intervals."""
-    return _log_part(clip(intervals, z, np.inf), clip(intervals, -np.inf, z), mean)
-
-
 def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-sided") -> float:
     """Return the log of the selective p-value of a statistic.
 
@@ -202,15 +192,6 @@ def _log_masses_of_sets(
     left, right = np.concatenate(list(sets)).T
     extreme, rest = extreme_and_ordinary_log_masses(left, right, ordinary[0][group], ordinary[1][group])
     return log_sums(group, extreme, len(sets)), log_sums(group, rest, len(sets))
-
-
-def _log_part(part: Intervals, rest: Intervals, mean: float) -> float:
-    return float(log_share(_log_total(part, mean), _log_total(rest, mean))[0])
-
-
-def _log_total(intervals: Intervals, mean: float) -> NDArray[np.float64]:
-    masses = log_mass(intervals[:, 0], intervals[:, 1], mean)
-    return log_sums(np.zeros(len(masses), dtype=np.int64), masses, 1)
 
 
 def _log_ratio(t: NDArray[np.float64], tilt: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import real_number
+from attentest.contrast.channels import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Contrast(Protocol):
 
 
 ContrastLike: TypeAlias = "Contrast | Callable[[Mask], Any]"
-"""A contrast, or a function from a region (H, W) to weights (H, W) or (C, H, W)."""
+"""A contrast, or a function from a region (H, W) to weights (H, W), or (C, H, W) in place of ``channels``."""
 
 
 class WithinImage:
@@ -99,7 +100,9 @@ class Neighbourhood(WithinImage):
     def __post_init__(self) -> None:
         number = real_number(self.radius, "radius")
         if not 1 <= number < np.inf:
-            raise InputError(f"radius must be at least 1 pixel, or the ring around the region is empty, got {number}.")
+            raise InputError(
+                f"radius must be finite and at least 1 pixel, or the ring around the region is empty, got {number}."
+            )
         object.__setattr__(self, "radius", number)
 
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
@@ -136,20 +139,31 @@ class Written(WithinImage):
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return what the function gives for the part of the region that is compared."""
         try:
-            weights = np.asarray(self._function(part.copy()))
+            returned = self._function(part.copy())
+            weights = np.asarray(returned)
         except Exception as error:  # whatever the caller's own function raises
             raise InputError(
                 f"the contrast function failed on a region of shape {part.shape}: {type(error).__name__}: {error}"
             ) from error
-        if weights.dtype.kind not in "fiub" or weights.shape[-2:] != part.shape or weights.ndim not in (2, 3):
+        masked = np.ma.is_masked(returned)
+        if masked or weights.dtype.kind not in "fiub" or weights.shape[-2:] != part.shape or weights.ndim not in (2, 3):
             raise InputError(
-                "the contrast function must return real weights of shape (H, W) or (C, H, W) for a region (H, W) = "
-                f"{part.shape}, but it returned {weights.dtype} of shape {weights.shape}."
+                "the contrast function must return real weights of shape (H, W) or (C, H, W), without a mask, for a "
+                f"region (H, W) = {part.shape}, but it returned {'a masked array' if masked else weights.dtype} of "
+                f"shape {weights.shape}."
             )
-        weights = weights.astype(np.float64)
-        if not np.all(np.isfinite(weights)) or not np.any(weights):
-            raise InputError("the contrast function must return finite weights that are not all zero.")
+        with np.errstate(over="ignore"):  # a long double that is too large is refused below
+            weights = weights.astype(np.float64)
+        largest = np.abs(weights).max(initial=0.0)
+        if not SMALLEST_WEIGHT < largest < LARGEST_WEIGHT:
+            raise InputError(
+                "the contrast function must return finite weights that are not all zero, the largest between "
+                f"{SMALLEST_WEIGHT:g} and {LARGEST_WEIGHT:g}, got {largest:g}."
+            )
         return weights
+
+    def __repr__(self) -> str:
+        return f"Written({self.describe()['function']})"
 
     def describe(self) -> dict[str, Any]:
         """Return the function's name."""

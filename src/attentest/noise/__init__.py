@@ -11,7 +11,7 @@ the tested image itself (:func:`from_image`).
 from __future__ import annotations
 
 from attentest.noise.ar1 import AR1
-from attentest.noise.conversion import NoiseLike, as_noise
+from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.estimated import Estimated
@@ -58,6 +58,7 @@ __all__ = [
     "Stationary",
     "StationaryCovariance",
     "as_noise",
+    "as_noise_or_maker",
     "check_noise",
     "from_image",
     "load_noise",

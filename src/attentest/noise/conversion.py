@@ -7,6 +7,7 @@ from typing import TypeAlias
 import numpy as np
 
 from attentest.errors import InputError
+from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FitsNoise, ImageNoise, NoiseModel
 
@@ -32,6 +33,13 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
     )
 
 
+def as_noise_or_maker(noise: NoiseLike | ImageNoise) -> NoiseModel | ImageNoise:
+    """Return a noise model, or what makes one out of each image as it is."""
+    if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
+        return noise
+    return as_noise(noise)  # type: ignore[arg-type]  # refuses a class
+
+
 def _fitted(estimator: FitsNoise) -> NoiseModel:
     name = type(estimator).__name__
     model = getattr(estimator, "noise_", None)
@@ -39,4 +47,6 @@ def _fitted(estimator: FitsNoise) -> NoiseModel:
         raise InputError(f"this {name} has not seen any images yet: call its fit(images) with reference images first.")
     if not isinstance(model, NoiseModel):
         raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
-    return model
+    if isinstance(model, Estimated):
+        return model
+    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None)})

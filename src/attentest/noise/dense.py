@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, cholesky
 
+from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.model import FloatArray
-from attentest.noise.parameters import float_array, sample_shape
+from attentest.noise.parameters import sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest |Sigma - Sigma'| allowed, relative to the largest entry: above rounding, below any real asymmetry."""

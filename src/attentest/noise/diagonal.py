@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.model import FloatArray
-from attentest.noise.parameters import float_array, sample_shape
+from attentest.noise.parameters import sample_shape
 
 
 class Diagonal:

@@ -60,4 +60,4 @@ class Estimated:
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters of the model, and its origin."""
-        return {**self.model.describe(), **self.origin}
+        return {**self.origin, **self.model.describe()}

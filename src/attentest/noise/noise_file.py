@@ -18,7 +18,7 @@ from attentest.noise.dense import Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
-from attentest.noise.model import FitsNoise, NoiseModel
+from attentest.noise.model import NoiseModel
 from attentest.noise.per_channel import PerChannel
 from attentest.noise.stationary import Stationary
 
@@ -59,8 +59,6 @@ def save_noise(noise: NoiseLike, path: str | os.PathLike[str]) -> None:
     """
     target, suffix = _path(path)
     model = as_noise(noise)
-    if isinstance(noise, FitsNoise):
-        model = Estimated(model, {"estimator": type(noise).__name__, "images": getattr(noise, "n_images_", None)})
     content = _json_bytes(model) if suffix == ".json" else _safetensors_bytes(model)
     if len(content) > LARGEST_FILES[suffix]:
         raise InputError(

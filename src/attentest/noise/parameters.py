@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
 
 MOST_DRAWN = 10**12
 """No more draws or pixels than this are asked for on purpose."""
@@ -25,17 +21,6 @@ def standard_deviation(sigma: float) -> float:
             f"so that its square is too, got {number}."
         )
     return number
-
-
-def float_array(values: ArrayLike, name: str) -> FloatArray:
-    """Return numbers as a float64 array of their own."""
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"{name} must be an array of numbers ({str(error).rstrip('.')}).") from None
-    if array.dtype.kind not in "fiu" or np.ma.is_masked(values):
-        raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
-    return array.astype(np.float64)
 
 
 def sample_shape(count: int, asked: int | None, own: int | None) -> tuple[int, int]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.conversion import NoiseLike, as_noise
 from attentest.noise.dense import Dense
 from attentest.noise.model import ChecksImages, FloatArray
-from attentest.noise.parameters import float_array, sample_shape, standard_deviation
+from attentest.noise.parameters import sample_shape, standard_deviation
 
 
 class PerChannel:

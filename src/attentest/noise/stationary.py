@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from attentest.checks import whole_number
+from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
 from attentest.noise.model import FloatArray
-from attentest.noise.parameters import float_array, sample_shape, standard_deviation
+from attentest.noise.parameters import sample_shape, standard_deviation
 
 MOST_PIXELS = 2**26
 """Largest image, 8,192 x 8,192 pixels: its torus takes 2 GiB."""

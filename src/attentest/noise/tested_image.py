@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from scipy.special import ndtri
 
+from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FloatArray, NoiseModel
-from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA, float_array
+from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
 from attentest.noise.per_channel import PerChannel
 
 if TYPE_CHECKING:
