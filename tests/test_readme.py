@@ -17,6 +17,8 @@ def test_the_first_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     naive, selective, rest = capsys.readouterr().out.split("\n", 2)
     assert float(naive) < 0.05 < float(selective)
     assert rest.startswith("10 pixels;")
+    low, high = map(float, re.findall(r"-?\d+\.\d+", rest)[1:])
+    assert low < 0 < high
 
 
 def test_every_file_it_links_to_is_there() -> None:

@@ -122,7 +122,13 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
     axes.set_ylabel("log10 of the normal density")
     axes.locator_params(axis="x", nbins=6)
-    axes.set_title(f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}")
+    interval = result.confidence_interval(result.settings["confidence_level"] or 0.95)
+    axes.set_title(
+        f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}\n"
+        f"difference {result.difference:.3g},  estimate {result.estimate:.3g},  "
+        f"{100 * interval.confidence_level:g}% interval {interval.low:.3g} to {interval.high:.3g}",
+        fontsize=9.5,
+    )
 
 
 def calibration_figure(calibration: Calibration) -> Figure:
