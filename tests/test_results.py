@@ -6,6 +6,7 @@ import math
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +151,31 @@ def test_components_are_adjusted_by_holm(test_: AttentionTest) -> None:
         assert "Benjamini" not in components.summary()
         with pytest.raises(InputError, match="adjusted together"):
             components[:1]
+
+
+class OnlyOnce:
+    """Images whose number is known, and that are gone once they were seen, as behind a progress bar."""
+
+    def __init__(self, images: np.ndarray) -> None:
+        self._images = iter(images)
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return self._images
+
+
+def test_images_that_can_be_seen_only_once_will_do(test_: AttentionTest) -> None:
+    assert len(test_.map(OnlyOnce(IMAGES[:3]))) == 3
+
+
+def test_results_of_components_share_what_is_the_same(test_: AttentionTest) -> None:
+    for components in test_.map_components(IMAGES):
+        for result in components:
+            assert result.attention is components[0].attention
+            assert result.region is components[0].region
+            assert not result.part.flags.writeable
 
 
 def test_components_in_map_are_as_one_by_one(test_: AttentionTest) -> None:

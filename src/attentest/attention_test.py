@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ from attentest.attention import (
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.case import Case, Cases
 from attentest.checks import as_generator, confidence, optional_level
-from attentest.comparison import Comparisons, comparisons
+from attentest.comparison import Comparisons, Part, comparisons, parts_of
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.device import as_memory_budget, default_memory
 from attentest.errors import InputError
@@ -43,6 +43,9 @@ from attentest.truncated_normal import Alternative, check_alternative
 
 Progress: TypeAlias = Callable[[float, "int | None"], None]
 """Called with (images done, images in all or None if unknown); done has a fraction while a search is under way."""
+
+HELD = (Sequence, np.ndarray, torch.Tensor)
+"""Images that can be looked at twice; others may be gone once they were seen, though their number is known."""
 
 BACKGROUND = Background()
 """What the region is compared with by default."""
@@ -425,7 +428,9 @@ class AttentionTest:
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
             images = torch.from_numpy(batch)
             cases = [Case(image=Sample(pixels=pixels, levels=case.image.levels)) for pixels in images]
-            return self._compared(cases, self._observe(images, frame, None), frame).lines.z_obs
+            observed = self._observe(images, frame, None)
+            regions = list(observed.view.on_image(observed.regions).cpu().numpy())
+            return self._compared(cases, parts_of(regions, None), observed, frame).lines.z_obs
 
         generator = as_generator(rng)
         batch_size = self._scores.batch_size
@@ -449,8 +454,8 @@ class AttentionTest:
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
         chosen_level = optional_level(alpha)
-        total = len(images) if isinstance(images, Sized) else None
-        if total is not None and (references is None or isinstance(references, Sized)):
+        total = len(images) if isinstance(images, HELD) else None
+        if total is not None and (references is None or isinstance(references, HELD)):
             for _ in self._cases.each(images, references):  # find a bad image before hours of computation, not after
                 pass
         together = self._search.images_together(self._scores.batch_size)
@@ -478,36 +483,47 @@ class AttentionTest:
         """Return the results of images of one frame: one of each, or one of each component."""
         frame = self._cases.frame(cases[0])
         observed = self._observe(torch.stack([case.image.pixels for case in cases]), frame, first)
-        compared = self._compared(cases, observed, frame, connectivity)
-        several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
-        outcomes = self._search.find(self._problem(several, compared, frame, first or 0, alpha), report)
         view = observed.view
-        settings = [
-            {**self._settings, "components": connectivity, "noise": dict(noise.describe())} for noise in compared.noise
-        ]
-        results = results_of(
-            compared.lines.z_obs,
-            compared.lines.standard_error,
-            view.on_image(several.regions).cpu().numpy(),
-            compared.parts,
-            view.on_image(several.attention).cpu().numpy(),
-            view.seen.numpy(),
-            outcomes,
-            self._alternative,
-            alpha,
-            settings,
-        )
+        regions = [region.copy() for region in view.on_image(observed.regions).cpu().numpy()]
+        maps = [attention.copy() for attention in view.on_image(observed.attention).cpu().numpy()]
+        parts = parts_of(regions, connectivity)
+        # As many images at a time as have been found to fit in memory; of components there may be many more.
+        chunks = [parts[start : start + len(cases)] for start in range(0, len(parts), len(cases))]
         by_image: list[list[AttentionTestResult]] = [[] for _ in cases]
-        for owner, result in zip(compared.owner, results, strict=True):
-            by_image[owner].append(result)
+        for number, chunk in enumerate(chunks):
+            compared = self._compared(cases, chunk, observed, frame)
+            several = observed
+            if connectivity is not None:
+                several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
+
+            def progress(share: float, done: int = number) -> None:
+                if report is not None:
+                    report((done + share) / len(chunks))
+
+            outcomes = self._search.find(self._problem(several, compared, frame, first or 0, alpha), progress)
+            results = results_of(
+                compared.lines.z_obs,
+                compared.lines.standard_error,
+                [regions[owner] for owner in compared.owner],
+                compared.masks,
+                [maps[owner] for owner in compared.owner],
+                view.seen.numpy(),
+                outcomes,
+                self._alternative,
+                alpha,
+                [self._settings_of(noise, connectivity) for noise in compared.noise],
+            )
+            for owner, result in zip(compared.owner, results, strict=True):
+                by_image[owner].append(result)
         return by_image
 
+    def _settings_of(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:
+        return {**self._settings, "components": connectivity, "noise": dict(noise.describe())}
+
     def _compared(
-        self, cases: list[Case], observed: Observation, frame: Frame, connectivity: int | None = None
+        self, cases: Sequence[Case], parts: Sequence[Part], observed: Observation, frame: Frame
     ) -> Comparisons:
-        regions = observed.view.on_image(observed.regions).cpu().numpy()
-        seen = observed.view.seen.numpy()
-        return comparisons(cases, regions, seen, frame.weights, self._contrast, self._noise, connectivity)
+        return comparisons(cases, parts, observed.view.seen.numpy(), frame.weights, self._contrast, self._noise)
 
     def _problem(
         self, observed: Observation, compared: Comparisons, frame: Frame, first: int, alpha: float | None

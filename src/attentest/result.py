@@ -241,16 +241,16 @@ def selected(results: Sequence[AttentionTestResult]) -> Selected:
 def results_of(
     statistics: NDArray[np.float64],
     standard_errors: NDArray[np.float64],
-    regions: NDArray[np.bool_],
-    parts: NDArray[np.bool_],
-    attention: NDArray[np.float64],
+    regions: Sequence[NDArray[np.bool_]],
+    parts: Sequence[NDArray[np.bool_]],
+    attention: Sequence[NDArray[np.float64]],
     seen: NDArray[np.bool_],
     outcomes: Sequence[SearchOutcome],
     alternative: Alternative,
     alpha: float | None,
     settings: Sequence[Mapping[str, Any]],
 ) -> list[AttentionTestResult]:
-    """Turn k observed images and their truncation sets into results, with arrays that are read-only."""
+    """Turn k comparisons and their truncation sets into results; their arrays become read-only and may be shared."""
     for statistic, outcome in zip(statistics, outcomes, strict=True):
         if not contains(outcome.intervals, statistic):
             raise SearchError(
@@ -270,17 +270,16 @@ def results_of(
     results = []
     for i, outcome in enumerate(outcomes):
         statistic = float(statistics[i])
-        region, part, own_map = regions[i].copy(), parts[i].copy(), attention[i].copy()
-        for array in (region, part, own_map, seen, outcome.intervals, outcome.certain, outcome.possible):
+        for array in (regions[i], parts[i], attention[i], seen, outcome.intervals, outcome.certain, outcome.possible):
             array.setflags(write=False)
         log_naive = naive_log_pvalue(statistic, alternative)
         results.append(
             AttentionTestResult(
                 statistic=statistic,
                 standard_error=float(standard_errors[i]),
-                region=region,
-                part=part,
-                attention=own_map,
+                region=regions[i],
+                part=parts[i],
+                attention=attention[i],
                 seen=seen,
                 intervals=outcome.intervals,
                 certain_intervals=outcome.certain,
