@@ -239,7 +239,8 @@ def test_bench_measures_every_search_and_writes_what_it_found(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "bench" / "bench.json").read_text())
     rows = {row["search"]: row for row in report["rows"]}
-    assert list(rows) == ["spectral, one by one", "spectral, map of 2", "spectral mixed, map of 2",
+    assert list(rows) == ["spectral, one by one", "spectral, map of 2", "spectral and 95% interval, map of 2",
+                          "spectral mixed, map of 2",
                           "adaptive", "combination", "fixed"]  # fmt: skip
     for name, row in rows.items():
         assert row["seconds"] > 0

@@ -158,7 +158,7 @@ def test_deciding_and_writing_a_table_go_together() -> None:
         ("--noise 1 --top-fraction 2", "top_fraction"),
         ("--noise 1 --contrast neighbour", "--contrast must be background, neighbourhood:RADIUS"),
         ("--noise 1 --contrast neighbourhood:far", "needs a number after the colon, got 'far'"),
-        ("--noise 1 --contrast neighbourhood:0", "radius must be at least 1"),
+        ("--noise 1 --contrast neighbourhood:0", "radius must be finite and at least 1"),
         ("--noise 1 --contrast reference", "name it with --reference"),
         ("--noise 1 --reference 1.npy", "--reference belongs to --contrast reference, and background"),
         ("--noise 1 --reference-noise 1", "--reference-noise belongs to --contrast reference"),

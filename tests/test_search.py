@@ -158,7 +158,7 @@ def test_a_batch_gives_what_one_by_one_gives(search: GridSearch) -> None:
         assert outcome.evaluations == alone.evaluations
 
 
-@settings(max_examples=4, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(
     phases=st.lists(st.floats(0, 6.28), min_size=1, max_size=3),
     frequencies=st.lists(st.floats(0.1, 2.0), min_size=3, max_size=3),

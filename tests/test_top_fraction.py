@@ -8,6 +8,7 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.region import TopFraction, attention_map
+from attentest.search import Adaptive, Fixed, GridSearch
 from attentest.view import View
 from toys import tiny_vit
 
@@ -17,6 +18,10 @@ VIEWS = {
     "patch 5": ((15, 10), (3, 2)),
     "large": ((48, 40), (4, 5)),
 }
+
+
+COARSE = GridSearch(step=Fixed(step=5e-3))
+NEAR = GridSearch(step=Adaptive(), extent=3.0)
 
 
 def vit(**options: Any) -> AttentionTest:
