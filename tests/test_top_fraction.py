@@ -77,7 +77,7 @@ def test_spectral_and_fixed_agree(q: float) -> None:
     for image in rng.normal(size=(2, 8, 8)):
         spectral, fixed = (
             AttentionTest(tiny_vit(), noise=1.0, top_fraction=q, search=search)(image)
-            for search in ("spectral", "fixed")
+            for search in ("spectral", COARSE)
         )
         assert spectral.region.sum() == max(1, round(q * 64))
         assert spectral.pvalue == pytest.approx(fixed.pvalue, abs=2e-6)
@@ -88,8 +88,7 @@ def test_spectral_and_fixed_agree(q: float) -> None:
 def test_adaptive_has_margins_to_step_by() -> None:
     image = np.random.default_rng(4).normal(size=(8, 8))
     spectral, adaptive = (
-        AttentionTest(tiny_vit(), noise=1.0, top_fraction=0.1, search=search)(image)
-        for search in ("spectral", "adaptive")
+        AttentionTest(tiny_vit(), noise=1.0, top_fraction=0.1, search=search)(image) for search in ("spectral", NEAR)
     )
     assert spectral.pvalue == pytest.approx(adaptive.pvalue, abs=1e-3)
 
