@@ -105,6 +105,13 @@ def test_generators_that_cannot_spawn_will_do() -> None:
     assert calibrate(vit(contrast=Reference()), 2, np.random.RandomState(0)).rates[0].total == 2
 
 
+def test_few_images_tell_nothing() -> None:
+    few = calibrate(vit(), 5)
+    assert few.keeps_its_promise is None
+    assert "too few images to tell" in few.summary()
+    assert json.loads(json.dumps(few.to_dict()))["keeps_its_promise"] is None
+
+
 def test_progress_is_reported() -> None:
     seen: list[tuple[float, int | None]] = []
     calibrate(vit(), 4, progress=lambda done, total: seen.append((done, total)))

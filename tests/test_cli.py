@@ -182,7 +182,7 @@ def test_a_full_disk_ends_in_one_sentence(tiny_directory: Path, tmp_path: Path) 
         "figure.png",
         cwd=tmp_path,
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "scan.npy" in done.stdout  # the numbers are out before the figure fails
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class PermutationResult:
     statistic: float
     pvalue: float
     count_pvalue: float
-    permuted: NDArray[np.float64]
+    permuted: NDArray[np.float64] = field(repr=False)
 
 
 def permutation_test(

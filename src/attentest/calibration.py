@@ -27,6 +27,12 @@ ALPHAS = (0.01, 0.05, 0.10)
 MOST_IMAGES = 10**8
 """More null images than this are a slip of the keyboard."""
 
+FEWEST_EXPECTED = 10
+"""Rejections of a valid test at its greatest level, below which nothing is said of it."""
+
+UNEVEN = 0.01
+"""Kolmogorov-Smirnov p-values below this are worth a word."""
+
 ROUNDING = 1e-12
 """Share of its terms below which a sum is nothing but their rounding."""
 
@@ -95,8 +101,14 @@ class Calibration:
         return float(stats.kstest(self.naive_pvalues, "uniform").pvalue)
 
     @property
-    def keeps_its_promise(self) -> bool:
-        """Whether no level is exceeded by more than chance explains: no interval lies above its level."""
+    def keeps_its_promise(self) -> bool | None:
+        """Whether no level is exceeded by more than chance explains; None with too few images to tell.
+
+        A level is exceeded if the interval of its rate lies above it. With fewer than ten rejections to expect even at
+        the greatest level nothing is said.
+        """
+        if len(self.pvalues) * max(self.alphas) < FEWEST_EXPECTED:
+            return None
         return all(rate.low <= alpha for alpha, rate in zip(self.alphas, self.rates, strict=True))
 
     def summary(self) -> str:
@@ -111,8 +123,13 @@ class Calibration:
         lines = [f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}"]
         others = {status: count for status, count in self.statuses.items() if status not in ("converged", "decided")}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
-        verdict = "keeps its promise" if self.keeps_its_promise else "rejects more often than it should"
-        lines.append(f"on these images the selective test {verdict}")
+        verdict = {
+            True: "on these images the selective test keeps its promise",
+            False: "on these images the selective test rejects more often than it should",
+            None: "these are too few images to tell whether the selective test keeps its promise",
+        }[self.keeps_its_promise]
+        uneven = ", but its p-values are not uniform" if self.keeps_its_promise and self.ks_pvalue < UNEVEN else ""
+        lines.append(verdict + uneven)
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:

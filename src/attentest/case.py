@@ -29,6 +29,13 @@ class Case:
     reference: Sample | None = None
 
 
+def _reference_sample(reference: ImageLike) -> Sample:
+    try:
+        return as_sample(reference)
+    except InputError as error:
+        raise InputError(f"the reference: {error}") from None
+
+
 class Cases:
     """Makes cases of images as they come; what does not fit is refused.
 
@@ -56,7 +63,7 @@ class Cases:
             raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
         if wanted is None:
             return Case(image=sample)
-        own = wanted.sample if reference is None else as_sample(reference)
+        own = wanted.sample if reference is None else _reference_sample(reference)
         if own is None:
             raise InputError(
                 "the contrast compares with a reference image, and there is none: give Reference(image) one for all "

@@ -85,7 +85,13 @@ def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure to a checked path."""
-    figure.savefig(path, dpi=110)
+    try:
+        figure.savefig(path, dpi=110)
+    except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise InputError(
+            f"the figure {path} cannot be written ({reason}): give a place that can be written to."
+        ) from None
 
 
 def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
@@ -122,13 +128,7 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
     axes.set_ylabel("log10 of the normal density")
     axes.locator_params(axis="x", nbins=6)
-    interval = result.confidence_interval(result.settings["confidence_level"] or 0.95)
-    axes.set_title(
-        f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}\n"
-        f"difference {result.difference:.3g},  estimate {result.estimate:.3g},  "
-        f"{100 * interval.confidence_level:g}% interval {interval.low:.3g} to {interval.high:.3g}",
-        fontsize=9.5,
-    )
+    axes.set_title(_title(result), fontsize=9.5)
 
 
 def calibration_figure(calibration: Calibration) -> Figure:
@@ -232,6 +232,21 @@ def _outline(axes: Axes, region: NDArray[np.bool_]) -> None:
     rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
     vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
     axes.add_collection(LineCollection(horizontal + vertical, colors=REGION_COLOUR, linewidths=2.5))
+
+
+def _title(result: AttentionTestResult) -> str:
+    """Return what was found, and what was asked if it was not the paper's question."""
+    asked = [result.settings["contrast"]["name"], result.alternative]
+    lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
+    lines.append(f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}")
+    level = result.settings["confidence_level"]
+    if level is not None:
+        interval = result.confidence_interval(level)
+        lines.append(
+            f"difference {result.difference:.3g},  estimate {result.estimate:.3g},  {100 * level:.10g}% interval "
+            f"{interval.low:.3g} to {interval.high:.3g}"
+        )
+    return "\n".join(lines)
 
 
 def _short(p: float) -> str:

@@ -141,6 +141,10 @@ class Results(Sequence[AttentionTestResult]):
             "part_pixels": [int(result.part.sum()) for result in self],
             "region_pixels": [int(result.region.sum()) for result in self],
             "seen_pixels": [int(result.seen.sum()) for result in self],
+            "alternative": [result.alternative for result in self],
+            "contrast": [result.settings["contrast"]["name"] for result in self],
+            "noise": [result.settings["noise"].get("model", "") for result in self],
+            "approximate_noise": [bool(result.settings["noise"].get("approximate", False)) for result in self],
             "evaluations": [result.evaluations for result in self],
             "status": [result.status for result in self],
         }

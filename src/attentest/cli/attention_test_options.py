@@ -143,7 +143,8 @@ class AttentionTestOptions:
     reference_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise of the reference, a number or a file as for --noise; 0 for a reference known exactly.",
+            help="Noise of the reference, a number (with the same --rho) or a file as for --noise; 0 for a reference "
+            "known exactly.",
             show_default="that of the images",
             rich_help_panel=COMPARED,
         ),
@@ -187,6 +188,8 @@ class AttentionTestOptions:
         from attentest import attention_test as library
         from attentest.search import SpectralSearch
 
+        if self.model == "":
+            raise InputError("--model must be a directory or the id of a model, got nothing.")
         if self.threshold is not None and self.top_fraction is not None:
             raise InputError("--threshold and --top-fraction are two ways to choose the region: give one of them.")
         if self.search is not SearchName.spectral and self.tol != DEFAULT_TOL:
@@ -201,7 +204,7 @@ class AttentionTestOptions:
             image_size=as_size(self.image_size),
             intensity_range=as_range(self.intensity_range),
             channels=as_chosen_channels(self.channels),
-            contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.kernel),
+            contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
             search=SpectralSearch(tol=self.tol) if self.search is SearchName.spectral else self.search.value,
             alternative=self.alternative.value,
             confidence_level=confidence_level,

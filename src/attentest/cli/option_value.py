@@ -39,7 +39,7 @@ def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> Nois
     return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
 
 
-def as_reference_noise(text: str | None) -> NoiseLike | None:
+def as_reference_noise(text: str | None, rho: float) -> NoiseLike | None:
     """Return the noise of a reference image: None for that of the image, 0 for none, or as of an image."""
     if text is None:
         return None
@@ -50,11 +50,12 @@ def as_reference_noise(text: str | None) -> NoiseLike | None:
             return 0.0
     except ValueError:
         pass
-    model: NoiseLike = as_noise_model(text, option="--reference-noise")  # type: ignore[assignment]  # not of the image
+    own_rho = rho if noise_file(text) is None else 0.0  # a file says itself how its noise is correlated
+    model: NoiseLike = as_noise_model(text, own_rho, "--reference-noise")  # type: ignore[assignment]  # not of the image
     return model
 
 
-def as_chosen_contrast(text: str, reference_noise: str | None, kernel: str | None) -> Contrast:
+def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kernel: str | None) -> Contrast:
     """Return the contrast of "background", "neighbourhood:5", "reference" or "region-mean", filtered or not."""
     from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean
 
@@ -66,7 +67,7 @@ def as_chosen_contrast(text: str, reference_noise: str | None, kernel: str | Non
     elif text == "region-mean":
         contrast = RegionMean()
     elif text == "reference":
-        contrast = Reference(noise=as_reference_noise(reference_noise))
+        contrast = Reference(noise=as_reference_noise(reference_noise, rho))
     elif text.startswith("neighbourhood:"):
         contrast = Neighbourhood(_number(text.partition(":")[2], "--contrast neighbourhood:RADIUS"))
     else:

@@ -54,7 +54,7 @@ def _table(*headings: str) -> Table:
 
 
 def _headings(confidence_level: float | None) -> tuple[str, ...]:
-    interval = () if confidence_level is None else ("estimate", f"{100 * confidence_level:.4g}% interval")
+    interval = () if confidence_level is None else ("estimate", f"{100 * confidence_level:.10g}% interval")
     return "statistic", *interval, "naive p", "selective p", "error bar"
 
 
