@@ -24,6 +24,7 @@ from attentest.search.cells import Parts, inside_and_undecided
 from attentest.search.chebyshev import SIZE
 from attentest.search.evaluations import Evaluations, Requests
 from attentest.search.goals import END_RTOL, Goals, P
+from attentest.search.lattice import lattice, lattice_width
 from attentest.search.ledger import (
     INSIDE,
     NO_PIECE,
@@ -49,13 +50,6 @@ from attentest.search.pieces import (
 )
 from attentest.search.plan import Fresh, Plan, plan_for
 from attentest.search.problem import SearchProblem
-
-LOG_TAIL = 100.0
-"""The lattice of pieces reaches to where the density is this many logs below that at z_obs: the tails beyond matter to
-no Z wider than 1e-30."""
-
-MOST_PIECES = 2000
-"""Of the lattice; with a statistic so large that more are needed, they become wider."""
 
 CENTRE = 2.0
 """Pieces up to here from zero are explored first, with those at z_obs: they hold most of the mass."""
@@ -183,8 +177,8 @@ class _Exploration:
         self._ledger = Ledger(problem.z_obs, problem.alternative)
         confidence_level = problem.confidence_level if problem.alpha is None else None
         self._goals = Goals(self._ledger, problem.z_obs, confidence_level)
-        self._width = _lattice_width(problem.z_obs, search.width)
-        self._ledger.add(_lattice(problem.z_obs, self._width))
+        self._width = lattice_width(problem.z_obs, search.width)
+        self._ledger.add(lattice(problem.z_obs, self._width))
         self._pieces: Pieces | None = None
         self._status: list[str | None] = [None] * self._count
         self._explored = np.zeros(self._count, dtype=np.int64)
@@ -561,29 +555,6 @@ def _beyond(zones: Zones, aim: Floats) -> Mask:
     with np.errstate(divide="ignore"):  # an aim of zero: all are needed
         limit = np.exp(np.log(aim) - np.where(unit > -np.inf, unit, 0.0))
     return np.asarray(sums - before > limit[image])
-
-
-def _reach(z_obs: Floats) -> Floats:
-    return np.asarray(np.sqrt(z_obs**2 + 2 * LOG_TAIL))
-
-
-def _lattice_width(z_obs: Floats, width: float) -> Floats:
-    return np.maximum(width, 2 * _reach(z_obs) / MOST_PIECES)
-
-
-def _lattice(z_obs: Floats, width_of: Floats) -> Segments:
-    """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
-    reach = _reach(z_obs)
-    below = np.ceil((z_obs + reach) / width_of).astype(np.int64)
-    above = np.ceil((reach - z_obs) / width_of).astype(np.int64)
-    count = below + above + 2  # and the two tails
-    image = np.repeat(np.arange(len(z_obs)), count)
-    place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
-    left = z_obs[image] + place * width_of[image]
-    right = z_obs[image] + (place + 1) * width_of[image]
-    left[place < -below[image]] = -np.inf
-    right[place >= above[image]] = np.inf
-    return unexplored(image, left, right)
 
 
 def _all_of(pieces: Sequence[Pieces]) -> Pieces:
