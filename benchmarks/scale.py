@@ -41,11 +41,12 @@ def main() -> None:
     for precision in ("float64", "mixed"):
         search = SpectralSearch(tol=1e-4, precision=precision)  # type: ignore[arg-type]
         if arguments.images:
-            test = AttentionTest.from_pretrained(
-                bundled_model(), noise=1.0, search=search, confidence_level=None, device=arguments.device
-            )
-            images = null_images(np.random.default_rng(3), arguments.images, 16)
-            measure(f"16x16 base, {precision}", test, list(images))
+            images = list(null_images(np.random.default_rng(3), arguments.images, 16))
+            for level, name in ((None, "p alone"), (0.95, "p and 95% interval")):
+                test = AttentionTest.from_pretrained(
+                    bundled_model(), noise=1.0, search=search, confidence_level=level, device=arguments.device
+                )
+                measure(f"16x16 base, {precision}, {name}", test, images)
         if arguments.large:
             torch.manual_seed(0)
             config = ViTConfig(image_size=224, patch_size=16, initializer_range=0.06)
