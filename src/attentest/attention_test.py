@@ -279,6 +279,11 @@ class AttentionTest:
         """What happens to an image before the model sees it."""
         return self._preprocessing
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the test is made, JSON-ready."""
+        return copy.deepcopy(self._settings)
+
     def with_confidence_level(self, confidence_level: float | None) -> AttentionTest:
         """Return the same test, searching as far as another confidence level needs; the model is shared."""
         other = copy.copy(self)
@@ -339,6 +344,22 @@ class AttentionTest:
         """
         case = self._cases.one(image, reference)
         return ComponentResults(self._test([case], None, optional_level(alpha), as_connectivity(connectivity))[0])
+
+    def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
+        """Return the attention maps (k, H, W), from 0 to 1, of images of one size; nothing is tested.
+
+        Parameters
+        ----------
+        images
+            As in :meth:`map`.
+        """
+        maps = []
+        for batch in self._cases.batches(self._cases.each(images, None), self._scores.batch_size, self._memory // 2):
+            observed = self._observe(torch.stack([case.image.pixels for case in batch]), self._cases.frame(batch[0]), 0)
+            maps.append(observed.view.on_image(observed.attention).cpu().numpy())
+        if not maps:
+            raise InputError("there are no images to look at: the iterable is empty.")
+        return np.concatenate(maps)
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""

@@ -1,0 +1,167 @@
+"""The experiments, by the names the paper gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from attentest.errors import InputError
+from attentest.reproduction.family import FAMILIES
+from attentest.reproduction.paper_model import PUBLISHED
+from attentest.reproduction.preset import Preset
+from attentest.reproduction.series import NOISES, Series
+
+DEFAULT_MODEL = "base16"
+"""Of the experiments on one image size and architecture."""
+
+DELTAS = (1.0, 2.0, 3.0, 4.0)
+DISTANCES = (0.01, 0.02, 0.03, 0.04)
+PRECISION_MODEL = "base64"
+
+EVALUATION_REPEATS = 3
+
+Plan: TypeAlias = dict[Series, int]
+"""How many images of which series."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One experiment.
+
+    Parameters
+    ----------
+    name
+        On the command line.
+    title
+        On the page.
+    where
+        Figures and sections of the paper.
+    series
+        What it needs with a preset; the authors' models are used too where they help.
+    """
+
+    name: str
+    title: str
+    where: str
+    series: Callable[[Preset, bool], Iterator[tuple[Series, int]]]
+
+
+def _type_i_error(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for authors in (False, True) if published else (False,):
+        for model in preset.models:
+            if authors and model not in PUBLISHED:
+                continue
+            for noise in NOISES:
+                selective = Series(work="selective", model=model, noise=noise, published=authors)
+                yield selective, preset.null
+                yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
+
+
+def _additional_trials(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for model in preset.models:
+        for noise in NOISES:
+            yield Series(work="selective", model=model, noise=noise), preset.additional
+
+
+def _power(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for authors in (False, True) if published else (False,):
+        for noise in NOISES:
+            for delta in DELTAS:
+                series = Series(
+                    work="selective", model=DEFAULT_MODEL, noise=noise, delta=delta, published=authors
+                )
+                yield series, preset.power
+
+
+def _computation_time(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for model in preset.timed_models:
+        for noise in NOISES:
+            for search, count in preset.timed.items():
+                yield Series(work="search", model=model, noise=noise, search=search), count
+
+
+def _estimated_variance(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for model in preset.models:
+        yield Series(work="selective", model=model, estimated=True), preset.estimated
+
+
+def _non_gaussian(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    for family in FAMILIES:
+        for distance in DISTANCES:
+            series = Series(work="selective", model=DEFAULT_MODEL, family=family, distance=distance)
+            yield series, preset.nearly_gaussian
+
+
+def _demonstration(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    yield Series(work="curves", model=DEFAULT_MODEL), preset.curves
+
+
+def _precision(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+    yield Series(work="precision", model=PRECISION_MODEL), preset.precision
+    if published:
+        yield Series(work="precision", model=PRECISION_MODEL, published=True), preset.precision
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            name="type-i-error", title="Type I error rate", where="section 4, figures 4 and 5", series=_type_i_error
+        ),
+        Experiment(
+            name="additional-trials",
+            title="Additional trials for type I error rate",
+            where="appendix E",
+            series=_additional_trials,
+        ),
+        Experiment(name="power", title="Power", where="section 4, figure 6", series=_power),
+        Experiment(
+            name="computation-time",
+            title="Computation time",
+            where="section 4, figures 7 and 8",
+            series=_computation_time,
+        ),
+        Experiment(
+            name="estimated-variance", title="Estimated variance", where="appendix D.1", series=_estimated_variance
+        ),
+        Experiment(name="non-gaussian", title="Non-Gaussian noise", where="appendix D.2", series=_non_gaussian),
+        Experiment(
+            name="demonstration",
+            title="Demonstration of the target function f_i",
+            where="section 4, figure 9",
+            series=_demonstration,
+        ),
+        Experiment(
+            name="precision",
+            title="float32 against float64",
+            where="section 3, implementation techniques",
+            series=_precision,
+        ),
+    )
+}
+
+
+def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
+    """Return the experiments of some names, in order, or all."""
+    wanted = list(EXPERIMENTS) if names is None else list(names)
+    for name in wanted:
+        if name not in EXPERIMENTS:
+            raise InputError(f"an experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
+    return [experiment for name, experiment in EXPERIMENTS.items() if name in wanted]
+
+
+def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool, device: str) -> Plan:
+    """Return how many images of which series experiments need, each series once.
+
+    To each model that is used belongs a series of the seconds that one evaluation takes, here and on the CPU.
+    """
+    plan: Plan = {}
+    for experiment in experiments:
+        for series, count in experiment.series(preset, published):
+            plan[series] = max(plan.get(series, 0), count)
+    models = dict.fromkeys(series.model for series in plan)
+    for model in models:
+        for where in dict.fromkeys((device, "cpu")):
+            plan[Series(work="evaluation", model=model, device=where)] = EVALUATION_REPEATS
+    return plan

@@ -1,0 +1,152 @@
+"""The rows of a series on disk: JSON Lines that survive an interruption and say how they were made."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attentest.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # only POSIX has it; elsewhere two runs at once are not noticed
+    fcntl = None  # type: ignore[assignment]
+
+Row = dict[str, Any]
+
+IDENTITY = ("series", "seed", "model_sha256", "settings")
+"""What must be the same for rows to belong together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """What a file holds.
+
+    Parameters
+    ----------
+    headers
+        How the rows were made: one for each run that added some.
+    rows
+        By number of the image; of an image that was tried again the last.
+    complete_bytes
+        Length of the file up to the end of its last complete line.
+    """
+
+    headers: list[dict[str, Any]]
+    rows: dict[int, Row]
+    complete_bytes: int
+
+    @property
+    def failed(self) -> int:
+        """Number of trials that ended in an error."""
+        return sum("error" in row for row in self.rows.values())
+
+
+NOTHING = Records(headers=[], rows={}, complete_bytes=0)
+
+
+class RecordFile:
+    """A file of JSON Lines: headers (``{"header": ...}``), each followed by the rows it is about.
+
+    Parameters
+    ----------
+    path
+        Where it is, or is to be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Records:
+        """Return what it holds; a last line that was not finished does not count."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return NOTHING
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be read ({error.strerror}).") from None
+        complete = content[: content.rfind(b"\n") + 1]
+        headers: list[dict[str, Any]] = []
+        rows: dict[int, Row] = {}
+        for number, line in enumerate(complete.splitlines(), start=1):
+            try:
+                values = json.loads(line)
+                if "header" in values:
+                    headers.append(dict(values["header"]))
+                else:
+                    rows[int(values["image"])] = values
+            except (ValueError, TypeError, KeyError):
+                raise InputError(
+                    f"line {number} of {self.path} is damaged: remove the file, and the next run makes it anew."
+                ) from None
+        return Records(headers=headers, rows=rows, complete_bytes=len(complete))
+
+    @contextmanager
+    def writing(self, header: dict[str, Any]) -> Iterator[RecordWriter]:
+        """Yield what rows can be added to; refused while another process does, or if the header does not fit.
+
+        Parameters
+        ----------
+        header
+            How the rows will be made; written before the first of them.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(self.path, "ab")  # noqa: SIM115  # closed below
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
+        with file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise InputError(f"another run is writing to {self.path}: wait for it to end.") from None
+            records = self.read()
+            _check_same(records, header, self.path)
+            file.truncate(records.complete_bytes)
+            yield RecordWriter(self.path, file, header, records)
+
+
+class RecordWriter:
+    """Adds rows to an open file.
+
+    Attributes
+    ----------
+    records : Records
+        What was there at the beginning.
+    """
+
+    def __init__(self, path: Path, file: Any, header: dict[str, Any], records: Records) -> None:
+        self.records = records
+        self._path, self._file, self._header = path, file, header
+        self._header_written = bool(records.headers) and records.headers[-1] == header
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Write rows; when this returns they are on the disk."""
+        lines = [] if self._header_written else [{"header": self._header}]
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in [*lines, *rows]).encode()
+        try:
+            self._file.write(text)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise InputError(
+                f"{self._path} cannot be written to ({error.strerror}): make room and run again, what was finished "
+                "before is kept."
+            ) from None
+        self._header_written = True
+
+
+def _check_same(records: Records, header: dict[str, Any], path: Path) -> None:
+    for before in records.headers:
+        for name in IDENTITY:
+            if before.get(name) != header[name]:
+                raise InputError(
+                    f"{path} was made with another {name.replace('_', ' ')} ({before.get(name)}, now {header[name]}): "
+                    "use another output directory, or remove the file."
+                )

@@ -1,0 +1,236 @@
+"""Running experiments: series by series, chunk by chunk, each on disk before the next begins."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import scipy
+import torch
+import transformers
+
+from attentest import __version__
+from attentest.complete_file import write_complete
+from attentest.device import usable_device
+from attentest.errors import InputError
+from attentest.reproduction.experiment import Experiment, Plan, plan_of
+from attentest.reproduction.paper_model import RELATIVE_COST, Shelf
+from attentest.reproduction.preset import Preset
+from attentest.reproduction.record_file import RecordFile
+from attentest.reproduction.series import Series
+from attentest.reproduction.trial import Bench
+
+CHUNK_SECONDS = 20.0
+"""An interruption loses no more work than about this."""
+
+FIRST_CHUNK = {"cpu": 4, "cuda": 500}
+LARGEST_CHUNK = 2000
+
+TRIAL = 100
+"""Images of the paper's trials, which are timed together."""
+
+RUNS = "runs.jsonl"
+
+EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 27_000}
+"""Of an image, roughly, for progress bars; an adaptive step takes a derivative too."""
+
+
+class Progress(Protocol):
+    """Called as work goes on, with what is being done and how much is done of how much."""
+
+    def __call__(self, label: str, done: float, total: float) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What determines a run.
+
+    Parameters
+    ----------
+    preset_name, preset
+        How many images.
+    experiments
+        Which experiments.
+    shelf
+        Where models are.
+    seed
+        Of the images.
+    device
+        Where to compute.
+    retry
+        Whether trials that failed before are tried again.
+    """
+
+    preset_name: str
+    preset: Preset
+    experiments: tuple[Experiment, ...]
+    shelf: Shelf
+    seed: int = 0
+    device: str = "cpu"
+    retry: bool = False
+
+    def plan(self) -> Plan:
+        """Return what there is to do."""
+        kind = torch.device(self.device).type
+        return plan_of(self.experiments, self.preset, self.shelf.published is not None, kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run did: trials done, and those among all that failed."""
+
+    done: int
+    failed: int
+    seconds: float
+
+
+def data_file(out: Path, series: Series) -> RecordFile:
+    """Return the file of a series."""
+    return RecordFile(out / "data" / f"{series.name}.jsonl")
+
+
+def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> Outcome:
+    """Run what is not there yet.
+
+    Parameters
+    ----------
+    settings
+        What to run.
+    out
+        Directory of the data; what it holds of the same run is not computed again.
+    progress
+        Called as work goes on.
+    """
+    device = usable_device(settings.device)
+    start, began = time.perf_counter(), datetime.now(UTC)
+    plan = settings.plan()
+    trained = _train_missing(settings, plan, progress)
+    todo = {series: _missing(out, series, count, settings.retry) for series, count in plan.items()}
+    total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
+    done_cost, done, failed = 0.0, 0, 0
+    finished = False
+    try:
+        for series, numbers in todo.items():
+            for rows in _run_series(series, numbers, settings, device, out):
+                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
+                failed += sum("error" in row for row in rows)
+                if progress is not None:
+                    progress(series.name, done_cost, total)
+        finished = True
+    finally:
+        seconds = time.perf_counter() - start
+        _record_run(
+            out,
+            {
+                "preset": settings.preset_name,
+                "counts": {**asdict(settings.preset), "timed": dict(settings.preset.timed)},
+                "experiments": [experiment.name for experiment in settings.experiments],
+                "published": settings.shelf.published is not None,
+                "seed": settings.seed,
+                "began": began.isoformat(timespec="seconds"),
+                "seconds": round(seconds, 3),
+                "trials": done,
+                "failed": failed,
+                "trained": trained,
+                "finished": finished,
+                **_machine(device),
+            },
+        )
+    return Outcome(done=done, failed=failed, seconds=seconds)
+
+
+def _train_missing(settings: RunSettings, plan: Plan, progress: Progress | None) -> dict[str, float]:
+    """Train the models that are needed and not there, and return the seconds each took."""
+    wanted = dict.fromkeys(series.model for series in plan if not series.published)
+
+    def report(model: str, done: float, total: float) -> None:
+        if progress is not None:
+            progress(f"training {model}", done, total)
+
+    missing = settings.shelf.missing(wanted)
+    return {model: round(settings.shelf.train(model, settings.device, report), 3) for model in missing}
+
+
+def _missing(out: Path, series: Series, count: int, retry: bool) -> list[int]:
+    rows = data_file(out, series).read().rows
+    return [number for number in range(count) if number not in rows or (retry and "error" in rows[number])]
+
+
+def _run_series(
+    series: Series, numbers: list[int], settings: RunSettings, device: torch.device, out: Path
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of images as they reach the disk."""
+    if not numbers:
+        return
+    model = settings.shelf.find(series.model, series.published)
+    bench = Bench(series, model.directory, device, settings.seed)
+    header = {
+        "series": series.describe(),
+        "seed": settings.seed,
+        "model_sha256": model.sha256,
+        "settings": bench.settings(),
+        **_machine(device),
+    }
+    with data_file(out, series).writing(header) as writer:
+        bench.warm_up()
+        chunk = TRIAL if series.work == "search" else FIRST_CHUNK[device.type]
+        while numbers:
+            some, numbers = numbers[:chunk], numbers[chunk:]
+            start = time.perf_counter()
+            rows = bench.rows(some)
+            writer.add(rows)
+            if series.work != "search":
+                seconds = max(time.perf_counter() - start, 1e-3)
+                chunk = min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
+            yield rows
+
+
+def _cost(series: Series) -> float:
+    """Return roughly what a trial costs, in evaluations of the 16x16 base model."""
+    evaluations = {
+        "permutation": float(series.permutations or 0),
+        "precision": 2.0 * EVALUATIONS["combination"],
+        "curves": 1000.0,
+        "evaluation": 500.0,
+    }.get(series.work, float(EVALUATIONS[series.search]))
+    return evaluations * RELATIVE_COST.get(series.model, 1.0)
+
+
+def _machine(device: torch.device) -> dict[str, Any]:
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "device_type": device.type,
+        "threads": torch.get_num_threads(),
+        "versions": {
+            "attentest": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+    }
+
+
+def read_runs(out: Path) -> list[dict[str, Any]]:
+    """Return the runs that a directory has seen, the oldest first."""
+    path = out / RUNS
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): remove it, the data are kept.") from None
+
+
+def _record_run(out: Path, values: dict[str, Any]) -> None:
+    lines = [json.dumps(entry, allow_nan=False) + "\n" for entry in [*read_runs(out), values]]
+    out.mkdir(parents=True, exist_ok=True)
+    write_complete(out / RUNS, "".join(lines).encode(), "the list of runs")
