@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from attentest import AttentionTest, InputError
 from attentest.baselines import bonferroni_log_pvalue, naive_log_pvalue, permutation_test
+from attentest.contrast import Background, Filtered, Neighbourhood, RegionMean
+from attentest.noise import AR1, FromImage
+from toys import tiny_vit
 
 
 @pytest.mark.parametrize("z", [-3.0, 0.0, 1.5])
@@ -81,12 +86,41 @@ def test_permutation_keeps_the_channels_of_a_pixel_together() -> None:
     assert len({one.tobytes() for one in seen}) > 10
 
 
-def test_permutation_of_a_model_selects_each_region_anew(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("noise", [1.0, AR1(0.5), FromImage()], ids=str)
+@pytest.mark.parametrize(
+    "contrast", [Background(), RegionMean(), Neighbourhood(2), Filtered("laplacian"), lambda region: region - 0.3]
+)
+def test_permutations_are_images_tested_one_by_one(contrast: Any, noise: Any, channels: int) -> None:
+    test = AttentionTest(tiny_vit(channels=channels), noise=noise, contrast=contrast, confidence_level=None)
+    image = np.random.default_rng(1).normal(size=(8, 8, channels))
+    result = test.permutation_test(image, permutations=5, rng=3)
+    rng = np.random.default_rng(3)
+    orders = [np.arange(64), *(rng.permuted(np.arange(64)) for _ in range(5))]
+    expected = [test(image.reshape(64, channels)[order].reshape(image.shape)).statistic for order in orders]
+    np.testing.assert_allclose([result.statistic, *result.permuted], expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_permutations_do_not_depend_on_the_batch_size(channels: int) -> None:
+    image = np.random.default_rng(0).normal(size=(channels, 3, 5))
+    weights = np.random.default_rng(1).normal(size=image.shape)
+    sizes: list[int] = []
+
+    def statistics(images: np.ndarray) -> np.ndarray:
+        sizes.append(len(images))
+        return np.array([(one * weights).sum() for one in images])
+
+    results = [permutation_test(image, statistics, 40, size, np.random.default_rng(2)) for size in (1, 7, 40, 41, 99)]
+    assert sizes == [1] * 41 + [7] * 5 + [6] + [40, 1] + [41] + [41]
+    for result in results:
+        assert result.statistic == (image * weights).sum()
+        assert np.array_equal(result.permuted, results[0].permuted)
+
+
+def test_permutation_of_a_model(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
     result = tiny_test.permutation_test(tiny_images[0], permutations=50, rng=3)
     assert result.statistic == pytest.approx(tiny_test(tiny_images[0]).statistic, rel=1e-12)
-    order = np.random.default_rng(3).permuted(np.arange(64)[None], axis=1)[0]
-    first = tiny_test(tiny_images[0].ravel()[order].reshape(8, 8))
-    assert result.permuted[0] == pytest.approx(first.statistic, rel=1e-10)
     assert 1 / 51 <= result.pvalue <= 1
     with pytest.raises(InputError, match=r"permutations must be at least 1 .* got 0"):
         tiny_test.permutation_test(tiny_images[0], permutations=0)

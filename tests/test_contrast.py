@@ -8,6 +8,7 @@ import pytest
 from scipy import ndimage
 
 from attentest import AttentionTest, InputError
+from attentest.comparison import comparisons, parts_of
 from attentest.contrast import (
     Background,
     Filtered,
@@ -19,8 +20,9 @@ from attentest.contrast import (
     gaussian,
     labelled_components,
 )
+from attentest.contrast.difference import takes_stacks
 from attentest.contrast.kernel import PADDING
-from attentest.noise import AR1, Dense, FromImage
+from attentest.noise import AR1, Dense, FromImage, Isotropic
 from toys import tiny_vit
 
 SEEN = np.ones((7, 9), dtype=bool)
@@ -104,6 +106,64 @@ def test_filters_of_filters_and_of_references() -> None:
         pair.weights(REGION, REGION, SEEN), -pair.reference_weights(REGION, REGION, SEEN), atol=1e-15
     )
     assert pair.reference is not None
+
+
+class Doubled(Background):
+    """A contrast of somebody's own, who knows of one mask at a time."""
+
+    def weights(self, part: np.ndarray, region: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        assert part.shape == region.shape == seen.shape
+        return 2 * super().weights(part, region, seen)
+
+
+@pytest.mark.parametrize("connectivity", [None, 1])
+@pytest.mark.parametrize("noise", [AR1(0.4, 1.3), FromImage()], ids=str)
+@pytest.mark.parametrize(
+    "contrast",
+    [
+        Background(),
+        Doubled(),
+        RegionMean(),
+        Neighbourhood(2),
+        Filtered("laplacian", of=RegionMean()),
+        Reference(),
+        Reference(noise=0),
+        Filtered(gaussian(0.5), of=Reference(noise=Isotropic(2.0))),
+        lambda region: region - 0.3,
+        lambda region: np.stack([region, ~region]) if region[0, 0] else region - 0.3,
+    ],
+)
+def test_regions_together_are_as_one_by_one(contrast: Any, noise: Any, connectivity: int | None) -> None:
+    rng = np.random.default_rng(9)
+    contrast = as_contrast(contrast)
+    seen = SEEN.copy()
+    seen[:, 8:] = False
+    regions = (rng.random((6, 7, 9)) > 0.7) & seen
+    regions[0, 0, 0] = True
+    images, references = rng.normal(size=(2, 6, 2, 7, 9))
+    given = (seen, np.array([0.3, 0.7]), contrast, noise)
+    together = comparisons(images, parts_of(regions, connectivity), *given, references)
+    alone = [
+        comparisons(images[i : i + 1], parts_of(regions[i : i + 1], connectivity), *given, references[i : i + 1])
+        for i in range(6)
+    ]
+    assert together.owner.tolist() == [i for i, one in enumerate(alone) for _ in one.masks]
+    assert np.array_equal(together.masks, np.concatenate([one.masks for one in alone]))
+    for name in ("z_obs", "standard_error", "b"):
+        expected = np.concatenate([getattr(one.lines, name) for one in alone])
+        np.testing.assert_allclose(getattr(together.lines, name), expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("contrast", [Background(), RegionMean(), Reference()], ids=str)
+def test_weights_of_many_masks_are_those_of_each(contrast: Any) -> None:
+    regions = np.random.default_rng(10).random((2, 5, 7, 9)) > 0.6
+    parts = regions & (np.arange(9) < 5)
+    for weigh in (contrast.weights, contrast.reference_weights):
+        many = weigh(parts, regions, SEEN)
+        for index in np.ndindex(2, 5):
+            assert np.array_equal(many[index], weigh(parts[index], regions[index], SEEN))
+    assert takes_stacks(contrast.weights)
+    assert not takes_stacks(Doubled().weights)
 
 
 def test_components_are_counted_by_their_connectivity() -> None:

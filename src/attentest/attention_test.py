@@ -26,12 +26,12 @@ from attentest.attention import (
 from attentest.baselines import PermutationResult, permutation_test
 from attentest.case import Case, Cases
 from attentest.checks import as_generator, confidence, optional_level
-from attentest.comparison import Comparisons, Part, comparisons, parts_of
+from attentest.comparison import Comparisons, comparisons, parts_of
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.device import as_memory_budget, default_memory
 from attentest.errors import InputError
 from attentest.frame import Frame, Frames, preprocessing_and_size
-from attentest.image import ImageLike, Sample
+from attentest.image import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.observation import Observation, Observer
 from attentest.preprocessing import Preprocessing
@@ -447,11 +447,10 @@ class AttentionTest:
         frame = self._cases.frame(case)
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
-            images = torch.from_numpy(batch)
-            cases = [Case(image=Sample(pixels=pixels, levels=case.image.levels)) for pixels in images]
-            observed = self._observe(images, frame, None)
-            regions = list(observed.view.on_image(observed.regions).cpu().numpy())
-            return self._compared(cases, parts_of(regions, None), observed, frame).lines.z_obs
+            observed = self._observe(torch.from_numpy(batch), frame, None)
+            parts = parts_of(observed.view.on_image(observed.regions).cpu().numpy(), None)
+            seen = observed.view.seen.numpy()
+            return comparisons(batch, parts, seen, frame.weights, self._contrast, self._noise).lines.z_obs
 
         generator = as_generator(rng)
         batch_size = self._scores.batch_size
@@ -503,16 +502,23 @@ class AttentionTest:
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one frame: one of each, or one of each component."""
         frame = self._cases.frame(cases[0])
-        observed = self._observe(torch.stack([case.image.pixels for case in cases]), frame, first)
+        images = torch.stack([case.image.pixels for case in cases])
+        references = [case.reference.pixels for case in cases if case.reference is not None]
+        reference_images = torch.stack(references).numpy() if references else None
+        observed = self._observe(images, frame, first)
         view = observed.view
-        regions = [region.copy() for region in view.on_image(observed.regions).cpu().numpy()]
+        seen = view.seen.numpy()
+        parts = parts_of(view.on_image(observed.regions).cpu().numpy(), connectivity)
+        # Copies, so that a result that is kept does not keep the arrays of all.
+        regions = [region.copy() for region in parts.regions]
         maps = [attention.copy() for attention in view.on_image(observed.attention).cpu().numpy()]
-        parts = parts_of(regions, connectivity)
         # As many images at a time as have been found to fit in memory; of components there may be many more.
-        chunks = [parts[start : start + len(cases)] for start in range(0, len(parts), len(cases))]
+        chunks = list(parts.chunks(len(cases)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in cases]
         for number, chunk in enumerate(chunks):
-            compared = self._compared(cases, chunk, observed, frame)
+            compared = comparisons(
+                images.numpy(), chunk, seen, frame.weights, self._contrast, self._noise, reference_images
+            )
             several = observed
             if connectivity is not None:
                 several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
@@ -522,13 +528,14 @@ class AttentionTest:
                     report((done + share) / len(chunks))
 
             outcomes = self._search.find(self._problem(several, compared, frame, first or 0, alpha), progress)
+            own_regions = [regions[owner] for owner in compared.owner]
             results = results_of(
                 compared.lines.z_obs,
                 compared.lines.standard_error,
-                [regions[owner] for owner in compared.owner],
-                compared.masks,
+                own_regions,
+                own_regions if connectivity is None else [mask.copy() for mask in compared.masks],
                 [maps[owner] for owner in compared.owner],
-                view.seen.numpy(),
+                seen,
                 outcomes,
                 self._alternative,
                 alpha,
@@ -540,11 +547,6 @@ class AttentionTest:
 
     def _settings_of(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:
         return {**self._settings, "components": connectivity, "noise": dict(noise.describe())}
-
-    def _compared(
-        self, cases: Sequence[Case], parts: Sequence[Part], observed: Observation, frame: Frame
-    ) -> Comparisons:
-        return comparisons(cases, parts, observed.view.seen.numpy(), frame.weights, self._contrast, self._noise)
 
     def _problem(
         self, observed: Observation, compared: Comparisons, frame: Frame, first: int, alpha: float | None

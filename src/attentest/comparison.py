@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.case import Case
 from attentest.contrast import Contrast, Reference, labelled_components
+from attentest.contrast.difference import takes_stacks
 from attentest.errors import InputError
 from attentest.line import Lines, ReferenceParts, covariance_times, lines_through
 from attentest.noise import ImageNoise, NoiseModel
 
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+Places: TypeAlias = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+"""What contrasts are a function of, for r of them: masks (r, H, W), whole regions (r, H, W) and pixels seen (H, W)."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
-    """The part of an image's region that is compared: all of it, or a component.
+class Parts:
+    """What is compared of the regions of k images: each as a whole, or some components of them.
 
     Parameters
     ----------
-    owner
-        Number of the image.
-    region : (H, W) bool
-        Its region.
-    labels : (H, W)
-        The components of the region; None to compare the region as a whole.
-    component
-        Number of the component.
+    owner : (r,)
+        Image that each part is of.
+    regions : (k, H, W) bool
+        The images' regions.
+    labels : (k, H, W)
+        The components of the regions; None to compare regions as a whole.
+    component : (r,)
+        Number of the component that each part is.
     """
 
-    owner: int
-    region: NDArray[np.bool_]
-    labels: NDArray[np.int32] | None = None
-    component: int = 0
+    owner: NDArray[np.int64]
+    regions: NDArray[np.bool_]
+    labels: NDArray[np.int32] | None
+    component: NDArray[np.int64]
 
-    def mask(self) -> NDArray[np.bool_]:
-        """Return the pixels (H, W) of it; made when asked for, because there may be hundreds."""
-        return self.region if self.labels is None else np.asarray(self.labels == self.component)
+    def __len__(self) -> int:
+        return len(self.owner)
+
+    def masks(self) -> NDArray[np.bool_]:
+        """Return the pixels (r, H, W) of each; made when asked for, because there may be hundreds an image."""
+        if self.labels is None:
+            return self.of_each(self.regions)
+        return np.asarray(self.of_each(self.labels) == self.component[:, None, None])
+
+    def of_each(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Return what images have, (k, ...), for each part, (r, ...); not a copy where all are compared as a whole."""
+        whole = self.labels is None and len(self) == len(values)
+        return values if whole else values[self.owner]
+
+    def chunks(self, size: int) -> Iterator[Parts]:
+        """Yield them in turn, so many at a time."""
+        for start in range(0, len(self), size):
+            some = slice(start, start + size)
+            yield replace(self, owner=self.owner[some], component=self.component[some])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,8 +71,8 @@ class Comparisons:
     ----------
     owner : (r,)
         Image each is about.
-    masks
-        The part (H, W) of the region that each compares.
+    masks : (r, H, W) bool
+        The part of the region that each compares.
     lines
         The lines, one each.
     noise
@@ -58,36 +80,41 @@ class Comparisons:
     """
 
     owner: NDArray[np.int64]
-    masks: Sequence[NDArray[np.bool_]]
+    masks: NDArray[np.bool_]
     lines: Lines
     noise: Sequence[NoiseModel]
 
 
-def parts_of(regions: Sequence[NDArray[np.bool_]], connectivity: int | None) -> list[Part]:
-    """Return what is compared of regions (H, W): each as a whole, or its components."""
+def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
+    """Return what is compared of regions (k, H, W): each as a whole, or its components."""
     if connectivity is None:
-        return [Part(owner=owner, region=region) for owner, region in enumerate(regions)]
-    parts = []
-    for owner, region in enumerate(regions):
-        labels, count = labelled_components(region, connectivity)
-        parts += [Part(owner=owner, region=region, labels=labels, component=i + 1) for i in range(count)]
-    return parts
+        each = np.arange(len(regions))
+        return Parts(owner=each, regions=regions, labels=None, component=np.zeros_like(each))
+    labelled = [labelled_components(region, connectivity) for region in regions]
+    counts = [count for _, count in labelled]
+    return Parts(
+        owner=np.repeat(np.arange(len(regions)), counts),
+        regions=regions,
+        labels=np.stack([labels for labels, _ in labelled]),
+        component=np.concatenate([np.arange(1, count + 1) for count in counts]),
+    )
 
 
 def comparisons(
-    cases: Sequence[Case],
-    parts: Sequence[Part],
+    images: NDArray[np.float64],
+    parts: Parts,
     seen: NDArray[np.bool_],
     channels: NDArray[np.float64],
     contrast: Contrast,
     noise: NoiseModel | ImageNoise,
+    reference_images: NDArray[np.float64] | None = None,
 ) -> Comparisons:
     """Return what is compared in images of one shape, and along which lines.
 
     Parameters
     ----------
-    cases
-        The images, with their references.
+    images : (k, C, H, W)
+        The images.
     parts
         What is compared of them.
     seen : (H, W) bool
@@ -98,37 +125,52 @@ def comparisons(
         What regions are compared with.
     noise
         One model for all images, or what makes one out of each.
+    reference_images : (k, C, H, W)
+        The images' references, where the contrast has one.
     """
-    owner = np.array([part.owner for part in parts])
-    masks = [part.mask() for part in parts]
-    images = [case.image.pixels.numpy() for case in cases]
-    shape = images[0].shape
-    places = [(mask, part.region, seen) for mask, part in zip(masks, parts, strict=True)]
-    eta = np.stack([_eta(contrast.weights(*place), channels, shape) for place in places])
+    owner, masks, shape = parts.owner, parts.masks(), images.shape[1:]
+    places = masks, parts.of_each(parts.regions), seen
+    eta = _eta(contrast.weights, places, channels, shape)
     models = _models(noise, images)
     references = None
-    if contrast.reference is not None:
-        reference_eta = np.stack([_eta(contrast.reference_weights(*place), channels, shape) for place in places])
-        references = _reference_parts(cases, owner, reference_eta, contrast.reference, noise)
+    if contrast.reference is not None and reference_images is not None:
+        reference_eta = _eta(contrast.reference_weights, places, channels, shape)
+        references = _reference_parts(reference_images, owner, reference_eta, contrast.reference, noise)
     lines = lines_through(
-        np.stack([images[i].ravel() for i in owner]), eta, _for_each(models, owner, noise), references
+        parts.of_each(images.reshape(len(images), -1)), eta, _for_each(models, owner, noise), references
     )
     return Comparisons(owner=owner, masks=masks, lines=lines, noise=[models[i] for i in owner])
 
 
-def _eta(weights: NDArray[np.float64], channels: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return the contrast (n,) of an image (C, H, W) with weights (H, W) or (C, H, W)."""
-    if weights.ndim == 2:
-        weights = channels[:, None, None] * weights
-    if weights.shape != shape:
+def _eta(
+    weigh: Callable[..., NDArray[np.float64]],
+    places: Places,
+    channels: NDArray[np.float64],
+    shape: tuple[int, ...],
+) -> NDArray[np.float64]:
+    """Return the contrasts (r, n) of images (C, H, W), all at once where a contrast's method can."""
+    masks, regions, seen = places
+    if takes_stacks(weigh):
+        return _of_pixels(weigh(masks, regions, seen), channels, shape)
+    one_by_one = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
+    return np.concatenate([_of_pixels(weights[None], channels, shape) for weights in one_by_one])
+
+
+def _of_pixels(
+    weights: NDArray[np.float64], channels: NDArray[np.float64], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the contrasts (m, n) of images (C, H, W) with weights (m, H, W) or (m, C, H, W)."""
+    if weights.ndim == 3:
+        weights = channels[:, None, None] * weights[:, None]
+    if weights.shape[1:] != shape:
         raise InputError(
-            f"the contrast gives weights of shape {weights.shape}, but the image has (C, H, W) = {shape}: give (H, W) "
-            "for all channels together, or one plane for each."
+            f"the contrast gives weights of shape {weights.shape[1:]}, but the image has (C, H, W) = {shape}: give "
+            "(H, W) for all channels together, or one plane for each."
         )
-    return weights.ravel()
+    return weights.reshape(len(weights), -1)
 
 
-def _models(noise: NoiseModel | ImageNoise, images: Sequence[NDArray[np.float64]]) -> list[NoiseModel]:
+def _models(noise: NoiseModel | ImageNoise, images: NDArray[np.float64]) -> list[NoiseModel]:
     if isinstance(noise, ImageNoise):
         return [noise.for_image(image) for image in images]
     return [noise] * len(images)
@@ -142,15 +184,14 @@ def _for_each(
 
 
 def _reference_parts(
-    cases: Sequence[Case],
+    images: NDArray[np.float64],
     owner: NDArray[np.int64],
     eta: NDArray[np.float64],
     reference: Reference,
     noise: NoiseModel | ImageNoise,
 ) -> ReferenceParts:
-    """Return what references with contrasts (r, n) add to comparisons."""
-    images = [case.reference.pixels.numpy() for case in cases if case.reference is not None]
-    values = np.array([row @ images[i].ravel() for i, row in zip(owner, eta, strict=True)])
+    """Return what references (k, C, H, W) with contrasts (r, n) add to comparisons."""
+    values = np.einsum("ki,ki->k", eta, images.reshape(len(images), -1)[owner])
     if reference.exact:
         return ReferenceParts(values=values, variances=np.zeros(len(owner)))
     own = noise if reference.noise is None else reference.noise

@@ -20,8 +20,8 @@ class Lines:
     ----------
     images : (k, n)
         The observed images, flattened: the points X(z_obs).
-    b : (k, n)
-        Directions, Sigma eta / sqrt(eta' Sigma eta).
+    covariance_eta : (k, n)
+        Sigma eta.
     z_obs : (k,)
         Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta).
     standard_error : (k,)
@@ -29,9 +29,14 @@ class Lines:
     """
 
     images: NDArray[np.float64]
-    b: NDArray[np.float64]
+    covariance_eta: NDArray[np.float64]
     z_obs: NDArray[np.float64]
     standard_error: NDArray[np.float64]
+
+    @property
+    def b(self) -> NDArray[np.float64]:
+        """Directions (k, n): Sigma eta / sqrt(eta' Sigma eta)."""
+        return self.covariance_eta / self.standard_error[:, None]
 
     @property
     def a(self) -> NDArray[np.float64]:
@@ -70,7 +75,8 @@ def lines_through(
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
     # A variance at rounding level of its own terms is zero: the noise does not reach the tested contrast.
-    floor = eta.shape[1] * np.finfo(np.float64).eps * np.einsum("ki,ki->k", np.abs(eta), np.abs(covariance_eta))
+    terms = eta * covariance_eta
+    floor = eta.shape[1] * np.finfo(np.float64).eps * np.abs(terms, out=terms).sum(axis=1)
     values = np.einsum("ki,ki->k", eta, images)
     if references is not None:
         variance, values = variance + references.variances, values + references.values
@@ -82,7 +88,7 @@ def lines_through(
             "test it against."
         )
     scale = np.sqrt(variance)
-    return Lines(images=images, b=covariance_eta / scale[:, None], z_obs=values / scale, standard_error=scale)
+    return Lines(images=images, covariance_eta=covariance_eta, z_obs=values / scale, standard_error=scale)
 
 
 def covariance_times(noise: NoiseModel | Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:

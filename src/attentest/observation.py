@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -12,7 +13,10 @@ from attentest.attention import ScoreFunction, ViTScores
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.frame import Frame
 from attentest.region import RegionRule, attention_map, unusable_scores
-from attentest.view import View
+from attentest.view import Placement, View
+
+VIEWS_KEPT = 16
+"""Making a view takes as long as observing hundreds of small images, and most tests need but one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,7 +115,18 @@ class Observer:
         """Return how a grid of patches lies over the images of a frame."""
         covered = self._scores.covered if isinstance(self._scores, ViTScores) else self._scores.image_shape[1:]
         _, height, width = frame.shape
-        return View((height, width), grid, covered, frame.inputs.placement, self._scores.device)
+        return _made_view((height, width), grid, covered, frame.inputs.placement, self._scores.device)
+
+
+@lru_cache(maxsize=VIEWS_KEPT)
+def _made_view(
+    image_size: tuple[int, int],
+    grid: tuple[int, int],
+    covered: tuple[float, float],
+    placement: Placement,
+    device: torch.device,
+) -> View:
+    return View(image_size, grid, covered, placement, device)
 
 
 def _constant(view: View) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,26 @@ class Contrast(Protocol):
         """Return name and parameters as JSON-ready values."""
 
 
+Weigh = TypeVar("Weigh", bound=Callable[..., Weights])
+
+STACKING: set[Callable[..., Weights]] = set()
+"""The functions marked by :func:`stacking`: known by themselves, so that one that overrides them is not among them."""
+
+
+def stacking(function: Weigh) -> Weigh:
+    """Mark a method of a contrast that takes many masks at once, part and region (..., H, W), for weights (..., H, W).
+
+    A contrast need not: to the others masks are given one at a time.
+    """
+    STACKING.add(function)
+    return function
+
+
+def takes_stacks(method: Callable[..., Weights]) -> bool:
+    """Return whether a contrast's method takes many masks at once."""
+    return getattr(method, "__func__", None) in STACKING
+
+
 ContrastLike: TypeAlias = "Contrast | Callable[[Mask], Any]"
 """A contrast, or a function from a region (H, W) to weights (H, W), or (C, H, W) in place of ``channels``."""
 
@@ -75,9 +95,12 @@ class WithinImage:
 class Background(WithinImage):
     """The mean inside the region minus the mean outside it, as in the paper."""
 
+    @stacking
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (H, W) of each pixel."""
-        return mean_weights(part) - mean_weights(seen & ~region)
+        """Return the weight (..., H, W) of each pixel."""
+        weights = mean_weights(part)
+        weights -= mean_weights(seen & ~region)
+        return weights
 
     def describe(self) -> dict[str, Any]:
         """Return the name."""
@@ -121,8 +144,9 @@ class Neighbourhood(WithinImage):
 class RegionMean(WithinImage):
     """The mean inside the region by itself, against zero: for filtered images, of which nothing means zero."""
 
+    @stacking
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (H, W) of each pixel."""
+        """Return the weight (..., H, W) of each pixel."""
         return mean_weights(part)
 
     def describe(self) -> dict[str, Any]:
@@ -183,5 +207,5 @@ def as_contrast(contrast: ContrastLike) -> Contrast:
 
 
 def mean_weights(mask: Mask) -> Weights:
-    """Return the weights (H, W) of the mean over a mask that is not empty."""
-    return np.asarray(mask / mask.sum())
+    """Return the weights (..., H, W) of the mean over each of masks that are not empty."""
+    return np.asarray(mask * (1.0 / mask.sum(axis=(-2, -1), keepdims=True)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from attentest.checks import real_number
-from attentest.contrast.difference import Mask, Weights, mean_weights
+from attentest.contrast.difference import Mask, Weights, mean_weights, stacking
 from attentest.errors import InputError
 from attentest.image import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
@@ -38,12 +38,14 @@ class Reference:
         """Itself."""
         return self
 
+    @stacking
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (H, W) of each pixel of the image."""
+        """Return the weight (..., H, W) of each pixel of the image."""
         return mean_weights(part)
 
+    @stacking
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (H, W) of each pixel of the reference."""
+        """Return the weight (..., H, W) of each pixel of the reference."""
         return -mean_weights(part)
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
