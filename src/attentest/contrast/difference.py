@@ -53,22 +53,19 @@ class Contrast(Protocol):
 
 Weigh = TypeVar("Weigh", bound=Callable[..., Weights])
 
-STACKING: set[Callable[..., Weights]] = set()
-"""The functions marked by :func:`stacking`: known by themselves, so that one that overrides them is not among them."""
 
-
-def stacking(function: Weigh) -> Weigh:
+def stacking(method: Weigh) -> Weigh:
     """Mark a method of a contrast that takes many masks at once, part and region (..., H, W), for weights (..., H, W).
 
-    A contrast need not: to the others masks are given one at a time.
+    A contrast need not: to the others, and to methods that override marked ones, masks are given one at a time.
     """
-    STACKING.add(function)
-    return function
+    method.takes_stacks = True  # type: ignore[attr-defined]
+    return method
 
 
 def takes_stacks(method: Callable[..., Weights]) -> bool:
     """Return whether a contrast's method takes many masks at once."""
-    return getattr(method, "__func__", None) in STACKING
+    return bool(getattr(method, "takes_stacks", False))
 
 
 ContrastLike: TypeAlias = "Contrast | Callable[[Mask], Any]"
