@@ -13,6 +13,7 @@ from attentest.cli.calibrate import calibrate
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, fail, say
+from attentest.cli.reproduce import reproduce
 from attentest.cli.test import test
 from attentest.cli.train import train
 from attentest.errors import AttentestError, AttentestWarning
@@ -45,6 +46,7 @@ def root(
 for command in (demo, test, calibrate, bench, train):
     app.command()(command)
 app.add_typer(noise)
+app.add_typer(reproduce)
 
 
 def main() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import typer
 from rich.console import Console
@@ -16,13 +16,23 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, by convention; Typer turns the interrupt into it."""
 
 
+class Move(Protocol):
+    """Moves a progress bar, and says what is being done."""
+
+    def __call__(self, done: float, total: float | None, label: str | None = None, /) -> None: ...
+
+
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[float, float | None], None]]:
+def progress_bar(label: str) -> Iterator[Move]:
     """Show a bar on standard error and yield the callback (done, total) that moves it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def move(done: float, total: float | None, label: str | None = None, /) -> None:
+            bar.update(task, completed=done, total=total, description=label)
+
+        yield move
 
 
 def print_json(values: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ DISTANCES = (0.01, 0.02, 0.03, 0.04)
 PRECISION_MODEL = "base64"
 
 EVALUATION_REPEATS = 3
+"""Timings of an evaluation on the CPU, from which the time of everything there is estimated."""
 
 Plan: TypeAlias = dict[Series, int]
 """How many images of which series."""
@@ -48,14 +49,16 @@ class Experiment:
 
 
 def _type_i_error(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
-    for authors in (False, True) if published else (False,):
-        for model in preset.models:
-            if authors and model not in PUBLISHED:
-                continue
-            for noise in NOISES:
-                selective = Series(work="selective", model=model, noise=noise, published=authors)
-                yield selective, preset.null
-                yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
+    for model in preset.models:
+        for noise in NOISES:
+            selective = Series(work="selective", model=model, noise=noise)
+            yield selective, preset.null
+            yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
+    # The published figures of the permutation test are those of the base models with correlated noise.
+    for model in PUBLISHED if published else ():
+        if model.startswith("base") and model in preset.models:
+            series = Series(work="permutation", model=model, noise="correlated", published=True)
+            yield replace(series, permutations=preset.permutations), preset.permuted
 
 
 def _additional_trials(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
@@ -68,9 +71,7 @@ def _power(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
     for authors in (False, True) if published else (False,):
         for noise in NOISES:
             for delta in DELTAS:
-                series = Series(
-                    work="selective", model=DEFAULT_MODEL, noise=noise, delta=delta, published=authors
-                )
+                series = Series(work="selective", model=DEFAULT_MODEL, noise=noise, delta=delta, published=authors)
                 yield series, preset.power
 
 
@@ -79,6 +80,7 @@ def _computation_time(preset: Preset, published: bool) -> Iterator[tuple[Series,
         for noise in NOISES:
             for search, count in preset.timed.items():
                 yield Series(work="search", model=model, noise=noise, search=search), count
+        yield Series(work="evaluation", model=model, device="cpu"), EVALUATION_REPEATS
 
 
 def _estimated_variance(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
@@ -151,17 +153,10 @@ def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in wanted]
 
 
-def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool, device: str) -> Plan:
-    """Return how many images of which series experiments need, each series once.
-
-    To each model that is used belongs a series of the seconds that one evaluation takes, here and on the CPU.
-    """
+def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool) -> Plan:
+    """Return how many images of which series experiments need, each series once."""
     plan: Plan = {}
     for experiment in experiments:
         for series, count in experiment.series(preset, published):
             plan[series] = max(plan.get(series, 0), count)
-    models = dict.fromkeys(series.model for series in plan)
-    for model in models:
-        for where in dict.fromkeys((device, "cpu")):
-            plan[Series(work="evaluation", model=model, device=where)] = EVALUATION_REPEATS
     return plan

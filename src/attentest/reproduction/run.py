@@ -17,7 +17,6 @@ import torch
 import transformers
 
 from attentest import __version__
-from attentest.complete_file import write_complete
 from attentest.device import usable_device
 from attentest.errors import InputError
 from attentest.reproduction.experiment import Experiment, Plan, plan_of
@@ -78,8 +77,7 @@ class RunSettings:
 
     def plan(self) -> Plan:
         """Return what there is to do."""
-        kind = torch.device(self.device).type
-        return plan_of(self.experiments, self.preset, self.shelf.published is not None, kind)
+        return plan_of(self.experiments, self.preset, self.shelf.published is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +229,10 @@ def read_runs(out: Path) -> list[dict[str, Any]]:
 
 
 def _record_run(out: Path, values: dict[str, Any]) -> None:
-    lines = [json.dumps(entry, allow_nan=False) + "\n" for entry in [*read_runs(out), values]]
-    out.mkdir(parents=True, exist_ok=True)
-    write_complete(out / RUNS, "".join(lines).encode(), "the list of runs")
+    """Add a run to the list; in one write, because several may end at once."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with open(out / RUNS, "ab") as file:
+            file.write((json.dumps(values, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}); the data are complete.") from None

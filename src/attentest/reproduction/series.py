@@ -81,17 +81,20 @@ class Series:
         """The covariance that the test is told of."""
         return NOISES[self.noise]
 
-    def images(self, seed: int, numbers: list[int]) -> NDArray[np.float64]:
-        """Draw its images (k, size, size) of given numbers.
+    def generator(self, seed: int, number: int, purpose: str = "image") -> np.random.Generator:
+        """Return the source of randomness of one trial, its own for each purpose.
 
-        Each image has a generator of its own, so it does not matter which are drawn together, or where. The tests that
-        are compared with each other see the same images.
+        It does not matter which trials are done together, or where. Series that are compared with each other see the
+        same images.
         """
         source = "published " * self.published + self.model
-        stream = f"{source}, {self.noise} noise, delta {self.delta:g}, {self.family} at {self.distance}"
-        key = zlib.crc32(stream.encode())
-        draws = [np.random.SeedSequence(seed, spawn_key=(key, number)) for number in numbers]
-        return np.concatenate([self._draw(np.random.default_rng(draw)) for draw in draws])
+        stream = f"{source}, {self.noise} noise, delta {self.delta:g}, {self.family} at {self.distance}, {purpose}"
+        key = zlib.crc32(stream.encode()), number
+        return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+    def images(self, seed: int, numbers: list[int]) -> NDArray[np.float64]:
+        """Draw its images (k, size, size) of given numbers."""
+        return np.concatenate([self._draw(self.generator(seed, number)) for number in numbers])
 
     def _draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
         size = side_of(self.model)

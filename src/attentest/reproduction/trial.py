@@ -108,9 +108,7 @@ class Bench:
         if self._scores.device.type == "cuda":
             torch.cuda.synchronize(self._scores.device)
         seconds = (time.perf_counter() - start) / len(numbers)
-        return [
-            {"image": number, "seconds": seconds, **row} for number, row in zip(numbers, rows, strict=True)
-        ]
+        return [{"image": number, "seconds": seconds, **row} for number, row in zip(numbers, rows, strict=True)]
 
     def _images(self, numbers: list[int]) -> NDArray[np.float64]:
         return self._series.images(self._seed, numbers)
@@ -121,7 +119,7 @@ class Bench:
     def _permutation(self, numbers: list[int]) -> list[Row]:
         rows = []
         for number, image in zip(numbers, self._images(numbers), strict=True):
-            rng = np.random.default_rng([self._seed, number])
+            rng = self._series.generator(self._seed, number, "permutations")
             permutations = self._series.permutations or 0
             result = self._test.permutation_test(image, permutations, rng)
             rows.append(
@@ -136,7 +134,7 @@ class Bench:
 
     def _curves(self, numbers: list[int]) -> list[Row]:
         return [
-            self._curves_of(image, np.random.default_rng([self._seed, number]))
+            self._curves_of(image, self._series.generator(self._seed, number, "pixels"))
             for number, image in zip(numbers, self._images(numbers), strict=True)
         ]
 

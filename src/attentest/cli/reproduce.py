@@ -1,0 +1,194 @@
+"""``attentest reproduce``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
+from attentest.cli.output import INTERRUPTED, progress_bar, say, table_console
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    from attentest.reproduction.run import RunSettings
+
+RUN, MODELS = "What is run", "The models"
+"""Panels of the help."""
+
+
+class PresetName(StrEnum):
+    """How many images."""
+
+    quick = "quick"
+    paper = "paper"
+    full = "full"
+
+
+class ExperimentName(StrEnum):
+    """Experiments of the paper."""
+
+    type_i_error = "type-i-error"
+    additional_trials = "additional-trials"
+    power = "power"
+    computation_time = "computation-time"
+    estimated_variance = "estimated-variance"
+    non_gaussian = "non-gaussian"
+    demonstration = "demonstration"
+    precision = "precision"
+
+
+class ModelName(StrEnum):
+    """Classifiers of the paper: architecture and side of the images."""
+
+    base8 = "base8"
+    small16 = "small16"
+    base16 = "base16"
+    large16 = "large16"
+    huge16 = "huge16"
+    base32 = "base32"
+    base64 = "base64"
+
+
+OutOption = Annotated[Path, typer.Option(help="Directory for data, models and report.")]
+OUT = Path("reproduction")
+
+reproduce = typer.Typer(
+    name="reproduce",
+    invoke_without_command=True,
+    help="Run the paper's numerical experiments and compare what they say.",
+)
+
+
+@reproduce.callback()
+def run(
+    context: typer.Context,
+    experiment: Annotated[
+        list[ExperimentName] | None,
+        typer.Option(help="Only this experiment; repeatable.", show_default="all", rich_help_panel=RUN),
+    ] = None,
+    preset: Annotated[
+        PresetName,
+        typer.Option(
+            help="How many images: quick takes a quarter of an hour on two cores, paper has the counts of the paper's "
+            "main text, full those of its appendices.",
+            rich_help_panel=RUN,
+        ),
+    ] = PresetName.quick,
+    images: Annotated[
+        int | None,
+        typer.Option(help="No more images a series than this.", show_default="as preset", min=1, rich_help_panel=RUN),
+    ] = None,
+    permutations: Annotated[
+        int | None,
+        typer.Option(help="No more permutations than this.", show_default="as preset", min=1, rich_help_panel=RUN),
+    ] = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "cpu",
+    model: Annotated[
+        list[ModelName] | None,
+        typer.Option(help="Only this classifier; repeatable.", show_default="as preset", rich_help_panel=MODELS),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of the classifiers that are not bundled, large16 and huge16; those that are missing are "
+            "trained into it, as attentest train does.",
+            show_default="OUT/models",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of the authors' models (d8, d16small, d16, d32, d64), to be run as well.",
+            show_default="none",
+            rich_help_panel=MODELS,
+        ),
+    ] = None,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again what failed before.", rich_help_panel=RUN)] = False,
+    out: OutOption = OUT,
+    as_json: ReportJsonOption = False,
+) -> None:
+    """Run the paper's numerical experiments, and write data, tables, figures and a page that compares.
+
+    Every trial is on disk when its chunk is done: after an interruption, or with a larger preset, the same command goes
+    on where it was. Images depend on the seed alone, not on device, chunks or order.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options(context)
+        return
+    from attentest.reproduction.experiment import chosen_experiments
+    from attentest.reproduction.paper_model import Shelf
+    from attentest.reproduction.preset import PRESETS
+    from attentest.reproduction.run import RunSettings
+    from attentest.reproduction.run import run as run_experiments
+
+    chosen = PRESETS[preset.value].limited(images, permutations)
+    settings = RunSettings(
+        preset_name=preset.value,
+        preset=chosen.with_models(None if not model else tuple(name.value for name in model)),
+        experiments=tuple(chosen_experiments(None if not experiment else [name.value for name in experiment])),
+        shelf=Shelf(trained=out / "models" if models is None else models, published=published),
+        seed=seed,
+        device=device,
+        retry=retry,
+    )
+    _announce(settings, out)
+    try:
+        with progress_bar("reproduction") as progress:
+            outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label))
+    except KeyboardInterrupt:
+        say(f"attentest: interrupted; what was finished is in {out}: the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+    failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
+    say(f"{outcome.done} trials in {outcome.seconds:.0f} s{failed}")
+    _report(out, as_json)
+
+
+@reproduce.command()
+def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
+    """Make the page anew from the data: report/index.html, report/reproduction.md, figures and summary.json."""
+    _report(out, as_json)
+
+
+@reproduce.command("list")
+def list_experiments() -> None:
+    """List the experiments, and how many trials each takes with each preset."""
+    from attentest.reproduction.experiment import EXPERIMENTS
+    from attentest.reproduction.preset import PRESETS
+
+    table = Table("experiment", "in the paper", *(f"trials, {name}" for name in PRESETS))
+    for experiment in EXPERIMENTS.values():
+        counts = [sum(count for _, count in experiment.series(preset, False)) for preset in PRESETS.values()]
+        table.add_row(experiment.name, experiment.where, *(f"{count:,}" for count in counts))
+    table_console().print(table)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Refuse options that stand before a subcommand, where they would do nothing."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-").removeprefix("as-")
+            raise InputError(
+                f"--{option} belongs to running experiments: write the options of {context.invoked_subcommand} after it."
+            )
+
+
+def _announce(settings: RunSettings, out: Path) -> None:
+    """Say what is about to be done, and what takes long before it starts."""
+    plan = settings.plan()
+    say(f"{sum(plan.values()):,} trials in {len(plan)} series; results go to {out}")
+    missing = settings.shelf.missing({series.model for series in plan if not series.published})
+    if missing:
+        slow = "" if settings.device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
+        say(f"to be trained first: {', '.join(missing)}{slow}")
+
+
+def _report(out: Path, as_json: bool) -> None:
+    raise NotImplementedError(sys.version)
