@@ -52,6 +52,7 @@ FLOW = [
     "plots",
     "demo",
     "bench",
+    "reproduction",
     "cli",
 ]
 """The design's order, from image to command line."""
