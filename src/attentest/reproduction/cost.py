@@ -12,7 +12,7 @@ from attentest.reproduction.series import Series
 from attentest.reproduction.tally import Tally
 
 DERIVATIVE_COST = 3.4
-"""An evaluation of the adaptive search with its derivative, in plain evaluations (docs/measurements.md, batches of 32)."""
+"""An evaluation with its derivative, as the adaptive search makes it, in plain ones (docs/measurements.md)."""
 
 
 def search_times(series: Sequence[Series], read: Read) -> list[dict[str, Any]]:
