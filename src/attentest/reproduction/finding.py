@@ -12,6 +12,7 @@ from attentest.reproduction.published_figure import PERMUTATION, POWER, SECONDS
 from attentest.reproduction.verdict import (
     FEWEST_IMAGES,
     NO_DATA,
+    Outcome,
     Rated,
     Setting,
     Verdict,
@@ -23,6 +24,9 @@ from attentest.reproduction.verdict import (
 
 STRAIGHT = 0.9
 """Share of steps that must be straight for curves to be approximately linear."""
+
+FEWEST_TIMED = 10
+"""Images of a search below which its cost is not compared."""
 
 CLOSE_TO_ZERO = 0.05
 """|f_i| that counts as close to zero; attention lies between 0 and 1."""
@@ -147,6 +151,7 @@ def _published_permutation(settings: Sequence[Setting], published: bool) -> Verd
 def _adaptive_is_least(settings: Sequence[Setting], field: str) -> Verdict:
     """Judge that the adaptive search costs less than fixed and combination wherever all three were run."""
     costs: dict[tuple[str, str], dict[str, float]] = {}
+    fewest = min((setting["images"] for setting in settings if setting["search"] in SECONDS), default=0)
     for setting in settings:
         if setting[field] is not None:
             costs.setdefault((setting["model"], setting["noise"]), {})[setting["search"]] = setting[field]
@@ -158,8 +163,9 @@ def _adaptive_is_least(settings: Sequence[Setting], field: str) -> Verdict:
     ranges = [_range([cost[search] for cost in compared], search, unit) for search in SECONDS]
     paper = "; ".join(f"{search} {low:,.0f} to {high:,.0f} s" for search, (low, high) in SECONDS.items())
     beside = f" The paper, on its machine: {paper}." if field == "seconds" else ""
+    outcome: Outcome = "holds" if least == len(compared) else "differs"
     return Verdict(
-        outcome="holds" if least == len(compared) else "differs",
+        outcome=outcome if fewest >= FEWEST_TIMED else "not enough data",
         numbers=f"Adaptive is least in {least} of {len(compared)} settings. An image takes: {'; '.join(ranges)}."
         + beside,
     )
@@ -178,7 +184,7 @@ def _straight(settings: Sequence[Setting]) -> Verdict:
     return Verdict(
         outcome="holds" if bent <= (1 - STRAIGHT) * total else "differs",
         numbers=f"{bent:,} of {total:,} steps of 0.2 ({bent / total:.1%}) leave the chord by more than a tenth of "
-        f"their change (or of 0.01, where the change is smaller); up to {1 - STRAIGHT:.0%} counts as approximately linear.",
+        f"their change (or of 0.01, where the change is smaller). Up to {1 - STRAIGHT:.0%} counts as nearly linear.",
     )
 
 
