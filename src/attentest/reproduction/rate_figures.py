@@ -77,7 +77,6 @@ def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> F
     figure = new_figure(11.0, 4.6)
     both = any(setting["published"] for setting in settings)
     for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
-        axes.axhline(0.05, color="0.4", lw=1, ls="--", label="level 0.05")
         groups = [(test, authors) for test in TEST_COLOURS for authors in ((False, True) if both else (False,))]
         for place, (test, authors) in zip(np.linspace(-WIDTH / 2, WIDTH / 2, len(groups)), groups, strict=True):
             chosen = [
@@ -90,13 +89,14 @@ def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> F
             ]
             name = TEST_NAMES.get(test, test) + ", authors' models" * authors
             draw_rates(axes, [x for x, _ in chosen], [rate for _, rate in chosen], TEST_COLOURS[test], name, authors)
+        axes.axhline(0.05, color="0.4", lw=1, ls="--", zorder=0, label="level 0.05")
         axes.set_title(f"{noise} noise")
         axes.set_ylim(-0.03, 1.05)
         axes.grid(axis="y", color="0.92")
         axes.set_axisbelow(True)
         model_axis(axes, models)
     figure.axes[0].set_ylabel("share of null images rejected")
-    _legend_below(figure, 5)
+    legend_below(figure, 5)
     return figure
 
 
@@ -130,7 +130,7 @@ def levels_figure(
         axes.set_ylim(bottom=0.0)
         model_axis(axes, models)
     figure.axes[0].set_ylabel("share of null images rejected")
-    _legend_below(figure, 3)
+    legend_below(figure, 3)
     return figure
 
 
@@ -153,8 +153,8 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
         for test, authors, place in (
             ("selective", False, -0.06),
             ("selective", True, 0.06),
-            ("bonferroni", False, -0.06),
-            ("bonferroni", True, 0.06),
+            ("bonferroni", False, -0.16),
+            ("bonferroni", True, 0.16),
         ):
             chosen = [s for s in settings if s["noise"] == noise and s["published"] == authors]
             name = TEST_NAMES.get(test, test) + (", authors' models" if authors else ", attentest's models")
@@ -168,7 +168,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
         axes.grid(axis="y", color="0.92")
         axes.set_axisbelow(True)
     figure.axes[0].set_ylabel("share of images with p at most 0.05")
-    _legend_below(figure, 5)
+    legend_below(figure, 3)
     return figure
 
 
@@ -188,11 +188,11 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
         axes.grid(axis="y", color="0.92")
         axes.set_axisbelow(True)
     figure.axes[0].set_ylabel("share of null images rejected")
-    _legend_below(figure, 5)
+    legend_below(figure, 5)
     return figure
 
 
-def _legend_below(figure: Figure, columns: int) -> None:
+def legend_below(figure: Figure, columns: int) -> None:
     """Write what is what below the panels, each name once."""
     found = {
         name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from attentest.plots import EXTREME_COLOUR, REGION_COLOUR, new_figure
 from attentest.reproduction.family import nearly_gaussian
-from attentest.reproduction.rate_figures import BY_ARCHITECTURE, BY_SIZE, FAMILY_COLOURS, model_axis
+from attentest.reproduction.rate_figures import BY_ARCHITECTURE, BY_SIZE, FAMILY_COLOURS, legend_below, model_axis
 from attentest.reproduction.series import NOISES
 from attentest.reproduction.tally import QUANTILES
 from attentest.reproduction.verdict import Setting
@@ -45,7 +45,7 @@ def uniformity_figure(settings: Sequence[Setting]) -> Figure:
                 axes.plot(QUANTILES, setting["quantiles"], color=colour, lw=1.4, label=name)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="quantile of the uniform distribution")
         axes.set_title(f"{noise} noise")
-        if axes.get_legend_handles_labels()[0][:0] is not None and len(axes.lines) > 1:
+        if len(axes.lines) > 1:
             axes.legend(loc="upper left", fontsize=8.5)
     figure.axes[0].set_ylabel("quantile of the selective p-values")
     return figure
@@ -74,10 +74,7 @@ def time_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_axisbelow(True)
         model_axis(axes, models)
     figure.axes[0].set_ylabel("seconds an image")
-    handles = {
-        name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+    legend_below(figure, 4)
     return figure
 
 
@@ -107,7 +104,7 @@ def demonstration_figure(settings: Sequence[Setting]) -> Figure:
     panels[0][1].set_title("within 0.1 of the statistic", fontsize=10)
     for axes in panels[-1]:
         axes.set_xlabel("z")
-    panels[0][0].legend(loc="upper right", fontsize=8.5)
+    legend_below(figure, 2)
     return figure
 
 
@@ -140,6 +137,6 @@ def precision_figure(settings: Sequence[Setting]) -> Figure:
             )
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         axes.set(xlabel="p in float64, spectral search", ylabel="p in float32, combination search")
-        axes.set_title(f"{setting['model']}{', authors’ model' if setting['published'] else ''}")
+        axes.set_title(f"{setting['model']}{", authors' model" if setting['published'] else ''}")
         axes.legend(loc="upper left", fontsize=9)
     return figure
