@@ -133,8 +133,8 @@ FIGURES: tuple[PageFigure, ...] = (
     PageFigure(
         name="demonstration",
         experiment="demonstration",
-        caption="f_i of pixels in the region and outside it. Vertical red: the observed statistic. Where no f_i is above "
-        "zero the region is the observed one.",
+        caption="f_i of pixels in the region and outside it. Vertical red: the observed statistic. Where no f_i is "
+        "above zero the region is the observed one.",
         draw=demonstration_figure,
     ),
     PageFigure(

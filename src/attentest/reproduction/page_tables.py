@@ -15,7 +15,7 @@ class Table:
     """A heading of columns and rows of text."""
 
     head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def rate_text(rate: Mapping[str, Any] | None) -> str:

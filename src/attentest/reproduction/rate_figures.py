@@ -193,8 +193,10 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
 
 
 def legend_below(figure: Figure, columns: int) -> None:
-    """Write what is what below the panels, each name once."""
+    """Write what is what below the panels, each name once, points with intervals first."""
     found = {
         name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+    names = sorted(found, key=lambda name: not hasattr(found[name], "has_yerr"))
+    handles = [found[name] for name in names]
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
