@@ -229,7 +229,7 @@ def _all() -> Iterator[Finding]:
     for published, whose in ((False, "attentest's"), (True, "the authors'")):
         yield Finding(
             experiment="type-i-error",
-            statement=f"Published type I error of the permutation test with correlated noise, against {whose} models.",
+            statement=f"With {whose} models and correlated noise, the permutation test has its published type I error.",
             where="figure 4",
             judge=partial(_published_permutation, published=published),
         )
@@ -248,7 +248,7 @@ def _all() -> Iterator[Finding]:
     for published, whose in ((False, "attentest's"), (True, "the authors'")):
         yield Finding(
             experiment="power",
-            statement=f"Published power of the selective test, against {whose} models.",
+            statement=f"With {whose} models the selective test has its published power.",
             where="figure 6",
             judge=partial(_published_power, published=published),
         )

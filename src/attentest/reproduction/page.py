@@ -22,6 +22,7 @@ from attentest.reproduction.page_parts import (
     models_table,
     runs_table,
     time_tables,
+    wall_time,
 )
 from attentest.reproduction.page_tables import TABLES
 from attentest.reproduction.summary import summarise
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """What Markdown, or HTML in it, would read as more than a character."""
+
+NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
+"""A list of numbers in JSON."""
 
 
 def write_report(out: Path, target: Path) -> Path:
@@ -53,12 +57,17 @@ def write_report(out: Path, target: Path) -> Path:
         raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
     for name, content in images.items():
         write_complete(target / "figures" / f"{name}.png", content, "the figure")
-    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
-    write_complete(target / "summary.json", text.encode(), "the summary")
+    write_complete(target / "summary.json", summary_text(summary).encode(), "the summary")
     write_complete(target / "reproduction.md", render_markdown(summary).encode(), "the report")
     page = target / "index.html"
     write_complete(page, render_html(summary, images).encode(), "the report")
     return page
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return the summary as JSON, a list of numbers a line."""
+    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
+    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
 
 
 def render_markdown(summary: Mapping[str, Any]) -> str:
@@ -119,6 +128,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "absent": [_title(name) for name in EXPERIMENTS if name not in present],
         "time": time_tables(summary),
+        "wall_time": wall_time(summary),
         "derivative_cost": summary["time"]["derivative_cost"],
         "failures": failures_table(summary),
         "differences": list(differences(summary)),

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attentest.reproduction.experiment import EXPERIMENTS
 from attentest.reproduction.page_tables import Table, duration, number
 from attentest.reproduction.paper_model import MODELS
 from attentest.reproduction.preset import PRESETS
@@ -16,6 +17,9 @@ Summary = Mapping[str, Any]
 PAPER_COUNTS = {"additional-trials": 10_000, "estimated-variance": 10_000, "non-gaussian": 10_000, "power": 1000}
 """Images of a setting in the paper."""
 
+SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
+"""Experiments on more than one classifier."""
+
 
 def command_of(experiment: str, summary: Summary) -> str:
     """Return the command that makes the data of an experiment anew."""
@@ -23,20 +27,20 @@ def command_of(experiment: str, summary: Summary) -> str:
     runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
     words = ["attentest", "reproduce", "--experiment", experiment]
     if runs:
-        words += _counts(runs[-1])
-        seed, device, published = runs[-1]["seed"], runs[-1]["device_type"], runs[-1]["published"]
+        words += _counts(experiment, runs[-1])
+        seed, device = runs[-1]["seed"], runs[-1]["device_type"]
     else:
         # The run was not finished: its counts are those of the data.
         images = max((setting.get("images", 0) for setting in found["settings"]), default=0)
         words += ["--preset", "full", *(["--images", str(images)] if images else [])]
         seed, device = found["made"]["seeds"][0], found["made"]["device_types"][0]
-        published = any(name.startswith("published") for name in found["made"]["models"])
+    published = any(name.startswith("published") for name in found["made"]["models"])
     words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if published else [])]
     return " ".join(shlex.quote(word) for word in words)
 
 
-def _counts(run: Mapping[str, Any]) -> list[str]:
-    """Return the options that say how many images a run had, and of which models."""
+def _counts(experiment: str, run: Mapping[str, Any]) -> list[str]:
+    """Return the options that say how many images an experiment had in a run, and of which models."""
     words = ["--preset", str(run["preset"])]
     preset, counts = PRESETS.get(str(run["preset"])), run.get("counts") or {}
     if preset is None or not counts:
@@ -44,9 +48,9 @@ def _counts(run: Mapping[str, Any]) -> list[str]:
     names = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
     if any(counts[name] < getattr(preset, name) for name in names):
         words += ["--images", str(max(counts[name] for name in names))]
-    if counts["permutations"] < preset.permutations:
+    if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
         words += ["--permutations", str(counts["permutations"])]
-    if tuple(counts["models"]) != preset.models:
+    if experiment in SEVERAL_MODELS and tuple(counts["models"]) != preset.models:
         words += [word for model in counts["models"] for word in ("--model", str(model))]
     return words
 
@@ -61,7 +65,7 @@ def runs_table(summary: Summary) -> Table:
             (
                 str(run["began"]),
                 str(run["preset"]),
-                ", ".join(run["experiments"]) if len(run["experiments"]) < len(summary["experiments"]) else "all",
+                ", ".join(run["experiments"]) if len(run["experiments"]) < len(EXPERIMENTS) else "all",
                 f"{run['seed']}",
                 str(run["device"]),
                 f"{run['trials']:,}",
@@ -99,6 +103,17 @@ def models_table(summary: Summary) -> Table:
         for model in summary["models"]
     ]
     return Table(head=("model", "parameters", "held-out accuracy", "sha256 of the weights", "trained by"), rows=rows)
+
+
+def wall_time(summary: Summary) -> str | None:
+    """Return how long the runs took, in a sentence, if they are known."""
+    runs = summary["runs"]
+    if not runs:
+        return None
+    total = sum(run["seconds"] for run in runs)
+    training = sum(seconds for run in runs for seconds in (run.get("trained") or {}).values())
+    of_it = f", of which {duration(training)} training classifiers" if training else ""
+    return f"The runs took {duration(total)} in all{of_it}."
 
 
 def time_tables(summary: Summary) -> list[Table]:
@@ -148,8 +163,8 @@ def failures_table(summary: Summary) -> Table:
 def differences(summary: Summary) -> Iterator[str]:
     """Yield what was done otherwise than in the paper, with the numbers of the data."""
     yield (
-        f"p-values come from the spectral search with an error bar of {TOL:g}, not from the adaptive search. The adaptive, "
-        "combination and fixed searches are run for their cost alone."
+        f"p-values come from the spectral search with an error bar of {TOL:g}, not from the adaptive search. The "
+        "adaptive, combination and fixed searches are run for their cost alone."
     )
     authors = [model["model"] for model in summary["models"] if model["published"]]
     used = f" The authors' {', '.join(authors)} were run as well, where the tables say so." if authors else ""
@@ -168,7 +183,7 @@ def differences(summary: Summary) -> Iterator[str]:
             f"{search} {min(counts):,}" + (f" to {max(counts):,}" if len(counts) > 1 else "")
             for search, counts in timed.items()
         )
-        yield f"Images on which searches are timed: {counts_of}; 200 in the paper. Up to 100 images are tested together."
+        yield f"Images on which searches are timed: {counts_of}; 200 in the paper. Up to 100 are tested together."
     permutations = sorted(
         {
             setting["permutation"]["permutations"]

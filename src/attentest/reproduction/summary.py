@@ -26,6 +26,9 @@ FORMAT = 1
 ERRORS_SHOWN = 5
 """Kinds of error that are named, a series."""
 
+ERROR_LENGTH = 300
+"""Characters of an error that are shown."""
+
 
 def summarise(out: Path) -> dict[str, Any]:
     """Return what the data of a directory say, JSON-ready; whatever is there is used.
@@ -145,6 +148,6 @@ def _failures(tallies: Iterable[Tally]) -> list[dict[str, Any]]:
     for tally in tallies:
         ending = tally.ending()
         if ending["failed"] or ending["statuses"]:
-            errors = Counter(str(row["error"]) for row in tally.rows if "error" in row)
+            errors = Counter(str(row["error"])[:ERROR_LENGTH] for row in tally.rows if "error" in row)
             entries.append({"series": tally.series.name, **ending, "errors": dict(errors.most_common(ERRORS_SHOWN))})
     return entries
