@@ -119,16 +119,16 @@ def levels_figure(
         figure.subplots(1, len(panels), sharey=True), panels.items(), axis, strict=True
     ):
         shown = [setting for setting in settings if setting["model"] in models and belongs(setting)]
-        for alpha, colour in LEVEL_COLOURS.items():
+        for place, (alpha, colour) in zip((-0.2, 0.0, 0.2), LEVEL_COLOURS.items(), strict=True):
             axes.axhline(float(alpha), color=colour, lw=1, ls="--")
-            x = [models.index(setting["model"]) for setting in shown]
+            x = [models.index(setting["model"]) + place for setting in shown]
             rates = [setting["levels"][alpha] for setting in shown]
             for at, rate in zip(x, rates, strict=True):
-                axes.fill_between([at - 0.2, at + 0.2], *rate["band"], color=colour, alpha=0.15, lw=0)
+                axes.fill_between([at - 0.08, at + 0.08], *rate["band"], color=colour, alpha=0.18, lw=0)
             draw_rates(axes, x, rates, colour, f"level {float(alpha):.2f}")
         axes.set_title(title)
-        axes.set_ylim(bottom=0.0)
         model_axis(axes, models)
+    _begin_at_zero(figure)
     figure.axes[0].set_ylabel("share of null images rejected")
     legend_below(figure, 3)
     return figure
@@ -183,13 +183,20 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
             draw_rates(axes, x, [setting["levels"][alpha] for setting in chosen], colour, family)
         axes.set_title(f"level {alpha}")
         axes.set(xlabel="1-Wasserstein distance from the Gaussian")
-        axes.set_ylim(bottom=0.0)
         axes.set_xticks([0.01, 0.02, 0.03, 0.04])
         axes.grid(axis="y", color="0.92")
         axes.set_axisbelow(True)
+    _begin_at_zero(figure)
     figure.axes[0].set_ylabel("share of null images rejected")
     legend_below(figure, 5)
     return figure
+
+
+def _begin_at_zero(figure: Figure) -> None:
+    """Let rates begin at zero, with room for a point there; once all is drawn, as panels may share their axis."""
+    for axes in figure.axes:
+        top = axes.get_ylim()[1]
+        axes.set_ylim(-0.02 * top, top)
 
 
 def legend_below(figure: Figure, columns: int) -> None:

@@ -54,11 +54,13 @@ def uniformity_figure(settings: Sequence[Setting]) -> Figure:
 def time_figure(settings: Sequence[Setting]) -> Figure:
     """Draw seconds an image of each search on a logarithmic axis, by image size and by architecture."""
     figure = new_figure(11.0, 4.6)
-    for axes, models in zip(figure.subplots(1, 2, sharey=True), (BY_SIZE, BY_ARCHITECTURE), strict=True):
+    timed = {setting["model"] for setting in settings}
+    chosen = [models for models in (BY_SIZE, BY_ARCHITECTURE) if timed & set(models)]
+    for axes, models in zip(np.ravel(figure.subplots(1, len(chosen), sharey=True)), chosen, strict=True):
         for search, colour in SEARCH_COLOURS.items():
-            for noise, marker, style in zip(NOISES, ("o", "s"), ("-", ":"), strict=True):
+            for noise, marker, style, place in zip(NOISES, ("o", "s"), ("-", ":"), (-0.04, 0.04), strict=True):
                 found = sorted(
-                    (models.index(setting["model"]), setting["seconds"])
+                    (models.index(setting["model"]) + place, setting["seconds"])
                     for setting in settings
                     if setting["search"] == search
                     and setting["noise"] == noise
