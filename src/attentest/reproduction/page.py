@@ -1,0 +1,156 @@
+"""The results page: HTML that stands alone, and Markdown with figures beside it, both from the summary."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attentest.complete_file import write_complete
+from attentest.errors import InputError
+from attentest.plots import new_figure
+from attentest.reproduction.experiment import EXPERIMENTS
+from attentest.reproduction.figures import available_figures, drawn
+from attentest.reproduction.finding import findings
+from attentest.reproduction.page_parts import (
+    command_of,
+    differences,
+    failures_table,
+    models_table,
+    runs_table,
+    time_tables,
+    wall_time,
+)
+from attentest.reproduction.page_tables import TABLES
+from attentest.reproduction.summary import summarise
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
+"""What Markdown, or HTML in it, would read as more than a character."""
+
+NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
+"""A list of numbers in JSON."""
+
+
+def write_report(out: Path, target: Path) -> Path:
+    """Write the page of a directory of data, and return where its HTML is.
+
+    Parameters
+    ----------
+    out
+        Where ``attentest reproduce`` put its data.
+    target
+        Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it is not there.
+    """
+    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
+    _environment(html=True)  # and where Jinja2 is
+    summary = summarise(out)
+    images = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
+    try:
+        (target / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
+    for name, content in images.items():
+        write_complete(target / "figures" / f"{name}.png", content, "the figure")
+    write_complete(target / "summary.json", summary_text(summary).encode(), "the summary")
+    write_complete(target / "reproduction.md", render_markdown(summary).encode(), "the report")
+    page = target / "index.html"
+    write_complete(page, render_html(summary, images).encode(), "the report")
+    return page
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return the summary as JSON, a list of numbers a line."""
+    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
+    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
+
+
+def render_markdown(summary: Mapping[str, Any]) -> str:
+    """Return the page as Markdown, which depends on the summary alone."""
+    return _environment(html=False).get_template("page.md.j2").render(_content(summary))
+
+
+def render_html(summary: Mapping[str, Any], images: Mapping[str, bytes]) -> str:
+    """Return the page as HTML with its images in it.
+
+    Parameters
+    ----------
+    summary
+        The numbers.
+    images
+        PNGs by the names of the figures.
+    """
+    embedded = {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
+    return _environment(html=True).get_template("page.html.j2").render(_content(summary), images=embedded)
+
+
+def markdown(text: object) -> str:
+    """Return text that Markdown shows as it is, in a paragraph or in a cell of a table."""
+    return MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what both templates show."""
+    judged = findings(summary)
+    figures = available_figures(summary)
+    present = [name for name in EXPERIMENTS if name in summary["experiments"]]
+    made = summary["made"]
+    return {
+        "facts": {
+            "presets": ", ".join(dict.fromkeys(str(run["preset"]) for run in summary["runs"])) or "unknown",
+            "seeds": ", ".join(str(seed) for seed in made["seeds"]),
+            "devices": ", ".join(made["devices"]),
+            "versions": ", ".join(f"{name} {' and '.join(found)}" for name, found in made["versions"].items()),
+        },
+        "runs": runs_table(summary),
+        "models": models_table(summary),
+        "findings": [{**finding, "title": _title(finding["experiment"])} for finding in judged],
+        "counts": {
+            verdict: sum(finding["verdict"] == verdict for finding in judged)
+            for verdict in ("holds", "differs", "not enough data")
+        },
+        "experiments": [
+            {
+                "name": name,
+                "title": summary["experiments"][name]["title"],
+                "where": summary["experiments"][name]["where"],
+                "figures": [figure for figure in figures if figure.experiment == name],
+                "findings": [finding for finding in judged if finding["experiment"] == name],
+                "tables": TABLES[name](summary["experiments"][name]["settings"]),
+                "command": command_of(name, summary),
+            }
+            for name in present
+        ],
+        "absent": [_title(name) for name in EXPERIMENTS if name not in present],
+        "time": time_tables(summary),
+        "wall_time": wall_time(summary),
+        "derivative_cost": summary["time"]["derivative_cost"],
+        "failures": failures_table(summary),
+        "differences": list(differences(summary)),
+    }
+
+
+def _title(experiment: str) -> str:
+    return EXPERIMENTS[experiment].title
+
+
+def _environment(html: bool) -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
+    environment = Environment(
+        loader=PackageLoader("attentest.reproduction"),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["md"] = markdown
+    return environment

@@ -1,0 +1,196 @@
+"""The parts of the page around the experiments: commands, runs, time, failures, and what differs from the paper."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attentest.reproduction.experiment import EXPERIMENTS
+from attentest.reproduction.page_tables import Table, duration, number
+from attentest.reproduction.paper_model import MODELS
+from attentest.reproduction.preset import PRESETS
+from attentest.reproduction.trial import TOL
+
+Summary = Mapping[str, Any]
+
+PAPER_COUNTS = {"additional-trials": 10_000, "estimated-variance": 10_000, "non-gaussian": 10_000, "power": 1000}
+"""Images of a setting in the paper."""
+
+SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
+"""Experiments on more than one classifier."""
+
+
+def command_of(experiment: str, summary: Summary) -> str:
+    """Return the command that makes the data of an experiment anew."""
+    found = summary["experiments"][experiment]
+    runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
+    words = ["attentest", "reproduce", "--experiment", experiment]
+    if runs:
+        words += _counts(experiment, runs[-1])
+        seed, device = runs[-1]["seed"], runs[-1]["device_type"]
+    else:
+        # The run was not finished: its counts are those of the data.
+        images = max((setting.get("images", 0) for setting in found["settings"]), default=0)
+        words += ["--preset", "full", *(["--images", str(images)] if images else [])]
+        seed, device = found["made"]["seeds"][0], found["made"]["device_types"][0]
+    published = any(name.startswith("published") for name in found["made"]["models"])
+    words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if published else [])]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _counts(experiment: str, run: Mapping[str, Any]) -> list[str]:
+    """Return the options that say how many images an experiment had in a run, and of which models."""
+    words = ["--preset", str(run["preset"])]
+    preset, counts = PRESETS.get(str(run["preset"])), run.get("counts") or {}
+    if preset is None or not counts:
+        return words
+    names = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
+    if any(counts[name] < getattr(preset, name) for name in names):
+        words += ["--images", str(max(counts[name] for name in names))]
+    if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
+        words += ["--permutations", str(counts["permutations"])]
+    if experiment in SEVERAL_MODELS and tuple(counts["models"]) != preset.models:
+        words += [word for model in counts["models"] for word in ("--model", str(model))]
+    return words
+
+
+def runs_table(summary: Summary) -> Table:
+    """Return the runs that made the data."""
+    rows = []
+    for run in summary["runs"]:
+        trained = run.get("trained") or {}
+        training = ", ".join(f"{model} {duration(seconds)}" for model, seconds in trained.items())
+        rows.append(
+            (
+                str(run["began"]),
+                str(run["preset"]),
+                ", ".join(run["experiments"]) if len(run["experiments"]) < len(EXPERIMENTS) else "all",
+                f"{run['seed']}",
+                str(run["device"]),
+                f"{run['trials']:,}",
+                f"{run['failed']:,}",
+                duration(run["seconds"]),
+                training or "-",
+                "yes" if run["finished"] else "interrupted",
+            )
+        )
+    head = (
+        "began",
+        "preset",
+        "experiments",
+        "seed",
+        "device",
+        "trials",
+        "failed",
+        "wall time",
+        "of it training",
+        "ended",
+    )
+    return Table(head=head, rows=rows)
+
+
+def models_table(summary: Summary) -> Table:
+    """Return the models that were used."""
+    rows = [
+        (
+            model["model"] + (", authors'" if model["published"] else ""),
+            "-" if model["parameters"] is None else f"{model['parameters']:,}",
+            "-" if model["held_out_accuracy"] is None else f"{model['held_out_accuracy']:.4f}",
+            ", ".join(model["sha256"]),
+            model["command"] or "-",
+        )
+        for model in summary["models"]
+    ]
+    return Table(head=("model", "parameters", "held-out accuracy", "sha256 of the weights", "trained by"), rows=rows)
+
+
+def wall_time(summary: Summary) -> str | None:
+    """Return how long the runs took, in a sentence, if they are known."""
+    runs = summary["runs"]
+    if not runs:
+        return None
+    total = sum(run["seconds"] for run in runs)
+    training = sum(seconds for run in runs for seconds in (run.get("trained") or {}).values())
+    of_it = f", of which {duration(training)} training classifiers" if training else ""
+    return f"The runs took {duration(total)} in all{of_it}."
+
+
+def time_tables(summary: Summary) -> list[Table]:
+    """Return what each experiment took, and what one evaluation takes."""
+    entries = {found["title"]: found["time"] for found in summary["experiments"].values()}
+    entries["All, each series once"] = summary["time"]["each_series_once"]
+    rows = [
+        (
+            title,
+            f"{time['trials']:,}",
+            f"{time['evaluations']:,}",
+            duration(time["seconds"]),
+            duration(time["cpu_seconds"])
+            + (f", without {', '.join(time['cpu_unknown'])}" if time["cpu_unknown"] else ""),
+        )
+        for title, time in entries.items()
+    ]
+    tables = [Table(head=("experiment", "trials", "evaluations", "measured", "on the CPU, estimated"), rows=rows)]
+    seconds = summary["time"]["evaluation_seconds"]
+    models = [model for model in MODELS if any(model in found for found in seconds.values())]
+    if models:
+        rows_of = [(m, *(f"{number(_milliseconds(found.get(m)))}" for found in seconds.values())) for m in models]
+        head = ("ms of one evaluation", *seconds)
+        tables.append(Table(head=head, rows=rows_of))
+    return tables
+
+
+def _milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def failures_table(summary: Summary) -> Table:
+    """Return the trials that failed or did not converge."""
+    rows = [
+        (
+            entry["series"],
+            f"{entry['images']:,}",
+            f"{entry['failed']:,}",
+            ", ".join(f"{status}: {count}" for status, count in entry["statuses"].items()) or "-",
+            "; ".join(f"{text} ({count})" for text, count in entry["errors"].items()) or "-",
+        )
+        for entry in summary["failures"]
+    ]
+    return Table(head=("series", "trials", "failed", "not converged", "errors"), rows=rows)
+
+
+def differences(summary: Summary) -> Iterator[str]:
+    """Yield what was done otherwise than in the paper, with the numbers of the data."""
+    yield (
+        f"p-values come from the spectral search with an error bar of {TOL:g}, not from the adaptive search. The "
+        "adaptive, combination and fixed searches are run for their cost alone."
+    )
+    authors = [model["model"] for model in summary["models"] if model["published"]]
+    used = f" The authors' {', '.join(authors)} were run as well, where the tables say so." if authors else ""
+    yield f"The classifiers are attentest's own, trained as the paper describes.{used}"
+    experiments = summary["experiments"]
+    for name, paper in PAPER_COUNTS.items():
+        counts = sorted({setting["images"] for setting in experiments.get(name, {}).get("settings", [])})
+        if counts and (counts[0] != paper or counts[-1] != paper):
+            here = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+            yield f"{experiments[name]['title']}: {here} images a setting, {paper:,} in the paper."
+    timed: dict[str, set[int]] = {}
+    for setting in experiments.get("computation-time", {}).get("settings", []):
+        timed.setdefault(setting["search"], set()).add(setting["images"])
+    if timed:
+        counts_of = ", ".join(
+            f"{search} {min(counts):,}" + (f" to {max(counts):,}" if len(counts) > 1 else "")
+            for search, counts in timed.items()
+        )
+        yield f"Images on which searches are timed: {counts_of}; 200 in the paper. Up to 100 are tested together."
+    permutations = sorted(
+        {
+            setting["permutation"]["permutations"]
+            for setting in experiments.get("type-i-error", {}).get("settings", [])
+            if setting["permutation"]
+        }
+    )
+    if permutations and permutations != [1000]:
+        yield f"Permutations of an image: {', '.join(f'{count:,}' for count in permutations)}; 1,000 in the paper."
+    yield "Attention and p-values are computed in float64; the paper's code uses float32."
