@@ -69,10 +69,13 @@ def curve_row(number: int, bent: bool = False, close: float = 0.01) -> Row:
     reach = 10 + statistic
     for name, z in (("far", np.linspace(-reach, reach, 801)), ("close", statistic + np.linspace(-0.1, 0.1, 201))):
         shape = np.sin(25 * z) / 4 if bent else (z - statistic) / 20
+        inside = [shape - close - k / 40 for k in range(4)]
+        outside = [shape * (0.2 + k / 10) - close - k / 20 for k in range(6)]
         row[name] = {
             "z": z.tolist(),
-            "inside": [(shape - close - k / 40).tolist() for k in range(4)],
-            "outside": [(shape * (0.2 + k / 10) - close - k / 20).tolist() for k in range(6)],
+            "inside": [curve.tolist() for curve in inside],
+            "outside": [curve.tolist() for curve in outside],
+            "closest_to_zero": float(np.abs([*inside, *outside]).min()),
         }
     return row
 
@@ -98,8 +101,7 @@ def precision_rows(series: Series, images: int) -> list[Row]:
 
 
 def evaluation_rows(series: Series, images: int) -> list[Row]:
-    seconds = 0.005 if series.device == "cpu" else 2e-5
-    return [{"image": i, "seconds": 1.0, "seconds_an_evaluation": seconds, "threads": 2} for i in range(images)]
+    return [{"image": i, "seconds": 1.0, "seconds_an_evaluation": 0.005, "threads": 2} for i in range(images)]
 
 
 ROWS: dict[str, Callable[[Series, int], list[Row]]] = {
@@ -133,5 +135,5 @@ def write_series(out: Path, series: Series, rows: Iterable[Row]) -> None:
 def write_everything(out: Path, images: int = 200, preset: Preset = PRESETS["full"]) -> None:
     """Write data of every experiment, with the authors' models too."""
     limited = preset.limited(images, None)
-    for series, count in plan_of(EXPERIMENTS.values(), limited, True, "cuda").items():
+    for series, count in plan_of(EXPERIMENTS.values(), limited, True).items():
         write_series(out, series, ROWS[series.work](series, count))

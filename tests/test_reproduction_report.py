@@ -89,11 +89,12 @@ def test_verdicts_where_the_data_agree_with_the_paper(summary: dict[str, Any]) -
     ("family", "factor", "verdict"),
     [
         ("gennormflat", 0.6, "holds"),
-        ("gennormflat", 1.0, "differs"),
+        ("gennormflat", 1.0, "not enough data"),
+        ("gennormflat", 2.5, "differs"),
         ("skewnorm", 1.1, "holds"),
         ("skewnorm", 2.5, "differs"),
         ("exponnorm", 2.5, "holds"),
-        ("exponnorm", 1.0, "differs"),
+        ("exponnorm", 1.0, "not enough data"),  # of 1,000 images; the paper had 10,000
     ],
 )
 def test_verdicts_on_noise_that_is_not_gaussian(tmp_path: Path, family: str, factor: float, verdict: str) -> None:
@@ -176,7 +177,7 @@ def test_curves_that_are_bent_and_far_from_zero(tmp_path: Path) -> None:
     assert verdict_of(summary, "approximately linear") == "differs"
     assert verdict_of(summary, "are close to zero") == "differs"
     drawn = summary["experiments"]["demonstration"]["settings"][0]
-    assert len(drawn["far"]["z"]) == len(drawn["far"]["inside"][0]) == 200
+    assert len(drawn["far"]["z"]) == len(drawn["far"]["inside"][0]) == 120
 
 
 def test_a_parabola_is_bent_where_it_turns() -> None:
@@ -193,6 +194,7 @@ def test_precision_numbers(summary: dict[str, Any]) -> None:
     assert found["worst"]["image"] == 1
     assert found["float32"]["greatest"] == pytest.approx(0.2)
     assert found["float64"]["greatest"] == 0.0
+    assert verdict_of(summary, "is precise enough") == "differs"
 
 
 def test_time_on_the_cpu_is_estimated_from_evaluations(tmp_path: Path) -> None:

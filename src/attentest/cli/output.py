@@ -19,7 +19,8 @@ INTERRUPTED = 130
 class Move(Protocol):
     """Moves a progress bar, and says what is being done."""
 
-    def __call__(self, done: float, total: float | None, label: str | None = None, /) -> None: ...
+    def __call__(self, done: float, total: float | None, label: str | None = None, /) -> None:
+        """Say that so much of so much is done; without a label the last one stays."""
 
 
 @contextmanager

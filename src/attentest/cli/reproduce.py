@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
@@ -147,13 +148,18 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
     say(f"{outcome.done} trials in {outcome.seconds:.0f} s{failed}")
-    _report(out, as_json)
+    _print_findings(out, as_json)
+    try:
+        _write_page(out)
+    except InputError as error:  # the work is done and on disk, whatever the page lacks
+        say(f"attentest: no page was made: {error} Then: attentest reproduce report --out {out}")
 
 
 @reproduce.command()
 def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
     """Make the page anew from the data: report/index.html, report/reproduction.md, figures and summary.json."""
-    _report(out, as_json)
+    _print_findings(out, as_json)
+    _write_page(out)
 
 
 @reproduce.command("list")
@@ -176,7 +182,7 @@ def _refuse_options(context: typer.Context) -> None:
         if source is not None and source.name == "COMMANDLINE":
             option = name.replace("_", "-").removeprefix("as-")
             raise InputError(
-                f"--{option} belongs to running experiments: write the options of {context.invoked_subcommand} after it."
+                f"--{option} is for running experiments: options of {context.invoked_subcommand} come after it."
             )
 
 
@@ -190,5 +196,22 @@ def _announce(settings: RunSettings, out: Path) -> None:
         say(f"to be trained first: {', '.join(missing)}{slow}")
 
 
-def _report(out: Path, as_json: bool) -> None:
-    raise NotImplementedError(sys.version)
+def _print_findings(out: Path, as_json: bool) -> None:
+    """Print what became of the paper's statements."""
+    from attentest.reproduction.finding import findings
+    from attentest.reproduction.summary import summarise, summary_text
+
+    summary = summarise(out)
+    if as_json:
+        sys.stdout.write(summary_text({**summary, "findings": findings(summary)}))
+        return
+    table = Table("the paper says", "verdict", "numbers", show_lines=True)
+    for finding in findings(summary):
+        table.add_row(*(escape(finding[name]) for name in ("statement", "verdict", "numbers")))
+    table_console().print(table)
+
+
+def _write_page(out: Path) -> None:
+    from attentest.reproduction.page import write_report
+
+    say(f"page: {write_report(out, out / 'report')}")

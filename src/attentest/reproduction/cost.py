@@ -17,7 +17,8 @@ DERIVATIVE_COST = 3.4
 
 def search_times(series: Sequence[Series], read: Read) -> list[dict[str, Any]]:
     """Return seconds and evaluations an image of each search, and how they compare with the spectral search."""
-    found = [(one, tally) for one in series if (tally := read(one, None)) is not None]
+    searches = [one for one in series if one.work == "search"]
+    found = [(one, tally) for one in searches if (tally := read(one, None)) is not None]
     entries = [
         {
             **tally.setting(),
@@ -38,11 +39,11 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
     return value / reference if value is not None and reference else None
 
 
-def evaluation_seconds(models: Iterable[str], device: str, read: Read) -> dict[str, float]:
-    """Return the median seconds of one evaluation of each model on a kind of device, where it was timed."""
+def evaluation_seconds(models: Iterable[str], read: Read) -> dict[str, float]:
+    """Return the median seconds of one evaluation of each model on the CPU, where it was timed."""
     seconds = {}
     for model in models:
-        tally = read(Series(work="evaluation", model=model, device=device), None)
+        tally = read(Series(work="evaluation", model=model, device="cpu"), None)
         if tally is not None and tally.good:
             seconds[model] = float(np.median([row["seconds_an_evaluation"] for row in tally.good]))
     return seconds

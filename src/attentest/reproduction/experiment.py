@@ -57,8 +57,9 @@ def _type_i_error(preset: Preset, published: bool) -> Iterator[tuple[Series, int
     # The published figures of the permutation test are those of the base models with correlated noise.
     for model in PUBLISHED if published else ():
         if model.startswith("base") and model in preset.models:
-            series = Series(work="permutation", model=model, noise="correlated", published=True)
-            yield replace(series, permutations=preset.permutations), preset.permuted
+            selective = Series(work="selective", model=model, noise="correlated", published=True)
+            yield selective, preset.null
+            yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
 
 
 def _additional_trials(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from attentest.multiplicity import rate_of
-from attentest.reproduction.verdict import NO_DATA, Setting, Verdict, enough
+from attentest.reproduction.verdict import NO_DATA, Outcome, Setting, Verdict, enough
 
 SLIGHTLY = 1.5
 """A level is exceeded slightly by rates up to this many times it."""
+
+PAPER_IMAGES = 10_000
+"""Of each family and distance in the paper; with fewer, a level that seems kept may not be."""
 
 SIGNIFICANCE = 0.05
 """Of all intervals of a family together."""
@@ -18,20 +21,22 @@ SIGNIFICANCE = 0.05
 
 def conservative(settings: Sequence[Setting]) -> Verdict:
     """Judge that rates are below the levels: some intervals are, and none is above."""
-    return _judged(settings, lambda above, below, far: bool(below) and not above)
+    return _judged(settings, lambda above, below, far: "differs" if above else "holds" if below else "not enough data")
 
 
 def slightly_above(settings: Sequence[Setting]) -> Verdict:
     """Judge that rates are at the levels or slightly above: no interval is above 1.5 times its level."""
-    return _judged(settings, lambda above, below, far: not far)
+    return _judged(settings, lambda above, below, far: "differs" if far else "holds")
 
 
 def out_of_control(settings: Sequence[Setting]) -> Verdict:
     """Judge that rates are above the levels: some intervals are."""
-    return _judged(settings, lambda above, below, far: bool(above))
+    as_many = all(setting["images"] >= PAPER_IMAGES for setting in settings)
+    otherwise: Outcome = "differs" if as_many else "not enough data"
+    return _judged(settings, lambda above, below, far: "holds" if above else otherwise)
 
 
-def _judged(settings: Sequence[Setting], holds: Callable[[list[str], list[str], list[str]], bool]) -> Verdict:
+def _judged(settings: Sequence[Setting], judge: Callable[[list[str], list[str], list[str]], Outcome]) -> Verdict:
     """Judge by the rates whose intervals, 95% together, lie above their level, below it, and far above it."""
     rates = [
         (f"{setting['distance']:g} at level {alpha}", float(alpha), rate)
@@ -61,4 +66,4 @@ def _judged(settings: Sequence[Setting], holds: Callable[[list[str], list[str], 
     # Intervals of so few images are wide, and not to be trusted.
     if not all(enough(rate) for _, _, rate in rates):
         return Verdict(outcome="not enough data", numbers=sentence)
-    return Verdict(outcome="holds" if holds(above, below, far) else "differs", numbers=sentence)
+    return Verdict(outcome=judge(above, below, far), numbers=sentence)

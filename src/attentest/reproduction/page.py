@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -25,16 +24,13 @@ from attentest.reproduction.page_parts import (
     wall_time,
 )
 from attentest.reproduction.page_tables import TABLES
-from attentest.reproduction.summary import summarise
+from attentest.reproduction.summary import summarise, summary_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """What Markdown, or HTML in it, would read as more than a character."""
-
-NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
-"""A list of numbers in JSON."""
 
 
 def write_report(out: Path, target: Path) -> Path:
@@ -62,12 +58,6 @@ def write_report(out: Path, target: Path) -> Path:
     page = target / "index.html"
     write_complete(page, render_html(summary, images).encode(), "the report")
     return page
-
-
-def summary_text(summary: Mapping[str, Any]) -> str:
-    """Return the summary as JSON, a list of numbers a line."""
-    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
-    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
 
 
 def render_markdown(summary: Mapping[str, Any]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from attentest.reproduction.experiment import EXPERIMENTS
@@ -27,7 +28,7 @@ def command_of(experiment: str, summary: Summary) -> str:
     runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
     words = ["attentest", "reproduce", "--experiment", experiment]
     if runs:
-        words += _counts(experiment, runs[-1])
+        words += _counts(experiment, runs)
         seed, device = runs[-1]["seed"], runs[-1]["device_type"]
     else:
         # The run was not finished: its counts are those of the data.
@@ -39,10 +40,11 @@ def command_of(experiment: str, summary: Summary) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-def _counts(experiment: str, run: Mapping[str, Any]) -> list[str]:
-    """Return the options that say how many images an experiment had in a run, and of which models."""
-    words = ["--preset", str(run["preset"])]
-    preset, counts = PRESETS.get(str(run["preset"])), run.get("counts") or {}
+def _counts(experiment: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the options that say how many images an experiment had in its runs, and of which models."""
+    last = runs[-1]
+    words = ["--preset", str(last["preset"])]
+    preset, counts = PRESETS.get(str(last["preset"])), last.get("counts") or {}
     if preset is None or not counts:
         return words
     names = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
@@ -50,8 +52,9 @@ def _counts(experiment: str, run: Mapping[str, Any]) -> list[str]:
         words += ["--images", str(max(counts[name] for name in names))]
     if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
         words += ["--permutations", str(counts["permutations"])]
-    if experiment in SEVERAL_MODELS and tuple(counts["models"]) != preset.models:
-        words += [word for model in counts["models"] for word in ("--model", str(model))]
+    used = {str(model) for run in runs for model in run["counts"]["models"]}
+    if experiment in SEVERAL_MODELS and used != set(preset.models):
+        words += [word for model in MODELS if model in used for word in ("--model", model)]
     return words
 
 
@@ -110,10 +113,22 @@ def wall_time(summary: Summary) -> str | None:
     runs = summary["runs"]
     if not runs:
         return None
-    total = sum(run["seconds"] for run in runs)
     training = sum(seconds for run in runs for seconds in (run.get("trained") or {}).values())
-    of_it = f", of which {duration(training)} training classifiers" if training else ""
-    return f"The runs took {duration(total)} in all{of_it}."
+    of_it = f"; training classifiers took {duration(training)} of it" if training else ""
+    by_device: dict[str, list[tuple[datetime, float]]] = {}
+    for run in runs:
+        by_device.setdefault(str(run["device"]), []).append((datetime.fromisoformat(run["began"]), run["seconds"]))
+    spans = ", ".join(f"{duration(_covered(found))} on {device}" for device, found in by_device.items())
+    return f"Wall time of the runs, where several at once count once: {spans}{of_it}."
+
+
+def _covered(spans: Iterable[tuple[datetime, float]]) -> float:
+    """Return the seconds that spans (beginning, length) cover, each moment once."""
+    covered, until = 0.0, float("-inf")
+    for start, length in sorted((began.timestamp(), seconds) for began, seconds in spans):
+        covered += max(0.0, start + length - max(start, until))
+        until = max(until, start + length)
+    return covered
 
 
 def time_tables(summary: Summary) -> list[Table]:
@@ -132,17 +147,11 @@ def time_tables(summary: Summary) -> list[Table]:
         for title, time in entries.items()
     ]
     tables = [Table(head=("experiment", "trials", "evaluations", "measured", "on the CPU, estimated"), rows=rows)]
-    seconds = summary["time"]["evaluation_seconds"]
-    models = [model for model in MODELS if any(model in found for found in seconds.values())]
-    if models:
-        rows_of = [(m, *(f"{number(_milliseconds(found.get(m)))}" for found in seconds.values())) for m in models]
-        head = ("ms of one evaluation", *seconds)
-        tables.append(Table(head=head, rows=rows_of))
+    seconds = summary["time"]["cpu_seconds_an_evaluation"]
+    if seconds:
+        rows_of = [(model, number(1000 * seconds[model])) for model in MODELS if model in seconds]
+        tables.append(Table(head=("model", "ms of one evaluation on the CPU"), rows=rows_of))
     return tables
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
 
 
 def failures_table(summary: Summary) -> Table:

@@ -31,8 +31,8 @@ class Preset:
     power
         Images of each signal strength.
     timed
-        Images for each search. In the paper all get 200; the cost of a grid hardly differs from image to image, so a few
-        tell it.
+        Images for each search. In the paper all get 200; the cost of a grid hardly differs from image to image, so
+        that a few tell it.
     timed_models
         Classifiers on which the searches are timed.
     estimated, nearly_gaussian

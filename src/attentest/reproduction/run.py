@@ -44,7 +44,8 @@ EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 2
 class Progress(Protocol):
     """Called as work goes on, with what is being done and how much is done of how much."""
 
-    def __call__(self, label: str, done: float, total: float) -> None: ...
+    def __call__(self, label: str, done: float, total: float) -> None:
+        """Say that so much of so much is done, and what is being done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +175,11 @@ def _run_series(
         "seed": settings.seed,
         "model_sha256": model.sha256,
         "settings": bench.settings(),
-        **_machine(device),
+        **_machine(bench.device),
     }
     with data_file(out, series).writing(header) as writer:
         bench.warm_up()
-        chunk = TRIAL if series.work == "search" else FIRST_CHUNK[device.type]
+        chunk = TRIAL if series.work == "search" else FIRST_CHUNK[bench.device.type]
         while numbers:
             some, numbers = numbers[:chunk], numbers[chunk:]
             start = time.perf_counter()

@@ -140,5 +140,5 @@ def precision_figure(settings: Sequence[Setting]) -> Figure:
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         axes.set(xlabel="p in float64, spectral search", ylabel="p in float32, combination search")
         axes.set_title(setting["model"] + ", authors' model" * setting["published"])
-        axes.legend(loc="upper left", fontsize=9)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, fontsize=9, frameon=False)
     return figure

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,10 @@ ERRORS_SHOWN = 5
 
 ERROR_LENGTH = 300
 """Characters of an error that are shown."""
+
+
+NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
+"""A list of numbers in JSON."""
 
 
 def summarise(out: Path) -> dict[str, Any]:
@@ -56,7 +62,7 @@ def summarise(out: Path) -> dict[str, Any]:
         raise InputError(
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
         )
-    on_cpu = evaluation_seconds(MODELS, "cpu", read)
+    on_cpu = evaluation_seconds(MODELS, read)
     experiments = {
         name: {
             "title": EXPERIMENTS[name].title,
@@ -76,13 +82,17 @@ def summarise(out: Path) -> dict[str, Any]:
         "experiments": experiments,
         "time": {
             "derivative_cost": DERIVATIVE_COST,
-            "evaluation_seconds": {
-                device: seconds for device in ("cpu", "cuda") if (seconds := evaluation_seconds(MODELS, device, read))
-            },
+            "cpu_seconds_an_evaluation": on_cpu,
             "each_series_once": experiment_time(list(everything.values()), on_cpu),
         },
         "failures": _failures(everything.values()),
     }
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return the summary as JSON, a list of numbers a line."""
+    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
+    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
 
 
 def _read_all(series: Iterable[Series], read: Read, experiment: str | None) -> list[Tally]:

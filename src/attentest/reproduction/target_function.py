@@ -22,7 +22,7 @@ BEND = 0.1
 SMALLEST_CHANGE = 0.01
 """...which counts as at least this; attention lies between 0 and 1."""
 
-DRAWN = 200
+DRAWN = 120
 """Points of a curve that a picture needs."""
 
 
@@ -35,14 +35,12 @@ def _described(row: Mapping[str, Any]) -> dict[str, Any]:
     far, close = ({name: np.array(values) for name, values in row[part].items()} for part in ("far", "close"))
     curves = np.vstack([part for part in (far["inside"], far["outside"]) if part.size])
     near = np.vstack([part for part in (close["inside"], close["outside"]) if part.size])
-    within = np.abs(close["z"] - row["statistic"]) <= NEAR * (1 + 1e-6)  # the ends are rounded numbers
-    smallest = np.abs(near[:, within]).min(axis=1)
     return {
         "image": row["image"],
         "statistic": row["statistic"],
         "bent": described_rate(bent_steps(far["z"], curves, row["statistic"])),
-        "smallest_close": float(smallest.min()),
-        "median_close": float(np.median(smallest)),
+        "smallest_close": float(close["closest_to_zero"]),
+        "median_close": float(np.median(np.abs(near).min(axis=1))),
         "far": _thinned(far),
         "close": _thinned(close),
     }

@@ -82,6 +82,11 @@ class Bench:
         noise = FromImage("sample") if self._series.estimated else self._series.noise_model
         return AttentionTest(scores, noise=noise, search=search, confidence_level=None)
 
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self._scores.device
+
     def settings(self) -> dict[str, Any]:
         """Return how the test is made, JSON-ready."""
         return self._test.settings
@@ -95,11 +100,11 @@ class Bench:
         if len(numbers) > 1:
             try:
                 return self._timed(numbers)
-            except Exception:  # whichever image it is about, the others are not to suffer
+            except Exception:  # noqa: BLE001  # whichever image it is about, the others are not to suffer
                 return [row for number in numbers for row in self.rows([number])]
         try:
             return self._timed(numbers)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
 
     def _timed(self, numbers: list[int]) -> list[Row]:
@@ -152,16 +157,18 @@ class Bench:
             "intervals": [list(ends) for ends in result.intervals.tolist()],
             "evaluations": result.evaluations + CURVE_POINTS + CLOSE_POINTS,
         }
+        signs = np.where(result.region.reshape(-1, 1), -1.0, 1.0)
         for name, z in (
             ("far", np.linspace(-reach, reach, CURVE_POINTS)),
             ("close", result.statistic + np.linspace(-CLOSE_REACH, CLOSE_REACH, CLOSE_POINTS)),
         ):
             maps = self._test.attention_maps(image + direction * (z - result.statistic)[:, None, None])
-            flat = maps.reshape(len(z), -1).T
+            functions = signs * (maps.reshape(len(z), -1).T - threshold)
             curves[name] = {
                 "z": _rounded(z),
-                "inside": [_rounded(threshold - curve) for curve in flat[inside]],
-                "outside": [_rounded(curve - threshold) for curve in flat[outside]],
+                "inside": [_rounded(curve) for curve in functions[inside]],
+                "outside": [_rounded(curve) for curve in functions[outside]],
+                "closest_to_zero": float(np.abs(functions).min()),
             }
         return curves
 
