@@ -215,8 +215,8 @@ def _single_precision(settings: Sequence[Setting]) -> Verdict:
         sentences.append(
             f"{label(setting)}, {setting['images']:,} images: the region differs on "
             f"{setting['region_differs']['value']:.1%}, p by {single['median']:.2g} in the median and up to "
-            f"{single['greatest']:.2f}, the verdict at 0.05 on {single['verdict_changes']['value']:.1%}; the same search "
-            f"in float64 moves p by at most {double['greatest']:.1g}."
+            f"{single['greatest']:.2f}, the verdict at 0.05 on {single['verdict_changes']['value']:.1%}; the same "
+            f"search in float64 moves p by at most {double['greatest']:.1g}."
         )
     same = all(setting["float32"]["greatest"] <= SAME_P for setting in settings)
     return Verdict(outcome="holds" if same else "differs", numbers=" ".join(sentences))

@@ -22,7 +22,10 @@ from attentest.search import Search, SpectralSearch, as_search
 TOL = 1e-4
 """Error bar of p in the experiments: far below what thousands of images can tell."""
 
-PRECISE = SpectralSearch(tol=1e-6)
+SEARCH = SpectralSearch(tol=TOL, precision="float64")
+"""Not mixed precision where that is faster, so that numbers are the same on every device."""
+
+PRECISE = SpectralSearch(tol=1e-6, precision="float64")
 """The search that stands for float64 where precisions are compared."""
 
 CURVES_INSIDE, CURVES_OUTSIDE = 10, 40
@@ -75,7 +78,7 @@ class Bench:
         self._series, self._seed = series, seed
         where = torch.device(series.device or device)
         self._scores = ViTScores(load_model(directory).encoder, device=where, owned=True)
-        search: Search = SpectralSearch(tol=TOL) if series.search == "spectral" else as_search(series.search)
+        search: Search = SEARCH if series.search == "spectral" else as_search(series.search)
         self._test = self._made(self._scores, search)
 
     def _made(self, scores: Any, search: Search) -> AttentionTest:

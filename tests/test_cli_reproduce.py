@@ -1,0 +1,155 @@
+"""``attentest reproduce``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from attentest import InputError
+from attentest.cli import app
+from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
+from attentest.reproduction.experiment import EXPERIMENTS
+from attentest.reproduction.paper_model import MODELS
+from attentest.reproduction.preset import PRESETS
+from test_reproduction import coarse
+
+TINY = ("--preset", "quick", "--model", "base8", "--images", "1", "--permutations", "5")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse(monkeypatch)
+    for name in ("DEFAULT_MODEL", "PRECISION_MODEL"):
+        monkeypatch.setattr(f"attentest.reproduction.experiment.{name}", "base8")
+    done = run(*TINY, "--json")
+    assert done.exit_code == 0, done.exception
+    summary = json.loads(done.stdout)
+    assert list(summary["experiments"]) == list(EXPERIMENTS)
+    assert summary["failures"] == []
+    assert len(summary["findings"]) > 15
+    report = Path("reproduction/report")
+    assert (report / "index.html").stat().st_size > 10_000
+    assert "## Findings" in (report / "reproduction.md").read_text()
+    assert len(list((report / "figures").glob("*.png"))) >= 10
+    # Everything is there: the same command has nothing left to do, and the page comes out the same but for that run.
+    again = run(*TINY)
+    assert again.exit_code == 0, again.exception
+    assert "0 trials in" in again.stderr
+    assert "the paper says" in again.stdout
+
+
+def test_one_experiment_alone_and_the_page_made_anew() -> None:
+    done = run(*TINY, "--experiment", "estimated-variance", "--out", "here", "--seed", "3")
+    assert done.exit_code == 0, done.exception
+    assert [path.name for path in Path("here/data/selective").iterdir()] == ["base8-independent-estimated.jsonl"]
+    before = json.loads(Path("here/report/summary.json").read_text())
+    assert list(before["experiments"]) == ["estimated-variance"]
+    Path("here/report/index.html").unlink()
+    done = run("report", "--out", "here")
+    assert done.exit_code == 0, done.exception
+    assert Path("here/report/index.html").exists()
+    assert json.loads(Path("here/report/summary.json").read_text()) == before
+    command = "attentest reproduce --experiment estimated-variance --preset quick --images 1 --model base8 --seed 3"
+    assert command in Path("here/report/reproduction.md").read_text()
+
+
+def test_the_list_counts_trials() -> None:
+    done = run("list")
+    assert done.exit_code == 0, done.exception
+    for name in EXPERIMENTS:
+        assert name in done.stdout
+    assert "28,000" in done.stdout  # type I error: 14 settings, 1,000 images, selective and permuted
+
+
+def test_names_on_the_command_line_are_those_of_the_library() -> None:
+    assert [name.value for name in ExperimentName] == list(EXPERIMENTS)
+    assert [name.value for name in PresetName] == list(PRESETS)
+    assert [name.value for name in ModelName] == list(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--preset", "paper", "report"), "--preset is for running experiments: options of report come after it"),
+        (("--json", "list"), "--json is for running experiments"),
+        (("report", "--out", "nothing"), "nothing holds no results of experiments"),
+        ((*TINY, "--published", "nowhere", "--experiment", "power"), "holds no complete model"),
+        ((*TINY, "--device", "cuda:99"), "cuda:99"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert isinstance(done.exception, InputError), done.output
+    assert message in str(done.exception)
+
+
+def test_without_matplotlib_the_experiments_run_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    done = run(*TINY, "--experiment", "estimated-variance")
+    assert done.exit_code == 0, done.exception
+    assert "no page was made" in done.stderr
+    assert "attentest reproduce report --out reproduction" in done.stderr
+    assert Path("reproduction/data/selective/base8-independent-estimated.jsonl").exists()
+
+
+def test_what_takes_hours_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attentest.reproduction.run.run", interrupted)
+    done = run("--preset", "paper", "--experiment", "type-i-error")
+    assert done.exit_code == 130
+    assert "28,000 trials in 28 series" in done.stderr
+    assert "to be trained first: large16, huge16; this takes hours without a GPU" in done.stderr
+    assert "the same command goes on from there" in done.stderr
+
+
+def test_ctrl_c_keeps_what_was_finished_and_the_same_command_goes_on() -> None:
+    command = [sys.executable, "-m", "attentest", "reproduce", "--preset", "paper", "--experiment", "type-i-error"]
+    command += ["--model", "base8", "--images", "200", "--permutations", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    data = Path("reproduction/data/selective/base8-independent.jsonl")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        until = time.monotonic() + 120
+        while not (data.exists() and data.stat().st_size) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "the same command goes on from there" in stderr
+    assert "Traceback" not in stderr
+    kept = [json.loads(line) for line in data.read_text().splitlines()]
+    assert kept[0]["header"]["seed"] == 0
+    count = len(kept) - 1
+    assert 0 < count < 200
+    done = run(
+        "--preset",
+        "paper",
+        "--experiment",
+        "type-i-error",
+        "--model",
+        "base8",
+        "--images",
+        str(count + 1),
+        "--permutations",
+        "2",
+    )
+    assert done.exit_code == 0, done.exception
+    assert len(data.read_text().splitlines()) == len({line for line in data.read_text().splitlines()}) == count + 2

@@ -1,0 +1,292 @@
+"""Running the paper's experiments: trials, resuming, failures, models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import attentest.training
+from attentest import AttentionTest, InputError, bundled_model
+from attentest.noise import AR1, FromImage
+from attentest.reproduction import run as running
+from attentest.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
+from attentest.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
+from attentest.reproduction.preset import PRESETS
+from attentest.reproduction.run import RunSettings, data_file, read_runs, run
+from attentest.reproduction.series import Series
+from attentest.reproduction.trial import SEARCH, TOL, Bench
+from attentest.training import TrainingSettings
+
+NULL = Series(work="selective", model="base8", noise="correlated")
+PERMUTED = Series(work="permutation", model="base8", permutations=20)
+
+
+def an_experiment(*series: Series, count: int = 6) -> Experiment:
+    return Experiment(
+        name="type-i-error", title="", where="", series=lambda preset, published: iter([(one, count) for one in series])
+    )
+
+
+def settings_of(tmp_path: Path, *series: Series, count: int = 6, **options: Any) -> RunSettings:
+    return RunSettings(
+        preset_name="quick",
+        preset=PRESETS["quick"],
+        experiments=(an_experiment(*series, count=count),),
+        shelf=Shelf(trained=tmp_path / "models"),
+        **options,
+    )
+
+
+def rows_of(out: Path, series: Series) -> dict[int, dict[str, Any]]:
+    """The rows of a series without their times."""
+    rows = data_file(out, series).read().rows
+    return {number: {k: v for k, v in row.items() if k != "seconds"} for number, row in rows.items()}
+
+
+def test_no_two_series_share_a_file_or_images() -> None:
+    plan = plan_of(EXPERIMENTS.values(), PRESETS["full"], published=True)
+    assert len({series.name for series in plan}) == len(plan)
+    null = {series: series.images(0, [0]) for series in plan if series.work == "selective" and not series.estimated}
+    first = [float(image[0, 0, 0]) for image in null.values()]
+    assert len(set(first)) == len(first)
+
+
+def test_series_that_are_compared_see_the_same_images() -> None:
+    for other in (
+        Series(work="permutation", model="base8", noise="correlated", permutations=20),
+        Series(work="search", model="base8", noise="correlated", search="fixed"),
+    ):
+        np.testing.assert_array_equal(other.images(3, [0, 5]), NULL.images(3, [0, 5]))
+
+
+def test_an_image_depends_on_seed_and_number_alone() -> None:
+    together = NULL.images(1, [0, 1, 2])
+    np.testing.assert_array_equal(together[2:], NULL.images(1, [2]))
+    assert together.shape == (3, 8, 8)
+    assert not np.any(together == NULL.images(2, [0, 1, 2]))
+    assert len(np.unique(together)) == together.size
+
+
+def test_images_have_the_law_that_is_asked_for() -> None:
+    flat = NULL.images(0, list(range(2000))).reshape(2000, -1)
+    # 126,000 neighbouring pairs: the standard error of a correlation is below 0.004.
+    assert np.mean(flat[:, 1:] * flat[:, :-1]) == pytest.approx(0.5, abs=0.016)
+    assert np.var(flat) == pytest.approx(1.0, abs=0.02)
+    bright = Series(work="selective", model="base16", delta=3.0).images(0, list(range(400)))
+    # A square of 5 x 5 of 256 pixels; the standard error of the mean of 102,400 pixels is below 0.004.
+    assert bright.mean() == pytest.approx(3 * 25 / 256, abs=0.013)
+    other = Series(work="selective", model="base16", family="t", distance=0.04).images(0, list(range(400)))
+    assert other.var() == pytest.approx(1.0, abs=0.025)
+
+
+def test_the_papers_counts() -> None:
+    def count(name: str, preset: str) -> set[int]:
+        plan = EXPERIMENTS[name].series(PRESETS[preset], False)
+        return {number for series, number in plan if series.work in ("selective", "permutation")}
+
+    assert count("type-i-error", "paper") == count("power", "paper") == {1000}
+    for name in ("additional-trials", "estimated-variance", "non-gaussian"):
+        assert count(name, "full") == {10_000}
+    plan = plan_of([EXPERIMENTS["type-i-error"]], PRESETS["paper"], published=False)
+    assert sum(series.work == "selective" for series in plan) == 14
+    assert {series.permutations for series in plan if series.work == "permutation"} == {1000}
+    assert set(PRESETS["quick"].models) <= set(PUBLISHED)  # those that are bundled
+
+
+def test_presets_can_be_cut_down() -> None:
+    small = PRESETS["paper"].limited(3, 7).with_models(("base64", "base8"))
+    assert small.models == ("base8", "base64")
+    assert (small.null, small.additional, small.curves, small.permutations) == (3, 3, 3, 7)
+    assert set(small.timed.values()) == {3}
+    assert PRESETS["quick"].limited(10**6, 10**6) == PRESETS["quick"]
+    with pytest.raises(InputError, match="a model must be one of base8"):
+        PRESETS["quick"].with_models(("vit",))
+    with pytest.raises(InputError, match="images must be at least 1"):
+        PRESETS["quick"].limited(0, None)
+    with pytest.raises(InputError, match="an experiment must be one of type-i-error"):
+        chosen_experiments(["figure 4"])
+
+
+def test_rows_are_the_librarys_own_results(tmp_path: Path) -> None:
+    estimated = Series(work="selective", model="base8", estimated=True)
+    run(settings_of(tmp_path, NULL, estimated, PERMUTED, count=3), tmp_path)
+    for series, noise in ((NULL, AR1(0.5)), (estimated, FromImage("sample"))):
+        test = AttentionTest.from_pretrained(bundled_model(8), noise=noise, search=SEARCH, confidence_level=None)
+        results = test.map(series.images(0, [0, 1, 2]))
+        for row, result in zip(rows_of(tmp_path, series).values(), results, strict=True):
+            assert row["p"] == pytest.approx(result.pvalue, abs=1e-12)
+            assert row["statistic"] == result.statistic
+            assert row["log_naive"] == result.naive_log_pvalue
+            assert row["log_bonferroni"] == result.bonferroni_log_pvalue
+            assert row["region"] == result.region.sum()
+    known = AttentionTest.from_pretrained(bundled_model(8), noise=1.0)
+    for number, row in rows_of(tmp_path, PERMUTED).items():
+        image = PERMUTED.images(0, [number])[0]
+        expected = known.permutation_test(image, 20, PERMUTED.generator(0, number, "permutations"))
+        assert row["p"] == expected.count_pvalue
+        assert row["p_with_observed"] == expected.pvalue
+
+
+def test_headers_say_how_rows_were_made(tmp_path: Path) -> None:
+    run(settings_of(tmp_path, NULL, count=1, seed=5), tmp_path)
+    (header,) = data_file(tmp_path, NULL).read().headers
+    assert header["seed"] == 5
+    assert header["model_sha256"] == PaperModel.read(bundled_model(8)).sha256
+    assert header["series"]["noise_model"] == {"model": "ar1", "rho": 0.5, "sigma": 1.0}
+    assert header["settings"]["threshold"] == 0.6
+    assert header["settings"]["search"]["tol"] == TOL
+    assert {"attentest", "torch", "transformers", "numpy", "scipy", "python"} == set(header["versions"])
+    (entry,) = read_runs(tmp_path)
+    assert entry["trials"] == 1
+    assert entry["finished"]
+    assert entry["preset"] == "quick"
+
+
+def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
+    assert run(settings_of(tmp_path, NULL, count=3), tmp_path).done == 3
+    before = data_file(tmp_path, NULL).path.read_bytes()
+    assert run(settings_of(tmp_path, NULL, count=3), tmp_path).done == 0
+    assert data_file(tmp_path, NULL).path.read_bytes() == before
+    assert run(settings_of(tmp_path, NULL, count=5), tmp_path).done == 2
+    assert sorted(rows_of(tmp_path, NULL)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_interrupted_and_resumed_gives_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setitem(running.FIRST_CHUNK, "cpu", chunk)
+    monkeypatch.setattr(running, "LARGEST_CHUNK", chunk)
+
+    def stop(label: str, done: float, total: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(settings_of(tmp_path, NULL), tmp_path, stop)
+    assert sorted(rows_of(tmp_path, NULL)) == list(range(chunk))
+    assert not read_runs(tmp_path)[0]["finished"]
+    run(settings_of(tmp_path, NULL), tmp_path)
+    found = rows_of(tmp_path, NULL)
+    whole = tmp_path / "whole"
+    monkeypatch.undo()
+    run(settings_of(tmp_path, NULL), whole)
+    assert sorted(found) == sorted(rows_of(whole, NULL)) == list(range(6))
+    for number, row in rows_of(whole, NULL).items():
+        assert found[number]["p"] == pytest.approx(row["p"], abs=1e-11)
+        assert found[number]["statistic"] == pytest.approx(row["statistic"], abs=1e-12)
+
+
+def failing_on(number: int, message: str) -> Callable[[Bench, list[int]], list[dict[str, Any]]]:
+    def fail(bench: Bench, numbers: list[int]) -> list[dict[str, Any]]:
+        if number in numbers:
+            raise ValueError(message)
+        return Bench._selective(bench, numbers)
+
+    return fail
+
+
+def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of(tmp_path, NULL, count=4)
+    with monkeypatch.context() as patched:
+        patched.setitem(running.FIRST_CHUNK, "cpu", 4)
+        patched.setitem(attentest.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
+        outcome = run(settings, tmp_path)
+    assert (outcome.done, outcome.failed) == (4, 1)
+    rows = rows_of(tmp_path, NULL)
+    assert rows[1] == {"image": 1, "error": "ValueError: no attention here"}
+    assert all("p" in rows[number] for number in (0, 2, 3))
+    assert run(settings, tmp_path).done == 0  # it is done, though it failed
+    assert run(settings_of(tmp_path, NULL, count=4, retry=True), tmp_path).done == 1
+    assert "p" in rows_of(tmp_path, NULL)[1]
+
+
+def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path) -> None:
+    run(settings_of(tmp_path, NULL, count=1), tmp_path)
+    with pytest.raises(InputError, match="made with another seed"):
+        run(settings_of(tmp_path, NULL, count=2, seed=1), tmp_path)
+
+
+def test_models_are_found_by_name() -> None:
+    shelf = Shelf(trained=Path("nowhere"))
+    assert [(architecture_of(model), side_of(model)) for model in ("base8", "huge16")] == [("base", 8), ("huge", 16)]
+    assert shelf.missing(MODELS) == ["large16", "huge16"]
+    assert shelf.find("small16").directory == bundled_model(16, "small")
+    for model, published in (("large16", False), ("base8", True)):
+        with pytest.raises(InputError, match=r"holds no complete model|there is no published model"):
+            shelf.find(model, published)
+
+
+def test_weights_that_are_not_those_of_the_record_are_refused(tmp_path: Path) -> None:
+    shutil.copytree(bundled_model(8), tmp_path / "large16")
+    record = json.loads((tmp_path / "large16" / "training.json").read_text())
+    (tmp_path / "large16" / "training.json").write_text(json.dumps({**record, "weights_sha256": "0" * 64}))
+    with pytest.raises(InputError, match="is not the file that"):
+        Shelf(trained=tmp_path).find("large16")
+
+
+def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
+    monkeypatch.setattr(attentest.training, "TrainingSettings", tiny)
+    monkeypatch.setattr(attentest.reproduction.trial, "EVALUATED_TOGETHER", 1)
+    series = Series(work="evaluation", model="large16", device="cpu")
+    steps: list[str] = []
+    run(settings_of(tmp_path, series, count=1), tmp_path, lambda label, done, total: steps.append(label))
+    assert steps[0] == "training large16"
+    assert list(read_runs(tmp_path)[0]["trained"]) == ["large16"]
+    assert Shelf(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"
+    (row,) = data_file(tmp_path, series).read().rows.values()
+    assert row["seconds_an_evaluation"] > 0
+    run(settings_of(tmp_path, series, count=2), tmp_path)
+    assert read_runs(tmp_path)[1]["trained"] == {}
+
+
+def test_curves_are_f_of_the_paper(tmp_path: Path) -> None:
+    series = Series(work="curves", model="base8")
+    run(settings_of(tmp_path, series, count=1), tmp_path)
+    row = data_file(tmp_path, series).read().rows[0]
+    test = AttentionTest.from_pretrained(bundled_model(8), noise=1.0, search=SEARCH, confidence_level=None)
+    result = test(series.images(0, [0])[0])
+    assert row["statistic"] == result.statistic
+    z = np.array(row["close"]["z"])
+    middle = len(z) // 2
+    assert z[middle] == pytest.approx(result.statistic, abs=1e-6)
+    inside, outside = (np.array(row["close"][name])[:, middle] for name in ("inside", "outside"))
+    assert set(np.round(inside, 5)) <= set(np.round(0.6 - result.attention[result.region], 5))
+    assert set(np.round(outside, 5)) <= set(np.round(result.attention[~result.region] - 0.6, 5))
+    assert max(inside.max(), outside.max()) < 0  # the region at the statistic is the observed one
+    # f_i < 0 for all i is what the truncation set is: where the curves drawn are not, the point is not in it.
+    far, curves = np.array(row["far"]["z"]), np.array(row["far"]["inside"] + row["far"]["outside"])
+    within = np.any([(low <= far) & (far <= high) for low, high in row["intervals"]], axis=0)
+    assert within.any()
+    assert not within.all()
+    assert (curves[:, within].max(axis=0) < 1e-6).all()
+
+
+def test_precision_compares_the_same_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse(monkeypatch)
+    series = Series(work="precision", model="base8")
+    run(settings_of(tmp_path, series, count=2), tmp_path)
+    for row in data_file(tmp_path, series).read().rows.values():
+        assert row["statistic_float32"] == pytest.approx(row["statistic"], abs=1e-5) or row["region_changed"]
+        assert 0 <= row["p_float32"] <= 1
+        assert row["p_float64"] == pytest.approx(row["p"], abs=0.05)  # coarse steps jump over gaps
+
+
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the paper's grids take steps that a test can wait for."""
+    from attentest import search
+    from attentest.search import Combination, Fixed, GridSearch
+
+    monkeypatch.setitem(search.SEARCHES, "fixed", GridSearch(step=Fixed(step=0.05)))  # type: ignore[arg-type]
+    monkeypatch.setitem(
+        search.SEARCHES,  # type: ignore[arg-type]
+        "combination",
+        GridSearch(step=Combination(fine=0.01, coarse=0.1)),
+    )
