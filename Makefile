@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.installed-compared
 
-.PHONY: demo test test-slow bench check format clean help
+.PHONY: demo test test-slow bench reproduce check format clean help
 
 help:
 	@echo "make demo       test an image of noise and one with a signal, draw both to demo/demo.png"
 	@echo "make test       run the tests"
 	@echo "make test-slow  run the long statistical tests, meant for a GPU"
 	@echo "make bench      measure all searches side by side: bench/bench.json and bench/bench.png"
+	@echo "make reproduce  the paper's experiments, few images of each: reproduction/report/index.html"
 	@echo "make check      lint, formatting, types"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -38,6 +39,9 @@ test-slow: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/attentest bench --out bench
 
+reproduce: $(INSTALLED)
+	$(BIN)/attentest reproduce --out reproduction
+
 check: $(INSTALLED)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -48,4 +52,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo bench reproduction build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import attentest.training
 from attentest import AttentionTest, InputError, bundled_model
@@ -290,3 +291,14 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
         "combination",
         GridSearch(step=Combination(fine=0.01, coarse=0.1)),
     )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("series", [NULL, PERMUTED, Series(work="selective", model="base64", noise="correlated")])
+def test_devices_give_the_same_numbers(tmp_path: Path, series: Series) -> None:
+    for device in ("cpu", "cuda"):
+        run(settings_of(tmp_path, series, device=device), tmp_path / device)
+    there = rows_of(tmp_path / "cuda", series)
+    for number, row in rows_of(tmp_path / "cpu", series).items():
+        assert there[number]["p"] == pytest.approx(row["p"], abs=1e-10)
+        assert there[number]["statistic"] == pytest.approx(row["statistic"], abs=1e-12)
