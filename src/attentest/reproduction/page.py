@@ -18,6 +18,7 @@ from attentest.reproduction.page_parts import (
     command_of,
     differences,
     failures_table,
+    missing_table,
     models_table,
     runs_table,
     time_tables,
@@ -121,6 +122,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "wall_time": wall_time(summary),
         "derivative_cost": summary["time"]["derivative_cost"],
         "failures": failures_table(summary),
+        "missing": missing_table(summary),
         "differences": list(differences(summary)),
     }
 

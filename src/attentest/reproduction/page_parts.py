@@ -18,6 +18,9 @@ Summary = Mapping[str, Any]
 PAPER_COUNTS = {"additional-trials": 10_000, "estimated-variance": 10_000, "non-gaussian": 10_000, "power": 1000}
 """Images of a setting in the paper."""
 
+COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
+"""Of a preset, those that ``--images`` limits and that tell its size."""
+
 SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
 """Experiments on more than one classifier."""
 
@@ -28,8 +31,9 @@ def command_of(experiment: str, summary: Summary) -> str:
     runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
     words = ["attentest", "reproduce", "--experiment", experiment]
     if runs:
-        words += _counts(experiment, runs)
-        seed, device = runs[-1]["seed"], runs[-1]["device_type"]
+        largest = max(runs, key=_size)
+        words += _counts(experiment, largest, runs)
+        seed, device = largest["seed"], largest["device_type"]
     else:
         # The run was not finished: its counts are those of the data.
         images = max((setting.get("images", 0) for setting in found["settings"]), default=0)
@@ -40,16 +44,16 @@ def command_of(experiment: str, summary: Summary) -> str:
     return " ".join(shlex.quote(word) for word in words)
 
 
-def _counts(experiment: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the options that say how many images an experiment had in its runs, and of which models."""
-    last = runs[-1]
-    words = ["--preset", str(last["preset"])]
-    preset, counts = PRESETS.get(str(last["preset"])), last.get("counts") or {}
-    if preset is None or not counts:
-        return words
-    names = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
-    if any(counts[name] < getattr(preset, name) for name in names):
-        words += ["--images", str(max(counts[name] for name in names))]
+def _size(run: Mapping[str, Any]) -> int:
+    return sum(run["counts"][name] for name in COUNTS)
+
+
+def _counts(experiment: str, largest: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the options that say how many images an experiment had in its largest run, and of which models in all."""
+    words = ["--preset", str(largest["preset"])]
+    preset, counts = PRESETS[str(largest["preset"])], largest["counts"]
+    if any(counts[name] < getattr(preset, name) for name in COUNTS):
+        words += ["--images", str(max(counts[name] for name in COUNTS))]
     if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
         words += ["--permutations", str(counts["permutations"])]
     used = {str(model) for run in runs for model in run["counts"]["models"]}
@@ -167,6 +171,12 @@ def failures_table(summary: Summary) -> Table:
         for entry in summary["failures"]
     ]
     return Table(head=("series", "trials", "failed", "not converged", "errors"), rows=rows)
+
+
+def missing_table(summary: Summary) -> Table:
+    """Return what was asked for and is not there yet."""
+    rows = [(entry["series"], f"{entry['trials']:,}", f"{entry['asked']:,}") for entry in summary["missing"]]
+    return Table(head=("series", "trials there", "asked for"), rows=rows)
 
 
 def differences(summary: Summary) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from attentest.bundled import BUNDLED
 from attentest.checks import whole_number
@@ -55,6 +56,11 @@ class Preset:
     nearly_gaussian: int
     curves: int
     precision: int
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, Any]) -> Preset:
+        """Return the preset that a run recorded."""
+        return cls(**{**counts, **{name: tuple(counts[name]) for name in ("models", "timed_models")}})
 
     def limited(self, images: int | None, permutations: int | None) -> Preset:
         """Return the preset with no more images a series, and no more permutations, than given."""

@@ -76,6 +76,10 @@ class RunSettings:
     device: str = "cpu"
     retry: bool = False
 
+    def counts(self) -> dict[str, Any]:
+        """Return the preset as JSON-ready values."""
+        return {**asdict(self.preset), "timed": dict(self.preset.timed)}
+
     def plan(self) -> Plan:
         """Return what there is to do."""
         return plan_of(self.experiments, self.preset, self.shelf.published is not None)
@@ -129,7 +133,7 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
             out,
             {
                 "preset": settings.preset_name,
-                "counts": {**asdict(settings.preset), "timed": dict(settings.preset.timed)},
+                "counts": settings.counts(),
                 "experiments": [experiment.name for experiment in settings.experiments],
                 "published": settings.shelf.published is not None,
                 "seed": settings.seed,

@@ -12,10 +12,10 @@ from typing import Any
 from attentest.calibration import ALPHAS
 from attentest.errors import InputError
 from attentest.reproduction.cost import DERIVATIVE_COST, evaluation_seconds, experiment_time, search_times
-from attentest.reproduction.experiment import EXPERIMENTS
+from attentest.reproduction.experiment import EXPERIMENTS, Plan, chosen_experiments, plan_of
 from attentest.reproduction.float_precision import precision
 from attentest.reproduction.paper_model import MODELS, Shelf
-from attentest.reproduction.preset import PRESETS
+from attentest.reproduction.preset import PRESETS, Preset
 from attentest.reproduction.rejection import NON_GAUSSIAN_ALPHAS, PAPER_COUNT, Read, null_levels, power, type_i_error
 from attentest.reproduction.run import read_runs
 from attentest.reproduction.series import Series
@@ -63,6 +63,7 @@ def summarise(out: Path) -> dict[str, Any]:
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
         )
     on_cpu = evaluation_seconds(MODELS, read)
+    runs = [_run(entry) for entry in read_runs(out)]
     experiments = {
         name: {
             "title": EXPERIMENTS[name].title,
@@ -77,7 +78,7 @@ def summarise(out: Path) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "made": origin(everything.values()),
-        "runs": [_run(entry) for entry in read_runs(out)],
+        "runs": runs,
         "models": _models(everything.values(), Shelf(trained=out / "models")),
         "experiments": experiments,
         "time": {
@@ -86,6 +87,7 @@ def summarise(out: Path) -> dict[str, Any]:
             "each_series_once": experiment_time(list(everything.values()), on_cpu),
         },
         "failures": _failures(everything.values()),
+        "missing": _missing(runs, {name: len(tally.rows) for name, tally in everything.items()}),
     }
 
 
@@ -121,6 +123,20 @@ def _settings(name: str, series: Sequence[Series], read: Read) -> list[dict[str,
 def _run(entry: dict[str, Any]) -> dict[str, Any]:
     wanted = ("preset", "counts", "experiments", "published", "seed", "began", "seconds", "trials", "failed", "trained")
     return {name: entry.get(name) for name in (*wanted, "finished", "device", "device_type", "threads")}
+
+
+def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return the series of which runs were asked for more trials than there are, as after an interruption."""
+    wanted: Plan = {}
+    for run in runs:
+        chosen = chosen_experiments(run["experiments"])
+        for series, count in plan_of(chosen, Preset.from_counts(run["counts"]), bool(run["published"])).items():
+            wanted[series] = max(wanted.get(series, 0), count)
+    return [
+        {"series": series.name, "trials": found.get(series.name, 0), "asked": count}
+        for series, count in wanted.items()
+        if found.get(series.name, 0) < count
+    ]
 
 
 def _models(tallies: Iterable[Tally], shelf: Shelf) -> list[dict[str, Any]]:
