@@ -37,7 +37,7 @@ def selective_rows(series: Series, images: int) -> list[Row]:
         p = with_rate(images, POWER[series.noise][series.delta])
     elif series.family is not None:
         factor = {"exponnorm": 2.5, "gennormflat": 0.6}.get(series.family, 1.1)
-        p = p / (1 + (factor - 1) * (series.distance or 0) / 0.04)
+        p = np.minimum(p / (1 + (factor - 1) * (series.distance or 0) / 0.04), 1.0)
     return [selective_row(number, float(value), series.search) for number, value in enumerate(p)]
 
 

@@ -51,7 +51,7 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     again = run(*TINY)
     assert again.exit_code == 0, again.exception
     assert "0 trials in" in again.stderr
-    assert "the paper says" in again.stdout
+    assert "in the paper" in again.stdout
 
 
 def test_one_experiment_alone_and_the_page_made_anew() -> None:
@@ -89,7 +89,12 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
         (("--preset", "paper", "report"), "--preset is for running experiments: options of report come after it"),
         (("--json", "list"), "--json is for running experiments"),
         (("report", "--out", "nothing"), "nothing holds no results of experiments"),
-        ((*TINY, "--published", "nowhere", "--experiment", "power"), "holds no complete model"),
+        (("--published", "nowhere", "--experiment", "power"), "holds no complete model"),
+        (
+            (*TINY, "--experiment", "power"),
+            "a choice of models would change nothing for power: this is for type-i-error",
+        ),
+        (("--published", ".", "--experiment", "estimated-variance"), "authors' models would change nothing for"),
         ((*TINY, "--device", "cuda:99"), "cuda:99"),
     ],
 )

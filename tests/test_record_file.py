@@ -17,7 +17,7 @@ HEADER: dict[str, Any] = {"series": {"work": "selective"}, "seed": 0, "model_sha
 
 
 def row(number: int, **values: Any) -> dict[str, Any]:
-    return {"image": number, "p": number / 10, **values}
+    return {"image": number, "seconds": 0.1, "p": number / 10, **values}
 
 
 @pytest.fixture
@@ -64,20 +64,39 @@ def test_a_line_that_was_not_finished_does_not_count_and_is_overwritten(file: Re
         json.loads(line)
 
 
-def test_damage_in_the_middle_is_named(file: RecordFile) -> None:
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("garbage", "Expecting value"),
+        ("[]", "it is not an object"),
+        ('{"image": -1, "seconds": 1}', "image -1 is no number of an image"),
+        ('{"image": 1e999, "seconds": 1}', "is no number of an image"),
+        ('{"image": 0, "seconds": NaN}', "NaN is no number"),
+        ('{"image": 0, "seconds": 1, "p": null}', "p must lie between 0 and 1, got None"),
+        ('{"image": 0, "p": 0.5}', "'seconds'"),
+        ('{"header": {}}', "a header must have series, seed"),
+    ],
+)
+def test_damage_is_named(file: RecordFile, line: str, reason: str) -> None:
     add(file, row(0), row(1))
     lines = file.path.read_text().splitlines()
-    lines[1] = "garbage"
+    lines[1] = line
     file.path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"line 2 of .*rows.jsonl is damaged"):
+    with pytest.raises(InputError, match=rf"line 2 of .*rows.jsonl is damaged \(.*{reason}"):
+        file.read()
+
+
+def test_rows_without_a_header_are_refused(file: RecordFile) -> None:
+    add(file, row(0))
+    file.path.write_text(file.path.read_text().splitlines()[1] + "\n")
+    with pytest.raises(InputError, match="there is no header before it"):
         file.read()
 
 
 def test_the_last_try_of_an_image_counts(file: RecordFile) -> None:
-    add(file, {"image": 0, "error": "no"}, row(1))
-    assert file.read().failed == 1
+    add(file, {"image": 0, "error": "no", "seconds": 0.0}, row(1))
     add(file, row(0))
-    assert file.read().failed == 0
+    assert file.read().rows == {0: row(0), 1: row(1)}
 
 
 def test_two_runs_at_once_are_refused(file: RecordFile) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -208,10 +210,44 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
     assert "p" in rows_of(tmp_path, NULL)[1]
 
 
-def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path, count: int) -> None:
     run(settings_of(tmp_path, NULL, count=1), tmp_path)
     with pytest.raises(InputError, match="made with another seed"):
-        run(settings_of(tmp_path, NULL, count=2, seed=1), tmp_path)
+        run(settings_of(tmp_path, NULL, count=count, seed=1), tmp_path)  # also where nothing is left to do
+
+
+def test_what_another_run_has_done_meanwhile_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(settings_of(tmp_path, NULL, count=3), tmp_path)
+    late = {NULL: [0, 1, 2, 3]}  # the list was made before the other run ended
+    monkeypatch.setattr(running, "_todo", lambda *_: late)
+    assert run(settings_of(tmp_path, NULL, count=4), tmp_path).done == 1
+    assert len(data_file(tmp_path, NULL).path.read_text().splitlines()) == 5
+
+
+def test_what_stopped_a_run_is_said_and_not_that_its_record_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "runs.jsonl").mkdir()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(InputError, match=r"base8-correlated.jsonl cannot be written to \(No space left on device"):
+        run(settings_of(tmp_path, NULL, count=1), tmp_path)
+
+
+def test_the_list_of_runs_survives_a_line_that_was_not_finished(tmp_path: Path) -> None:
+    run(settings_of(tmp_path, NULL, count=1), tmp_path)
+    runs = tmp_path / "runs.jsonl"
+    with open(runs, "a") as file:
+        file.write('{"preset": "qu')
+    assert len(read_runs(tmp_path)) == 1
+    run(settings_of(tmp_path, NULL, count=2), tmp_path)
+    assert [entry["trials"] for entry in read_runs(tmp_path)] == [1, 1]
+    runs.write_text("{}\n")
+    with pytest.raises(InputError, match=r"line 1 of .*runs.jsonl is damaged .* is missing"):
+        read_runs(tmp_path)
 
 
 def test_models_are_found_by_name() -> None:
@@ -229,6 +265,12 @@ def test_weights_that_are_not_those_of_the_record_are_refused(tmp_path: Path) ->
     record = json.loads((tmp_path / "large16" / "training.json").read_text())
     (tmp_path / "large16" / "training.json").write_text(json.dumps({**record, "weights_sha256": "0" * 64}))
     with pytest.raises(InputError, match="is not the file that"):
+        Shelf(trained=tmp_path).find("large16")
+
+
+def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(bundled_model(8), tmp_path / "large16")
+    with pytest.raises(InputError, match=r"large16 is no large16: its configuration has \{'image_size': 8"):
         Shelf(trained=tmp_path).find("large16")
 
 

@@ -76,7 +76,7 @@ def run(
         PresetName,
         typer.Option(
             help="How many images: quick takes a quarter of an hour on two cores, paper has the counts of the paper's "
-            "main text, full those of its appendices.",
+            "main text (but times the searches on fewer images), full those of its appendices.",
             rich_help_panel=RUN,
         ),
     ] = PresetName.quick,
@@ -92,7 +92,11 @@ def run(
     device: DeviceOption = "cpu",
     model: Annotated[
         list[ModelName] | None,
-        typer.Option(help="Only this classifier; repeatable.", show_default="as preset", rich_help_panel=MODELS),
+        typer.Option(
+            help="Only this classifier, in the experiments on several; repeatable.",
+            show_default="as preset",
+            rich_help_panel=MODELS,
+        ),
     ] = None,
     models: Annotated[
         Path | None,
@@ -123,17 +127,19 @@ def run(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    from attentest.reproduction.experiment import chosen_experiments
+    from attentest.reproduction.experiment import check_choice, chosen_experiments
     from attentest.reproduction.paper_model import Shelf
     from attentest.reproduction.preset import PRESETS
     from attentest.reproduction.run import RunSettings
     from attentest.reproduction.run import run as run_experiments
 
     chosen = PRESETS[preset.value].limited(images, permutations)
+    experiments = chosen_experiments(None if not experiment else [name.value for name in experiment])
+    check_choice(experiments, models=bool(model), published=published is not None)
     settings = RunSettings(
         preset_name=preset.value,
         preset=chosen.with_models(None if not model else tuple(name.value for name in model)),
-        experiments=tuple(chosen_experiments(None if not experiment else [name.value for name in experiment])),
+        experiments=tuple(experiments),
         shelf=Shelf(trained=out / "models" if models is None else models, published=published),
         seed=seed,
         device=device,
@@ -153,6 +159,8 @@ def run(
         _write_page(out)
     except InputError as error:  # the work is done and on disk, whatever the page lacks
         say(f"attentest: no page was made: {error} Then: attentest reproduce report --out {out}")
+    if outcome.failed:
+        raise typer.Exit(1)
 
 
 @reproduce.command()
@@ -205,9 +213,9 @@ def _print_findings(out: Path, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(summary_text({**summary, "findings": findings(summary)}))
         return
-    table = Table("the paper says", "verdict", "numbers", show_lines=True)
+    table = Table("statement", "in the paper", "verdict", "numbers", show_lines=True)
     for finding in findings(summary):
-        table.add_row(*(escape(finding[name]) for name in ("statement", "verdict", "numbers")))
+        table.add_row(*(escape(finding[name]) for name in ("statement", "where", "verdict", "numbers")))
     table_console().print(table)
 
 

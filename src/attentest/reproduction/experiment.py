@@ -22,6 +22,12 @@ PRECISION_MODEL = "base64"
 EVALUATION_REPEATS = 3
 """Timings of an evaluation on the CPU, from which the time of everything there is estimated."""
 
+SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
+"""Experiments on more than one classifier."""
+
+AUTHORS = ("type-i-error", "power", "precision")
+"""Experiments that are run with the authors' models too, where these are."""
+
 Plan: TypeAlias = dict[Series, int]
 """How many images of which series."""
 
@@ -143,6 +149,24 @@ EXPERIMENTS: Mapping[str, Experiment] = {
         ),
     )
 }
+
+
+def check_choice(experiments: Iterable[Experiment], models: bool, published: bool) -> None:
+    """Refuse to be told of models by which no experiment that was chosen goes.
+
+    Parameters
+    ----------
+    experiments
+        The choice.
+    models
+        Whether classifiers were chosen, for experiments on several.
+    published
+        Whether there are models of the authors, for experiments whose figures were published.
+    """
+    names = {experiment.name for experiment in experiments}
+    for given, what, takes in ((models, "a choice of models", SEVERAL_MODELS), (published, "authors' models", AUTHORS)):
+        if given and not names & set(takes):
+            raise InputError(f"{what} would change nothing for {', '.join(names)}: this is for {', '.join(takes)}.")
 
 
 def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:

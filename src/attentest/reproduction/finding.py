@@ -1,19 +1,18 @@
-"""The paper's statements, in our own words, and what the data say of each."""
+"""Statements of the paper, in our own words, and some beside them, and what the data say of each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 from typing import Any, TypeAlias
 
 from attentest.reproduction.non_gaussian_finding import conservative, out_of_control, slightly_above
-from attentest.reproduction.published_figure import PERMUTATION, POWER, SECONDS
+from attentest.reproduction.numerical_finding import adaptive_is_least, single_precision, small_close, straight
+from attentest.reproduction.published_figure import PERMUTATION, POWER
 from attentest.reproduction.verdict import (
     FEWEST_IMAGES,
     NO_DATA,
-    Outcome,
     Rated,
     Setting,
     Verdict,
@@ -23,18 +22,7 @@ from attentest.reproduction.verdict import (
     label,
 )
 
-STRAIGHT = 0.9
-"""Share of steps that must be straight for curves to be approximately linear."""
-
-FEWEST_TIMED = 4
-"""Images of a search below which its cost is not compared."""
-
-SAME_P = 1e-3
-"""Difference of p that counts as none."""
-
-CLOSE_TO_ZERO = 0.05
-"""|f_i| that counts as close to zero, in the median image; attention lies between 0 and 1."""
-
+NOT_IN_THE_PAPER = "not in the paper"
 
 Judge: TypeAlias = Callable[[Sequence[Setting]], Verdict]
 """From the settings of an experiment in the summary to the verdict."""
@@ -42,7 +30,7 @@ Judge: TypeAlias = Callable[[Sequence[Setting]], Verdict]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A statement of the paper.
+    """A statement of the paper, or one that its experiments raise.
 
     Parameters
     ----------
@@ -152,77 +140,6 @@ def _published_permutation(settings: Sequence[Setting], published: bool) -> Verd
     )
 
 
-def _adaptive_is_least(settings: Sequence[Setting], field: str) -> Verdict:
-    """Judge that the adaptive search costs less than fixed and combination wherever all three were run."""
-    costs: dict[tuple[str, str], dict[str, float]] = {}
-    fewest = min((setting["images"] for setting in settings if setting["search"] in SECONDS), default=0)
-    for setting in settings:
-        if setting[field] is not None:
-            costs.setdefault((setting["model"], setting["noise"]), {})[setting["search"]] = setting[field]
-    compared = [cost for cost in costs.values() if set(SECONDS) <= set(cost)]
-    if not compared:
-        return NO_DATA
-    least = sum(cost["adaptive"] < min(cost["fixed"], cost["combination"]) for cost in compared)
-    unit = "s" if field == "seconds" else "evaluations"
-    ranges = [_range([cost[search] for cost in compared], search, unit) for search in SECONDS]
-    paper = "; ".join(f"{search} {low:,.0f} to {high:,.0f} s" for search, (low, high) in SECONDS.items())
-    beside = f" The paper, on its machine: {paper}." if field == "seconds" else ""
-    outcome: Outcome = "holds" if least == len(compared) else "differs"
-    return Verdict(
-        outcome=outcome if fewest >= FEWEST_TIMED else "not enough data",
-        numbers=f"Adaptive is least in {least} of {len(compared)} settings. An image takes: {'; '.join(ranges)}."
-        + beside,
-    )
-
-
-def _range(values: Sequence[float], name: str, unit: str) -> str:
-    low, high = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (min(values), max(values)))
-    return f"{name} {low} {unit}" if low == high else f"{name} {low} to {high} {unit}"
-
-
-def _straight(settings: Sequence[Setting]) -> Verdict:
-    if not settings:
-        return NO_DATA
-    bent = sum(setting["bent"]["count"] for setting in settings)
-    total = sum(setting["bent"]["total"] for setting in settings)
-    return Verdict(
-        outcome="holds" if bent <= (1 - STRAIGHT) * total else "differs",
-        numbers=f"{bent:,} of {total:,} steps of 0.2 ({bent / total:.1%}) leave the chord by more than a tenth of "
-        f"their change (or of 0.01, where the change is smaller). Up to {1 - STRAIGHT:.0%} counts as nearly linear.",
-    )
-
-
-def _small_close(settings: Sequence[Setting]) -> Verdict:
-    if not settings:
-        return NO_DATA
-    smallest, typical = (
-        ", ".join(f"{setting[name]:.2g}" for setting in settings) for name in ("smallest_close", "median_close")
-    )
-    close = median(setting["smallest_close"] for setting in settings) <= CLOSE_TO_ZERO
-    return Verdict(
-        outcome="holds" if close else "differs",
-        numbers=f"Smallest |f_i| within 0.1 of the statistic, over all pixels: {smallest}; that of the median pixel "
-        f"drawn: {typical}. Up to {CLOSE_TO_ZERO} in the median image counts as close to zero.",
-    )
-
-
-def _single_precision(settings: Sequence[Setting]) -> Verdict:
-    """Judge that float32 gives the regions and the p-values of float64."""
-    if not settings:
-        return NO_DATA
-    sentences = []
-    for setting in settings:
-        single, double = setting["float32"], setting["float64"]
-        sentences.append(
-            f"{label(setting)}, {setting['images']:,} images: the region differs on "
-            f"{setting['region_differs']['value']:.1%}, p by {single['median']:.2g} in the median and up to "
-            f"{single['greatest']:.2f}, the verdict at 0.05 on {single['verdict_changes']['value']:.1%}; the same "
-            f"search in float64 moves p by at most {double['greatest']:.1g}."
-        )
-    same = all(setting["float32"]["greatest"] <= SAME_P for setting in settings)
-    return Verdict(outcome="holds" if same else "differs", numbers=" ".join(sentences))
-
-
 def _all() -> Iterator[Finding]:
     main = "section 4, figures 4 and 5"
     for test in ("selective", "bonferroni"):
@@ -251,7 +168,7 @@ def _all() -> Iterator[Finding]:
         yield Finding(
             experiment="type-i-error",
             statement=f"With {whose} models and correlated noise, the permutation test has its published type I error.",
-            where="figure 4",
+            where="figure 4" if published else "figure 4, of other models",
             judge=partial(_published_permutation, published=published),
         )
     yield Finding(
@@ -270,15 +187,18 @@ def _all() -> Iterator[Finding]:
         yield Finding(
             experiment="power",
             statement=f"With {whose} models the selective test has its published power.",
-            where="figure 6",
+            where="figure 6" if published else "figure 6, of another model",
             judge=partial(_published_power, published=published),
         )
-    for field, what in (("evaluations", "needs fewer evaluations of the model"), ("seconds", "takes less time")):
+    for field, what, where in (
+        ("seconds", "takes less time", "section 4, figures 7 and 8"),
+        ("evaluations", "needs fewer evaluations of the model", NOT_IN_THE_PAPER),
+    ):
         yield Finding(
             experiment="computation-time",
             statement=f"The adaptive search {what} than the fixed and the combination search.",
-            where="section 4, figures 7 and 8",
-            judge=partial(_adaptive_is_least, field=field),
+            where=where,
+            judge=partial(adaptive_is_least, field=field),
         )
     yield Finding(
         experiment="estimated-variance",
@@ -292,19 +212,19 @@ def _all() -> Iterator[Finding]:
         experiment="demonstration",
         statement="Away from the observed statistic f_i is approximately linear.",
         where="sections 3 and 4, figure 9",
-        judge=_straight,
+        judge=straight,
     )
     yield Finding(
         experiment="demonstration",
         statement="Close to the observed statistic some f_i tend to be close to zero.",
         where="sections 3 and 4, figure 9",
-        judge=_small_close,
+        judge=small_close,
     )
     yield Finding(
         experiment="precision",
-        statement="float32, in which the authors compute, is precise enough for images of 64x64 pixels.",
-        where="section 3, implementation techniques",
-        judge=_single_precision,
+        statement="float32 gives the regions and p-values of float64 for images of 64x64 pixels.",
+        where=NOT_IN_THE_PAPER,
+        judge=single_precision,
     )
 
 

@@ -15,6 +15,8 @@ from attentest.reproduction.experiment import EXPERIMENTS
 from attentest.reproduction.figures import available_figures, drawn
 from attentest.reproduction.finding import findings
 from attentest.reproduction.page_parts import (
+    READING,
+    READING_TIMES,
     command_of,
     differences,
     failures_table,
@@ -120,7 +122,8 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "absent": [_title(name) for name in EXPERIMENTS if name not in present],
         "time": time_tables(summary),
         "wall_time": wall_time(summary),
-        "derivative_cost": summary["time"]["derivative_cost"],
+        "reading": READING,
+        "reading_times": READING_TIMES,
         "failures": failures_table(summary),
         "missing": missing_table(summary),
         "differences": list(differences(summary)),

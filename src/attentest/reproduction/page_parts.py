@@ -7,22 +7,52 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from attentest.reproduction.experiment import EXPERIMENTS
+from attentest.reproduction.cost import DERIVATIVE_COST
+from attentest.reproduction.experiment import EXPERIMENTS, SEVERAL_MODELS
 from attentest.reproduction.page_tables import Table, duration, number
 from attentest.reproduction.paper_model import MODELS
-from attentest.reproduction.preset import PRESETS
+from attentest.reproduction.preset import PRESETS, Preset
 from attentest.reproduction.trial import TOL
 
 Summary = Mapping[str, Any]
 
-PAPER_COUNTS = {"additional-trials": 10_000, "estimated-variance": 10_000, "non-gaussian": 10_000, "power": 1000}
+PAPER_COUNTS = {
+    "type-i-error": 1000,
+    "additional-trials": 10_000,
+    "estimated-variance": 10_000,
+    "non-gaussian": 10_000,
+    "power": 1000,
+}
 """Images of a setting in the paper."""
 
 COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
 """Of a preset, those that ``--images`` limits and that tell its size."""
 
-SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
-"""Experiments on more than one classifier."""
+
+READING = (
+    "Rates have 95% Wilson intervals. A test rejects where p is at most the level.",
+    "A failed trial is never dropped. It counts as a rejection in the type I error, and as a miss in the power. Where "
+    "nothing is counted (times, curves, precision) it is left out of the means, and listed below.",
+    "The band of a level is the range in which the rates of one test, over all settings and levels of an experiment "
+    "with attentest's models (or with the authors'), lie together with probability 95% if the test has exactly this "
+    'level (binomial, Bonferroni). "Above" and "below" mean outside it. A test keeps its level if no rate is above.',
+    "The permutation test counts permutations with a greater statistic. With B of them, exchangeable pixels are "
+    "rejected at 0.05 with probability (0.05 B + 1) / (B + 1): its band is that of this level.",
+    "With independent noise pixels are exchangeable, and the region is chosen anew in every permutation. There the "
+    "permutation test is exact, whatever the model.",
+    "A published rate agrees with ours if their difference is within Monte-Carlo error: published ones are of 1,000 "
+    "images, and the 5% are shared by all comparisons of a statement.",
+    "A level is judged where a valid test would reject at least ten images.",
+)
+"""How to read the findings."""
+
+READING_TIMES = (
+    "Measured: the sum of the seconds of the trials, on the device named above; where several runs shared it, each of "
+    "them took longer. An experiment that shares images with another counts them too; the last line counts each once. "
+    f"On the CPU: evaluations times the median time of one evaluation there, and {DERIVATIVE_COST} times that for the "
+    "adaptive search, whose evaluations take a derivative (docs/measurements.md: that is for 32 images together; for "
+    "single ones it is more)."
+)
 
 
 def command_of(experiment: str, summary: Summary) -> str:
@@ -35,9 +65,10 @@ def command_of(experiment: str, summary: Summary) -> str:
         words += _counts(experiment, largest, runs)
         seed, device = largest["seed"], largest["device_type"]
     else:
-        # The run was not finished: its counts are those of the data.
+        # It was another experiment's run, or one that left no word: counts and models are those of the data.
         images = max((setting.get("images", 0) for setting in found["settings"]), default=0)
         words += ["--preset", "full", *(["--images", str(images)] if images else [])]
+        words += _models(experiment, {name for name in found["made"]["models"] if name in MODELS}, PRESETS["full"])
         seed, device = found["made"]["seeds"][0], found["made"]["device_types"][0]
     published = any(name.startswith("published") for name in found["made"]["models"])
     words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if published else [])]
@@ -56,10 +87,14 @@ def _counts(experiment: str, largest: Mapping[str, Any], runs: Sequence[Mapping[
         words += ["--images", str(max(counts[name] for name in COUNTS))]
     if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
         words += ["--permutations", str(counts["permutations"])]
-    used = {str(model) for run in runs for model in run["counts"]["models"]}
-    if experiment in SEVERAL_MODELS and used != set(preset.models):
-        words += [word for model in MODELS if model in used for word in ("--model", model)]
-    return words
+    return words + _models(experiment, {model for run in runs for model in run["counts"]["models"]}, preset)
+
+
+def _models(experiment: str, used: set[str], preset: Preset) -> list[str]:
+    """Return the options that say which models were used, where a preset has others."""
+    if experiment not in SEVERAL_MODELS or used == set(preset.models):
+        return []
+    return [word for model in MODELS if model in used for word in ("--model", model)]
 
 
 def runs_table(summary: Summary) -> Table:

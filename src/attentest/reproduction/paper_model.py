@@ -66,7 +66,7 @@ class PaperModel:
             sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
             training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
         except (OSError, ValueError) as error:
-            raise InputError(f"{directory} holds no complete model ({error}): remove it, or name another.") from None
+            raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
         recorded = training.get("weights_sha256", sha256)
         if recorded != sha256:
             raise InputError(f"{weights} is not the file that {record} was written for: remove the directory.")
@@ -93,10 +93,10 @@ class Shelf:
         if published:
             if self.published is None or model not in PUBLISHED:
                 raise InputError(f"there is no published model {model}: say where the authors' models are.")
-            return PaperModel.read(self.published / PUBLISHED[model])
+            return _of_kind(model, self.published / PUBLISHED[model])
         if _is_bundled(model):
             return PaperModel.read(bundled_model(side_of(model), architecture_of(model)))
-        return PaperModel.read(self.trained / model)
+        return _of_kind(model, self.trained / model)
 
     def missing(self, models: Iterable[str]) -> list[str]:
         """Return those that would have to be trained."""
@@ -113,6 +113,23 @@ class Shelf:
         trained = train(settings, device, None if progress is None else lambda *done: progress(model, *done))
         trained.save(directory)
         return time.perf_counter() - start
+
+
+def _of_kind(model: str, directory: Path) -> PaperModel:
+    """Read a model, and refuse one of another architecture or for other images than its name says."""
+    from attentest.training import ARCHITECTURES
+
+    found = PaperModel.read(directory)
+    try:
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        kind = {name: config[name] for name in ("image_size", "num_hidden_layers", "hidden_size")}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{directory / 'config.json'} does not say what the model is ({error!r}).") from None
+    shape = ARCHITECTURES[architecture_of(model)]
+    wanted = {"image_size": side_of(model), "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
+    if kind != wanted:
+        raise InputError(f"{directory} is no {model}: its configuration has {kind}, but it must have {wanted}.")
+    return found
 
 
 def _is_bundled(model: str) -> bool:

@@ -86,8 +86,7 @@ class Preset:
             if model not in MODELS:
                 raise InputError(f"a model must be one of {', '.join(MODELS)}, got {model!r}.")
         ordered = tuple(model for model in MODELS if model in models)
-        timed = tuple(model for model in ordered if model in self.timed_models)
-        return replace(self, models=ordered, timed_models=timed)
+        return replace(self, models=ordered, timed_models=ordered)
 
 
 BUNDLED_MODELS = tuple(model for model in MODELS if model in {f"{name}{side}" for name, side in BUNDLED})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attentest.errors import InputError
 
@@ -41,11 +41,6 @@ class Records:
     rows: dict[int, Row]
     complete_bytes: int
 
-    @property
-    def failed(self) -> int:
-        """Number of trials that ended in an error."""
-        return sum("error" in row for row in self.rows.values())
-
 
 NOTHING = Records(headers=[], rows={}, complete_bytes=0)
 
@@ -75,16 +70,34 @@ class RecordFile:
         rows: dict[int, Row] = {}
         for number, line in enumerate(complete.splitlines(), start=1):
             try:
-                values = json.loads(line)
+                values = read_line(line)
                 if "header" in values:
-                    headers.append(dict(values["header"]))
+                    headers.append(_as_header(values["header"]))
                 else:
-                    rows[int(values["image"])] = values
-            except (ValueError, TypeError, KeyError):
+                    rows[values["image"]] = _as_row(values, headers)
+            except (ValueError, TypeError, KeyError) as error:
                 raise InputError(
-                    f"line {number} of {self.path} is damaged: remove the file, and the next run makes it anew."
+                    f"line {number} of {self.path} is damaged ({error}): remove the file, the next run makes it anew."
                 ) from None
         return Records(headers=headers, rows=rows, complete_bytes=len(complete))
+
+    def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
+        """Refuse to go on if its rows were made otherwise than rows that are to be added.
+
+        Parameters
+        ----------
+        records
+            What it holds.
+        identity
+            Some or all of what must be the same: series, seed, model_sha256, settings.
+        """
+        for before in records.headers:
+            for name in IDENTITY:
+                if name in identity and before[name] != identity[name]:
+                    raise InputError(
+                        f"{self.path} was made with another {name.replace('_', ' ')} ({before[name]}, now "
+                        f"{identity[name]}): use another output directory, or remove the file."
+                    )
 
     @contextmanager
     def writing(self, header: dict[str, Any]) -> Iterator[RecordWriter]:
@@ -107,7 +120,7 @@ class RecordFile:
                 except OSError:
                     raise InputError(f"another run is writing to {self.path}: wait for it to end.") from None
             records = self.read()
-            _check_same(records, header, self.path)
+            self.check_same(records, header)
             file.truncate(records.complete_bytes)
             yield RecordWriter(self.path, file, header, records)
 
@@ -121,7 +134,7 @@ class RecordWriter:
         What was there at the beginning.
     """
 
-    def __init__(self, path: Path, file: Any, header: dict[str, Any], records: Records) -> None:
+    def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any], records: Records) -> None:
         self.records = records
         self._path, self._file, self._header = path, file, header
         self._header_written = bool(records.headers) and records.headers[-1] == header
@@ -142,11 +155,32 @@ class RecordWriter:
         self._header_written = True
 
 
-def _check_same(records: Records, header: dict[str, Any], path: Path) -> None:
-    for before in records.headers:
-        for name in IDENTITY:
-            if before.get(name) != header[name]:
-                raise InputError(
-                    f"{path} was made with another {name.replace('_', ' ')} ({before.get(name)}, now {header[name]}): "
-                    "use another output directory, or remove the file."
-                )
+def read_line(line: bytes) -> dict[str, Any]:
+    """Return a line of JSON that is an object without NaN or infinite numbers; a ValueError says what else it is."""
+
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is no number")
+
+    values = json.loads(line, parse_constant=refuse)
+    if not isinstance(values, dict):
+        raise ValueError("it is not an object")
+    return values
+
+
+def _as_header(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict) or not set(IDENTITY) <= set(values):
+        raise ValueError(f"a header must have {', '.join(IDENTITY)}")
+    return values
+
+
+def _as_row(values: Row, headers: list[dict[str, Any]]) -> Row:
+    if not headers:
+        raise ValueError("there is no header before it")
+    if not (type(values["image"]) is int and values["image"] >= 0):
+        raise ValueError(f"image {values['image']!r} is no number of an image")
+    if not isinstance(values["seconds"], (int, float)):
+        raise ValueError("seconds must be a number")
+    p = values.get("p", 0.0)
+    if not (isinstance(p, (int, float)) and 0 <= p <= 1):
+        raise ValueError(f"p must lie between 0 and 1, got {p!r}")
+    return values

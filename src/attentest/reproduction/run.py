@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,20 +23,38 @@ from attentest.errors import InputError
 from attentest.reproduction.experiment import Experiment, Plan, plan_of
 from attentest.reproduction.paper_model import RELATIVE_COST, Shelf
 from attentest.reproduction.preset import Preset
-from attentest.reproduction.record_file import RecordFile
+from attentest.reproduction.record_file import RecordFile, Records, read_line
 from attentest.reproduction.series import Series
 from attentest.reproduction.trial import Bench
 
 CHUNK_SECONDS = 20.0
-"""An interruption loses no more work than about this."""
+"""An interruption loses no more work than about this, except of searches that are timed."""
 
 FIRST_CHUNK = {"cpu": 4, "cuda": 500}
 LARGEST_CHUNK = 2000
 
-TRIAL = 100
-"""Images of the paper's trials, which are timed together."""
+TIMED_TOGETHER = {"cpu": 2, "cuda": 100}
+"""Images on which a search is timed together: on a GPU as many as a trial of the paper has."""
 
 RUNS = "runs.jsonl"
+
+RUN_FIELDS = (
+    "preset",
+    "counts",
+    "experiments",
+    "published",
+    "seed",
+    "began",
+    "seconds",
+    "trials",
+    "failed",
+    "trained",
+    "finished",
+    "device",
+    "device_type",
+    "threads",
+)
+"""What is known of every run."""
 
 EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 27_000}
 """Of an image, roughly, for progress bars; an adaptive step takes a derivative too."""
@@ -115,19 +134,11 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
     start, began = time.perf_counter(), datetime.now(UTC)
     plan = settings.plan()
     trained = _train_missing(settings, plan, progress)
-    todo = {series: _missing(out, series, count, settings.retry) for series, count in plan.items()}
+    todo = _todo(settings, plan, out)
     total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
     done_cost, done, failed = 0.0, 0, 0
-    finished = False
-    try:
-        for series, numbers in todo.items():
-            for rows in _run_series(series, numbers, settings, device, out):
-                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
-                failed += sum("error" in row for row in rows)
-                if progress is not None:
-                    progress(series.name, done_cost, total)
-        finished = True
-    finally:
+
+    def record(finished: bool) -> float:
         seconds = time.perf_counter() - start
         _record_run(
             out,
@@ -146,7 +157,20 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
                 **_machine(device),
             },
         )
-    return Outcome(done=done, failed=failed, seconds=seconds)
+        return seconds
+
+    try:
+        for series, numbers in todo.items():
+            for rows in _run_series(series, numbers, settings, device, out):
+                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
+                failed += sum("error" in row for row in rows)
+                if progress is not None:
+                    progress(series.name, done_cost, total)
+    except BaseException:
+        with suppress(InputError):  # what stopped the run is worth more words
+            record(finished=False)
+        raise
+    return Outcome(done=done, failed=failed, seconds=record(finished=True))
 
 
 def _train_missing(settings: RunSettings, plan: Plan, progress: Progress | None) -> dict[str, float]:
@@ -161,9 +185,21 @@ def _train_missing(settings: RunSettings, plan: Plan, progress: Progress | None)
     return {model: round(settings.shelf.train(model, settings.device, report), 3) for model in missing}
 
 
-def _missing(out: Path, series: Series, count: int, retry: bool) -> list[int]:
-    rows = data_file(out, series).read().rows
-    return [number for number in range(count) if number not in rows or (retry and "error" in rows[number])]
+def _todo(settings: RunSettings, plan: Plan, out: Path) -> dict[Series, list[int]]:
+    """Return which images of each series are to be done; refuse a directory whose data are of another run."""
+    todo = {}
+    for series, count in plan.items():
+        file = data_file(out, series)
+        records = file.read()
+        model = settings.shelf.find(series.model, series.published)
+        file.check_same(records, {"seed": settings.seed, "model_sha256": model.sha256})
+        todo[series] = _missing(records, range(count), settings.retry)
+    return todo
+
+
+def _missing(records: Records, numbers: Iterable[int], retry: bool) -> list[int]:
+    rows = records.rows
+    return [number for number in numbers if number not in rows or (retry and "error" in rows[number])]
 
 
 def _run_series(
@@ -182,14 +218,16 @@ def _run_series(
         **_machine(bench.device),
     }
     with data_file(out, series).writing(header) as writer:
+        numbers = _missing(writer.records, numbers, settings.retry)  # another run may have done some since
         bench.warm_up()
-        chunk = TRIAL if series.work == "search" else FIRST_CHUNK[bench.device.type]
+        timed = series.work == "search"
+        chunk = (TIMED_TOGETHER if timed else FIRST_CHUNK)[bench.device.type]
         while numbers:
             some, numbers = numbers[:chunk], numbers[chunk:]
             start = time.perf_counter()
             rows = bench.rows(some)
             writer.add(rows)
-            if series.work != "search":
+            if not timed:
                 seconds = max(time.perf_counter() - start, 1e-3)
                 chunk = min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
             yield rows
@@ -223,21 +261,33 @@ def _machine(device: torch.device) -> dict[str, Any]:
 
 
 def read_runs(out: Path) -> list[dict[str, Any]]:
-    """Return the runs that a directory has seen, the oldest first."""
+    """Return the runs that a directory has seen, the oldest first; a last line that was not finished does not count."""
     path = out / RUNS
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        content = path.read_bytes()
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): remove it, the data are kept.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
+    found = []
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
+        try:
+            entry = read_line(line)
+            if absent := set(RUN_FIELDS) - set(entry):
+                raise ValueError(f"{', '.join(sorted(absent))} is missing")
+        except ValueError as error:
+            raise InputError(f"line {number} of {path} is damaged ({error}): remove it, the data are kept.") from None
+        found.append(entry)
+    return found
 
 
 def _record_run(out: Path, values: dict[str, Any]) -> None:
     """Add a run to the list; in one write, because several may end at once."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with open(out / RUNS, "ab") as file:
+        with open(out / RUNS, "a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # a line that was not finished
             file.write((json.dumps(values, allow_nan=False) + "\n").encode())
     except OSError as error:
-        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}); the data are complete.") from None
+        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}).") from None

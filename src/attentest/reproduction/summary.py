@@ -11,13 +11,13 @@ from typing import Any
 
 from attentest.calibration import ALPHAS
 from attentest.errors import InputError
-from attentest.reproduction.cost import DERIVATIVE_COST, evaluation_seconds, experiment_time, search_times
+from attentest.reproduction.cost import evaluation_seconds, experiment_time, search_times
 from attentest.reproduction.experiment import EXPERIMENTS, Plan, chosen_experiments, plan_of
 from attentest.reproduction.float_precision import precision
 from attentest.reproduction.paper_model import MODELS, Shelf
 from attentest.reproduction.preset import PRESETS, Preset
 from attentest.reproduction.rejection import NON_GAUSSIAN_ALPHAS, PAPER_COUNT, Read, null_levels, power, type_i_error
-from attentest.reproduction.run import read_runs
+from attentest.reproduction.run import RUN_FIELDS, read_runs
 from attentest.reproduction.series import Series
 from attentest.reproduction.tally import Tally, origin
 from attentest.reproduction.target_function import demonstration
@@ -82,7 +82,6 @@ def summarise(out: Path) -> dict[str, Any]:
         "models": _models(everything.values(), Shelf(trained=out / "models")),
         "experiments": experiments,
         "time": {
-            "derivative_cost": DERIVATIVE_COST,
             "cpu_seconds_an_evaluation": on_cpu,
             "each_series_once": experiment_time(list(everything.values()), on_cpu),
         },
@@ -121,8 +120,7 @@ def _settings(name: str, series: Sequence[Series], read: Read) -> list[dict[str,
 
 
 def _run(entry: dict[str, Any]) -> dict[str, Any]:
-    wanted = ("preset", "counts", "experiments", "published", "seed", "began", "seconds", "trials", "failed", "trained")
-    return {name: entry.get(name) for name in (*wanted, "finished", "device", "device_type", "threads")}
+    return {name: entry[name] for name in RUN_FIELDS}
 
 
 def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> list[dict[str, Any]]:

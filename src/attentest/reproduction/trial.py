@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ class Bench:
         Of the images.
     """
 
-    def __init__(self, series: Series, directory: Any, device: torch.device | str, seed: int) -> None:
+    def __init__(self, series: Series, directory: Path, device: torch.device | str, seed: int) -> None:
         self._series, self._seed = series, seed
         where = torch.device(series.device or device)
         self._scores = ViTScores(load_model(directory).encoder, device=where, owned=True)
@@ -100,15 +101,13 @@ class Bench:
 
     def rows(self, numbers: list[int]) -> list[Row]:
         """Return the rows of some images, each with its share of the seconds; a trial that fails has its error."""
-        if len(numbers) > 1:
-            try:
-                return self._timed(numbers)
-            except Exception:  # noqa: BLE001  # whichever image it is about, the others are not to suffer
-                return [row for number in numbers for row in self.rows([number])]
         try:
             return self._timed(numbers)
-        except Exception as error:  # noqa: BLE001
-            return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
+        except Exception as error:  # noqa: BLE001  # whichever image it is about, the others are not to suffer
+            if len(numbers) == 1:
+                return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
+        half = len(numbers) // 2
+        return self.rows(numbers[:half]) + self.rows(numbers[half:])
 
     def _timed(self, numbers: list[int]) -> list[Row]:
         start = time.perf_counter()
