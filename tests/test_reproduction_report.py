@@ -21,7 +21,7 @@ from attentest.reproduction.paper_model import Shelf
 from attentest.reproduction.preset import PRESETS
 from attentest.reproduction.published_figure import POWER, largest_agreeing_score, scores
 from attentest.reproduction.rejection import permutation_level
-from attentest.reproduction.run import RunSettings
+from attentest.reproduction.run import RUN_FIELDS, RunSettings
 from attentest.reproduction.series import Series
 from attentest.reproduction.summary import summarise
 from attentest.reproduction.tally import band
@@ -102,7 +102,7 @@ def test_verdicts_where_the_data_agree_with_the_paper(summary: dict[str, Any]) -
 )
 def test_verdicts_on_noise_that_is_not_gaussian(tmp_path: Path, family: str, factor: float, verdict: str) -> None:
     series = Series(work="selective", model="base16", family=family, distance=0.04)
-    write_series(tmp_path, series, (selective_row(i, p / factor) for i, p in enumerate(spread_out(1000))))
+    write_series(tmp_path, series, (selective_row(i, min(1.0, p / factor)) for i, p in enumerate(spread_out(1000))))
     assert verdict_of(summarise(tmp_path), f"With {family} noise") == verdict
 
 
@@ -261,10 +261,7 @@ def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
     )
     others = [series for series in settings.plan() if series != SIGNAL]
     entry = {
-        **{
-            name: None
-            for name in ("seed", "seconds", "trials", "failed", "trained", "device", "device_type", "threads")
-        },
+        **dict.fromkeys(RUN_FIELDS),
         "preset": "paper",
         "counts": settings.counts(),
         "experiments": ["power"],

@@ -198,7 +198,7 @@ def _announce(settings: RunSettings, out: Path) -> None:
     """Say what is about to be done, and what takes long before it starts."""
     plan = settings.plan()
     say(f"{sum(plan.values()):,} trials in {len(plan)} series; results go to {out}")
-    missing = settings.shelf.missing({series.model for series in plan if not series.published})
+    missing = settings.shelf.missing(dict.fromkeys(series.model for series in plan if not series.published))
     if missing:
         slow = "" if settings.device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
         say(f"to be trained first: {', '.join(missing)}{slow}")
