@@ -205,7 +205,7 @@ def test_time_on_the_cpu_is_estimated_from_evaluations(tmp_path: Path) -> None:
         series = Series(work="search", model="base8", search=search)
         write_series(tmp_path, series, (selective_row(i, 0.5, search) for i in range(10)))
     timed = Series(work="evaluation", model="base8", device="cpu")
-    write_series(tmp_path, timed, [{"image": 0, "seconds": 1.0, "seconds_an_evaluation": 0.002}])
+    write_series(tmp_path, timed, [{"image": 0, "seconds": 1.0, "seconds_an_evaluation": 0.002, "threads": 2}])
     summary = summarise(tmp_path)
     assert summary["experiments"]["computation-time"]["time"]["cpu_seconds"] == pytest.approx(
         10 * 0.002 * (60 + 3.4 * 300)

@@ -39,14 +39,16 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
     return value / reference if value is not None and reference else None
 
 
-def evaluation_seconds(models: Iterable[str], read: Read) -> dict[str, float]:
-    """Return the median seconds of one evaluation of each model on the CPU, where it was timed."""
-    seconds = {}
+def evaluations_on_cpu(models: Iterable[str], read: Read) -> tuple[dict[str, float], list[int]]:
+    """Return the median seconds of one evaluation of each model on the CPU, where it was timed, and with what threads."""
+    seconds: dict[str, float] = {}
+    threads: set[int] = set()
     for model in models:
         tally = read(Series(work="evaluation", model=model, device="cpu"), None)
         if tally is not None and tally.good:
             seconds[model] = float(np.median([row["seconds_an_evaluation"] for row in tally.good]))
-    return seconds
+            threads |= {row["threads"] for row in tally.good}
+    return seconds, sorted(threads)
 
 
 def experiment_time(tallies: Sequence[Tally], on_cpu: Mapping[str, float]) -> dict[str, Any]:

@@ -189,7 +189,8 @@ def time_tables(summary: Summary) -> list[Table]:
     seconds = summary["time"]["cpu_seconds_an_evaluation"]
     if seconds:
         rows_of = [(model, number(1000 * seconds[model])) for model in MODELS if model in seconds]
-        tables.append(Table(head=("model", "ms of one evaluation on the CPU"), rows=rows_of))
+        threads = " or ".join(str(count) for count in summary["time"]["cpu_threads"])
+        tables.append(Table(head=("model", f"ms of one evaluation on the CPU, {threads} threads"), rows=rows_of))
     return tables
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from attentest.calibration import ALPHAS
 from attentest.errors import InputError
-from attentest.reproduction.cost import evaluation_seconds, experiment_time, search_times
+from attentest.reproduction.cost import evaluations_on_cpu, experiment_time, search_times
 from attentest.reproduction.experiment import EXPERIMENTS, Plan, chosen_experiments, plan_of
 from attentest.reproduction.float_precision import precision
 from attentest.reproduction.paper_model import MODELS, Shelf
@@ -62,7 +62,7 @@ def summarise(out: Path) -> dict[str, Any]:
         raise InputError(
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
         )
-    on_cpu = evaluation_seconds(MODELS, read)
+    on_cpu, threads = evaluations_on_cpu(MODELS, read)
     runs = [_run(entry) for entry in read_runs(out)]
     experiments = {
         name: {
@@ -83,6 +83,7 @@ def summarise(out: Path) -> dict[str, Any]:
         "experiments": experiments,
         "time": {
             "cpu_seconds_an_evaluation": on_cpu,
+            "cpu_threads": threads,
             "each_series_once": experiment_time(list(everything.values()), on_cpu),
         },
         "failures": _failures(everything.values()),
