@@ -40,7 +40,7 @@ def _ratio(value: float | None, reference: float | None) -> float | None:
 
 
 def evaluations_on_cpu(models: Iterable[str], read: Read) -> tuple[dict[str, float], list[int]]:
-    """Return the median seconds of one evaluation of each model on the CPU, where it was timed, and with what threads."""
+    """Return the median seconds of one evaluation of each model on the CPU, where it was timed, and the threads."""
     seconds: dict[str, float] = {}
     threads: set[int] = set()
     for model in models:
