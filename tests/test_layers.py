@@ -15,6 +15,7 @@ FLOW = [
     "errors",
     "checks",
     "device",
+    "machine",
     "quiet",
     "complete_file",
     "table_file",

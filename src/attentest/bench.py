@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attentest import __version__
 from attentest.attention import ViTScores, load_model
 from attentest.attention_test import AttentionTest
 from attentest.bundled import BUNDLED, bundled_model
 from attentest.checks import whole_number
 from attentest.device import usable_device
+from attentest.machine import described_machine
 from attentest.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch, spectral
 from attentest.search.ledger import Ledger
@@ -139,13 +138,7 @@ def run_benchmark(settings: BenchSettings, progress: Progress | None = None) -> 
     stages = _stages(settings, device)
     advance()
     return Report(
-        machine={
-            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-            "threads": torch.get_num_threads(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "attentest": __version__,
-        },
+        machine=described_machine(device),
         settings=asdict(settings),
         rows=rows,
         growth=growth,

@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
-from attentest import __version__
 from attentest.device import usable_device
 from attentest.errors import InputError
+from attentest.machine import versions
 from attentest.quiet import quiet_transformers
 from attentest.synthetic import null_images, signal_images
 
@@ -210,12 +209,7 @@ def train(
         },
         "parameters": sum(p.numel() for p in model.parameters()),
         "device": device.type,
-        "versions": {
-            "attentest": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": versions(),
     }
     return TrainedModel(model=model.cpu(), record=record)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -12,14 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-import scipy
 import torch
-import transformers
 
-from attentest import __version__
 from attentest.device import usable_device
 from attentest.errors import InputError
+from attentest.machine import described_machine
 from attentest.reproduction.experiment import Experiment, Plan, plan_of
 from attentest.reproduction.paper_model import RELATIVE_COST, Shelf
 from attentest.reproduction.preset import Preset
@@ -154,7 +150,7 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
                 "failed": failed,
                 "trained": trained,
                 "finished": finished,
-                **_machine(device),
+                **described_machine(device),
             },
         )
         return seconds
@@ -215,7 +211,7 @@ def _run_series(
         "seed": settings.seed,
         "model_sha256": model.sha256,
         "settings": bench.settings(),
-        **_machine(bench.device),
+        **described_machine(bench.device),
     }
     with data_file(out, series).writing(header) as writer:
         numbers = _missing(writer.records, numbers, settings.retry)  # another run may have done some since
@@ -242,22 +238,6 @@ def _cost(series: Series) -> float:
         "evaluation": 500.0,
     }.get(series.work, float(EVALUATIONS[series.search]))
     return evaluations * RELATIVE_COST.get(series.model, 1.0)
-
-
-def _machine(device: torch.device) -> dict[str, Any]:
-    return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "device_type": device.type,
-        "threads": torch.get_num_threads(),
-        "versions": {
-            "attentest": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-        },
-    }
 
 
 def read_runs(out: Path) -> list[dict[str, Any]]:
