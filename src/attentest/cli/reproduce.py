@@ -75,7 +75,7 @@ def run(
     preset: Annotated[
         PresetName,
         typer.Option(
-            help="How many images: quick takes a quarter of an hour on two cores, paper has the counts of the paper's "
+            help="How many images: quick takes ten minutes or so on two cores, paper has the counts of the paper's "
             "main text (but times the searches on fewer images), full those of its appendices.",
             rich_help_panel=RUN,
         ),
