@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 from attentest.reproduction.published_figure import SECONDS
 from attentest.reproduction.verdict import FEWEST_IMAGES, NO_DATA, Outcome, Setting, Verdict, label
@@ -11,14 +10,14 @@ from attentest.reproduction.verdict import FEWEST_IMAGES, NO_DATA, Outcome, Sett
 STRAIGHT = 0.9
 """Share of steps that must be straight for curves to be approximately linear."""
 
-FEWEST_TIMED = 4
+FEWEST_TIMED = 10
 """Images of a search below which its cost is not compared."""
 
 SAME_P = 1e-3
 """Difference of p that counts as none."""
 
 CLOSE_TO_ZERO = 0.05
-"""|f_i| that counts as close to zero, in the median image; attention lies between 0 and 1."""
+"""|f_i| that counts as close to zero, in every image; attention lies between 0 and 1."""
 
 
 def adaptive_is_least(settings: Sequence[Setting], field: str) -> Verdict:
@@ -69,11 +68,11 @@ def small_close(settings: Sequence[Setting]) -> Verdict:
     smallest, typical = (
         ", ".join(f"{setting[name]:.2g}" for setting in settings) for name in ("smallest_close", "median_close")
     )
-    close = median(setting["smallest_close"] for setting in settings) <= CLOSE_TO_ZERO
+    close = max(setting["smallest_close"] for setting in settings) <= CLOSE_TO_ZERO
     return Verdict(
         outcome="holds" if close else "differs",
         numbers=f"Smallest |f_i| within 0.1 of the statistic, over all pixels: {smallest}; that of the median pixel "
-        f"drawn: {typical}. Up to {CLOSE_TO_ZERO} in the median image counts as close to zero.",
+        f"drawn: {typical}. Up to {CLOSE_TO_ZERO} in every image counts as close to zero.",
     )
 
 
