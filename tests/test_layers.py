@@ -54,6 +54,7 @@ FLOW = [
     "demo",
     "bench",
     "reproduction",
+    "brain",
     "cli",
 ]
 """The design's order, from image to command line."""
