@@ -30,6 +30,16 @@ def reference_directory() -> Path:
 
 
 @pytest.fixture(scope="session")
+def brain_data() -> Path:
+    """The packed slices of Buda et al. (2019); tests that need them are skipped where they are absent."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "brain"
+    data = Path(os.environ.get("ATTENTEST_BRAIN", default))
+    if not data.exists():
+        pytest.skip("the brain data are not here (set ATTENTEST_BRAIN to their file or folder)")
+    return data
+
+
+@pytest.fixture(scope="session")
 def device() -> str:
     """Where the long tests compute."""
     return "cuda" if torch.cuda.is_available() else "cpu"

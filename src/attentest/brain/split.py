@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +85,8 @@ def split_by_patient(slices: Slices, *, noise_images: int = 100, training_per_cl
     found = _counts(slices.take(test))
     if not (found["with_tumour"] and found["without_tumour"]):
         raise InputError(
-            f"the test needs slices with and without tumour, but {_words(found)} are left for it: ask for fewer with "
-            "noise_images or training_per_class, or give more patients."
+            f"the test needs slices with and without tumour, but left for it are {_words(found)}: ask for fewer "
+            "with noise_images or training_per_class, or give more patients."
         )
     return Split(noise=noise, training=training, test=test)
 
@@ -146,5 +145,5 @@ def _counts(slices: Slices) -> dict[str, int]:
     }
 
 
-def _words(found: dict[str, Any]) -> str:
-    return f"{found['with_tumour']} with and {found['without_tumour']} without, of {found['patients']} patients,"
+def _words(found: dict[str, int]) -> str:
+    return f"{found['with_tumour']} with and {found['without_tumour']} without, of {found['patients']} patients"
