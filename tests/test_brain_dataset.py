@@ -365,6 +365,9 @@ def test_the_real_data(brain_data: Path) -> None:
     shown = shows_brain(slices.flair)
     assert (slices.tumour.sum(), (slices.tumour & shown).sum()) == (1373, 1311)
     assert ((~slices.tumour).sum(), (~slices.tumour & shown).sum()) == (2556, 1902)
+    (dark,) = set(slices.patient.tolist()) - set(slices.patient[shown].tolist())
+    scan = slices.take(slices.patient == dark)
+    assert (len(scan), scan.tumour.sum(), scan.flair.max()) == (88, 37, 70)
     corners = slices.flair[:, :4, :4]
     assert (corners < 10).mean() > 0.99  # the reason for LEAST_BRIGHT
     assert np.median((slices.flair > LEAST_BRIGHT).mean(axis=(1, 2))) == pytest.approx(1 / 3, abs=0.01)
