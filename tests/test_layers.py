@@ -51,6 +51,8 @@ FLOW = [
     "synthetic",
     "training",
     "plots",
+    "document",
+    "record_file",
     "demo",
     "bench",
     "reproduction",

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from attentest.document import markdown
 from attentest.errors import InputError
 from attentest.reproduction.experiment import EXPERIMENTS
 from attentest.reproduction.figures import FIGURES
 from attentest.reproduction.finding import FINDINGS, findings
-from attentest.reproduction.page import markdown, render_html, render_markdown, write_report
+from attentest.reproduction.page import render_html, render_markdown, write_report
 from attentest.reproduction.page_parts import command_of
 from attentest.reproduction.paper_model import Shelf
 from attentest.reproduction.preset import PRESETS

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from attentest.document import png
 from attentest.reproduction.rate_figures import (
     BY_ARCHITECTURE,
     BY_SIZE,
@@ -28,9 +28,6 @@ from attentest.reproduction.verdict import Setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-RESOLUTION = 110
-"""Dots an inch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +150,4 @@ def available_figures(summary: Mapping[str, Any]) -> list[PageFigure]:
 
 def drawn(figure: PageFigure, summary: Mapping[str, Any]) -> bytes:
     """Return a figure as a PNG."""
-    target = BytesIO()
-    # Without the version of Matplotlib in the file, the same picture is the same bytes.
-    figure.draw(figure.settings(summary)).savefig(target, format="png", dpi=RESOLUTION, metadata={"Software": None})
-    return target.getvalue()
+    return png(figure.draw(figure.settings(summary)))

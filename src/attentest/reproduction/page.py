@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attentest.complete_file import write_complete
+from attentest.document import embedded, template_environment
 from attentest.errors import InputError
 from attentest.plots import new_figure
 from attentest.reproduction.experiment import EXPERIMENTS
@@ -29,11 +28,8 @@ from attentest.reproduction.page_parts import (
 from attentest.reproduction.page_tables import TABLES
 from attentest.reproduction.summary import summarise, summary_text
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-"""What Markdown, or HTML in it, would read as more than a character."""
+PACKAGE = "attentest.reproduction"
+"""Where the templates are."""
 
 
 def write_report(out: Path, target: Path) -> Path:
@@ -47,7 +43,7 @@ def write_report(out: Path, target: Path) -> Path:
         Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it is not there.
     """
     new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
-    _environment(html=True)  # and where Jinja2 is
+    template_environment(PACKAGE, html=True)  # and where Jinja2 is
     summary = summarise(out)
     images = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
     try:
@@ -65,7 +61,7 @@ def write_report(out: Path, target: Path) -> Path:
 
 def render_markdown(summary: Mapping[str, Any]) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
-    return _environment(html=False).get_template("page.md.j2").render(_content(summary))
+    return template_environment(PACKAGE, html=False).get_template("page.md.j2").render(_content(summary))
 
 
 def render_html(summary: Mapping[str, Any], images: Mapping[str, bytes]) -> str:
@@ -78,13 +74,8 @@ def render_html(summary: Mapping[str, Any], images: Mapping[str, bytes]) -> str:
     images
         PNGs by the names of the figures.
     """
-    embedded = {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
-    return _environment(html=True).get_template("page.html.j2").render(_content(summary), images=embedded)
-
-
-def markdown(text: object) -> str:
-    """Return text that Markdown shows as it is, in a paragraph or in a cell of a table."""
-    return MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
+    template = template_environment(PACKAGE, html=True).get_template("page.html.j2")
+    return template.render(_content(summary), images=embedded(images))
 
 
 def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,20 +123,3 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def _title(experiment: str) -> str:
     return EXPERIMENTS[experiment].title
-
-
-def _environment(html: bool) -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
-    environment = Environment(
-        loader=PackageLoader("attentest.reproduction"),
-        autoescape=html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["md"] = markdown
-    return environment

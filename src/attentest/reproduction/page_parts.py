@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from attentest.document import Table, duration, number
 from attentest.reproduction.cost import DERIVATIVE_COST
 from attentest.reproduction.experiment import EXPERIMENTS, SEVERAL_MODELS
-from attentest.reproduction.page_tables import Table, duration, number
 from attentest.reproduction.paper_model import MODELS
 from attentest.reproduction.preset import PRESETS, Preset
 from attentest.reproduction.trial import TOL

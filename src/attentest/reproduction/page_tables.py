@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from attentest.document import Table, number
 from attentest.reproduction.published_figure import PERMUTATION, POWER
 from attentest.reproduction.verdict import Setting, label
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A heading of columns and rows of text."""
-
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
 
 
 def rate_text(rate: Mapping[str, Any] | None) -> str:
@@ -26,23 +18,6 @@ def rate_text(rate: Mapping[str, Any] | None) -> str:
     if rate.get("above_band"):
         return f"{text}, above"
     return f"{text}, below" if not rate.get("within_band", True) else text
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as a table shows it."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
-
-
-def duration(seconds: float | None) -> str:
-    """Return a time in the unit it is read in."""
-    if seconds is None:
-        return "-"
-    for size, unit in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 def _type_i_error(settings: Sequence[Setting]) -> list[Table]:

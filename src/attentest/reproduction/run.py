@@ -16,10 +16,10 @@ import torch
 from attentest.device import usable_device
 from attentest.errors import InputError
 from attentest.machine import described_machine
+from attentest.record_file import RecordFile, Records, read_line
 from attentest.reproduction.experiment import Experiment, Plan, plan_of
 from attentest.reproduction.paper_model import RELATIVE_COST, Shelf
 from attentest.reproduction.preset import Preset
-from attentest.reproduction.record_file import RecordFile, Records, read_line
 from attentest.reproduction.series import Series
 from attentest.reproduction.trial import Bench
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.multiplicity import rate_of
-from attentest.reproduction.record_file import Records, Row
+from attentest.record_file import Records, Row
 from attentest.reproduction.run import data_file
 from attentest.reproduction.series import Series
 

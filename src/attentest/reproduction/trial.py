@@ -15,7 +15,7 @@ from torch import Tensor
 from attentest.attention import ViTScores, load_model
 from attentest.attention_test import AttentionTest
 from attentest.noise import FromImage
-from attentest.reproduction.record_file import Row
+from attentest.record_file import Row
 from attentest.reproduction.series import Series
 from attentest.result import AttentionTestResult
 from attentest.search import Search, SpectralSearch, as_search
