@@ -53,6 +53,8 @@ FLOW = [
     "plots",
     "document",
     "record_file",
+    "recorded_work",
+    "run_log",
     "demo",
     "bench",
     "reproduction",

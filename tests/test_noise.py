@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attentest import InputError
-from attentest.noise import AR1, Dense, Diagonal, Estimated, Isotropic, NoiseModel, Stationary, as_noise
+from attentest.noise import AR1, Averaged, Dense, Diagonal, Estimated, Isotropic, NoiseModel, Stationary, as_noise
 
 N = 12
 
@@ -24,6 +24,7 @@ MODELS = [
     (Dense(ar1_matrix(0.9, 2.0)), ar1_matrix(0.9, 2.0)),
     (Stationary(ar1_matrix(0.5, 2.0, 2 * N - 1)[N - 1 : N], (1, N)), ar1_matrix(0.5, 2.0)),
     (Estimated(AR1(0.5, 1.3), {"images": 3}), ar1_matrix(0.5, 1.3)),
+    (Averaged(AR1(0.5, 1.3), 4), ar1_matrix(0.5, 1.3) / 4),
 ]
 
 
@@ -105,6 +106,8 @@ def test_an_estimated_model_tells_its_origin_and_fits_the_same_images() -> None:
         (lambda: Diagonal([[1.0], [1.0, 2.0]]), "array of numbers"),
         (lambda: Isotropic("1"), "must be a number, got '1'"),  # type: ignore[arg-type]
         (lambda: Isotropic(True), "must be a number"),
+        (lambda: Averaged(Isotropic, 3), "must be a noise model, got type"),  # type: ignore[arg-type]
+        (lambda: Averaged(Isotropic(1.0), 0), "count must be"),
         (lambda: AR1(None), "rho must be a number"),  # type: ignore[arg-type]
         (lambda: Isotropic(1.0).sample(np.random.default_rng(0), -1, 2), "number of draws must be at least 0"),
         (lambda: Dense(np.ones((2, 3))), r"square .* got shape \(2, 3\)"),

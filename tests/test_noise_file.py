@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 from attentest import InputError
 from attentest.noise import (
     AR1,
+    Averaged,
     Dense,
     Diagonal,
     Estimated,
@@ -45,6 +46,7 @@ MODELS = {
     "colours in space": PerChannel([0.1, 0.2], Stationary(STRIPES, (5, 6))),
     "nested twice": PerChannel([0.1, 0.2], PerChannel([1.0, 2.0], Diagonal(AWKWARD))),
     "estimated stationary": StationaryCovariance().fit(REFERENCE).noise_,
+    "averaged": Averaged(Isotropic(0.1), 7),
     "from image": from_image(REFERENCE[0]),
 }
 SUFFIXES = [".json", ".safetensors"]
@@ -55,7 +57,7 @@ def state(noise: Any) -> Any:
     arguments = {
         name: getattr(noise, name)
         for name in (
-            "sigma rho variance shape covariance autocovariance channels spatial model origin".split()  # noqa: SIM905
+            "sigma rho variance shape covariance autocovariance channels spatial model origin count".split()  # noqa: SIM905
         )
         if hasattr(noise, name)
     }

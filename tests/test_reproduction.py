@@ -16,15 +16,16 @@ import pytest
 import torch
 
 import attentest.training
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, InputError, bundled_model, recorded_work
 from attentest.noise import AR1, FromImage
 from attentest.reproduction import run as running
 from attentest.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
 from attentest.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
 from attentest.reproduction.preset import PRESETS
-from attentest.reproduction.run import RunSettings, data_file, read_runs, run
+from attentest.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
 from attentest.reproduction.series import Series
 from attentest.reproduction.trial import SEARCH, TOL, Bench
+from attentest.run_log import read_runs
 from attentest.training import TrainingSettings
 
 NULL = Series(work="selective", model="base8", noise="correlated")
@@ -146,7 +147,7 @@ def test_headers_say_how_rows_were_made(tmp_path: Path) -> None:
     assert header["settings"]["threshold"] == 0.6
     assert header["settings"]["search"]["tol"] == TOL
     assert {"attentest", "torch", "transformers", "numpy", "scipy", "python"} == set(header["versions"])
-    (entry,) = read_runs(tmp_path)
+    (entry,) = read_runs(tmp_path, RUN_FIELDS)
     assert entry["trials"] == 1
     assert entry["finished"]
     assert entry["preset"] == "quick"
@@ -165,8 +166,8 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
 def test_interrupted_and_resumed_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setitem(running.FIRST_CHUNK, "cpu", chunk)
-    monkeypatch.setattr(running, "LARGEST_CHUNK", chunk)
+    monkeypatch.setitem(recorded_work.FIRST_CHUNK, "cpu", chunk)
+    monkeypatch.setattr(recorded_work, "LARGEST_CHUNK", chunk)
 
     def stop(label: str, done: float, total: float) -> None:
         raise KeyboardInterrupt
@@ -174,7 +175,7 @@ def test_interrupted_and_resumed_gives_the_same_numbers(
     with pytest.raises(KeyboardInterrupt):
         run(settings_of(tmp_path, NULL), tmp_path, stop)
     assert sorted(rows_of(tmp_path, NULL)) == list(range(chunk))
-    assert not read_runs(tmp_path)[0]["finished"]
+    assert not read_runs(tmp_path, RUN_FIELDS)[0]["finished"]
     run(settings_of(tmp_path, NULL), tmp_path)
     found = rows_of(tmp_path, NULL)
     whole = tmp_path / "whole"
@@ -198,7 +199,7 @@ def failing_on(number: int, message: str) -> Callable[[Bench, list[int]], list[d
 def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(tmp_path, NULL, count=4)
     with monkeypatch.context() as patched:
-        patched.setitem(running.FIRST_CHUNK, "cpu", 4)
+        patched.setitem(recorded_work.FIRST_CHUNK, "cpu", 4)
         patched.setitem(attentest.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
         outcome = run(settings, tmp_path)
     assert (outcome.done, outcome.failed) == (4, 1)
@@ -242,12 +243,12 @@ def test_the_list_of_runs_survives_a_line_that_was_not_finished(tmp_path: Path) 
     runs = tmp_path / "runs.jsonl"
     with open(runs, "a") as file:
         file.write('{"preset": "qu')
-    assert len(read_runs(tmp_path)) == 1
+    assert len(read_runs(tmp_path, RUN_FIELDS)) == 1
     run(settings_of(tmp_path, NULL, count=2), tmp_path)
-    assert [entry["trials"] for entry in read_runs(tmp_path)] == [1, 1]
+    assert [entry["trials"] for entry in read_runs(tmp_path, RUN_FIELDS)] == [1, 1]
     runs.write_text("{}\n")
     with pytest.raises(InputError, match=r"line 1 of .*runs.jsonl is damaged .* is missing"):
-        read_runs(tmp_path)
+        read_runs(tmp_path, RUN_FIELDS)
 
 
 def test_models_are_found_by_name() -> None:
@@ -282,12 +283,12 @@ def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.Mon
     steps: list[str] = []
     run(settings_of(tmp_path, series, count=1), tmp_path, lambda label, done, total: steps.append(label))
     assert steps[0] == "training large16"
-    assert list(read_runs(tmp_path)[0]["trained"]) == ["large16"]
+    assert list(read_runs(tmp_path, RUN_FIELDS)[0]["trained"]) == ["large16"]
     assert Shelf(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"
     (row,) = data_file(tmp_path, series).read().rows.values()
     assert row["seconds_an_evaluation"] > 0
     run(settings_of(tmp_path, series, count=2), tmp_path)
-    assert read_runs(tmp_path)[1]["trained"] == {}
+    assert read_runs(tmp_path, RUN_FIELDS)[1]["trained"] == {}
 
 
 def test_curves_are_f_of_the_paper(tmp_path: Path) -> None:

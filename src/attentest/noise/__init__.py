@@ -11,6 +11,7 @@ the tested image itself (:func:`from_image`).
 from __future__ import annotations
 
 from attentest.noise.ar1 import AR1
+from attentest.noise.averaged import Averaged
 from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
 from attentest.noise.diagonal import Diagonal
@@ -39,6 +40,7 @@ __all__ = [
     "SMALLEST_SIGMA",
     "SYMMETRY_TOLERANCE",
     "AR1Covariance",
+    "Averaged",
     "ChecksImages",
     "Dense",
     "Diagonal",

@@ -13,6 +13,7 @@ import numpy as np
 from attentest.complete_file import write_complete
 from attentest.errors import InputError
 from attentest.noise.ar1 import AR1
+from attentest.noise.averaged import Averaged
 from attentest.noise.conversion import NoiseLike, as_noise
 from attentest.noise.dense import Dense
 from attentest.noise.diagonal import Diagonal
@@ -36,6 +37,7 @@ KINDS: dict[str, tuple[type, tuple[str, ...]]] = {
     "dense": (Dense, ("covariance",)),
     "stationary": (Stationary, ("autocovariance", "shape")),
     "per channel": (PerChannel, ("channels", "spatial")),
+    "averaged": (Averaged, ("model", "count")),
     "estimated": (Estimated, ("model", "origin")),
 }
 """Name in files, class and constructor arguments of every model that can be saved."""

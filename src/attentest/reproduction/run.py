@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,23 +15,17 @@ import torch
 from attentest.device import usable_device
 from attentest.errors import InputError
 from attentest.machine import described_machine
-from attentest.record_file import RecordFile, Records, read_line
+from attentest.record_file import RecordFile, Records
+from attentest.recorded_work import recorded
 from attentest.reproduction.experiment import Experiment, Plan, plan_of
 from attentest.reproduction.paper_model import RELATIVE_COST, Shelf
 from attentest.reproduction.preset import Preset
 from attentest.reproduction.series import Series
 from attentest.reproduction.trial import Bench
-
-CHUNK_SECONDS = 20.0
-"""An interruption loses no more work than about this, except of searches that are timed."""
-
-FIRST_CHUNK = {"cpu": 4, "cuda": 500}
-LARGEST_CHUNK = 2000
+from attentest.run_log import record_run
 
 TIMED_TOGETHER = {"cpu": 2, "cuda": 100}
 """Images on which a search is timed together: on a GPU as many as a trial of the paper has."""
-
-RUNS = "runs.jsonl"
 
 RUN_FIELDS = (
     "preset",
@@ -136,7 +129,7 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
 
     def record(finished: bool) -> float:
         seconds = time.perf_counter() - start
-        _record_run(
+        record_run(
             out,
             {
                 "preset": settings.preset_name,
@@ -216,17 +209,8 @@ def _run_series(
     with data_file(out, series).writing(header) as writer:
         numbers = _missing(writer.records, numbers, settings.retry)  # another run may have done some since
         bench.warm_up()
-        timed = series.work == "search"
-        chunk = (TIMED_TOGETHER if timed else FIRST_CHUNK)[bench.device.type]
-        while numbers:
-            some, numbers = numbers[:chunk], numbers[chunk:]
-            start = time.perf_counter()
-            rows = bench.rows(some)
-            writer.add(rows)
-            if not timed:
-                seconds = max(time.perf_counter() - start, 1e-3)
-                chunk = min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
-            yield rows
+        together = TIMED_TOGETHER[bench.device.type] if series.work == "search" else None
+        yield from recorded(bench.rows, numbers, writer, bench.device.type, together)
 
 
 def _cost(series: Series) -> float:
@@ -238,36 +222,3 @@ def _cost(series: Series) -> float:
         "evaluation": 500.0,
     }.get(series.work, float(EVALUATIONS[series.search]))
     return evaluations * RELATIVE_COST.get(series.model, 1.0)
-
-
-def read_runs(out: Path) -> list[dict[str, Any]]:
-    """Return the runs that a directory has seen, the oldest first; a last line that was not finished does not count."""
-    path = out / RUNS
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
-    found = []
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), start=1):
-        try:
-            entry = read_line(line)
-            if absent := set(RUN_FIELDS) - set(entry):
-                raise ValueError(f"{', '.join(sorted(absent))} is missing")
-        except ValueError as error:
-            raise InputError(f"line {number} of {path} is damaged ({error}): remove it, the data are kept.") from None
-        found.append(entry)
-    return found
-
-
-def _record_run(out: Path, values: dict[str, Any]) -> None:
-    """Add a run to the list; in one write, because several may end at once."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with open(out / RUNS, "a+b") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # a line that was not finished
-            file.write((json.dumps(values, allow_nan=False) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}).") from None

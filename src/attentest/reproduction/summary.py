@@ -17,10 +17,11 @@ from attentest.reproduction.float_precision import precision
 from attentest.reproduction.paper_model import MODELS, Shelf
 from attentest.reproduction.preset import PRESETS, Preset
 from attentest.reproduction.rejection import NON_GAUSSIAN_ALPHAS, PAPER_COUNT, Read, null_levels, power, type_i_error
-from attentest.reproduction.run import RUN_FIELDS, read_runs
+from attentest.reproduction.run import RUN_FIELDS
 from attentest.reproduction.series import Series
 from attentest.reproduction.tally import Tally, origin
 from attentest.reproduction.target_function import demonstration
+from attentest.run_log import read_runs
 
 FORMAT = 1
 """Of the summary; a page is made from this one alone."""
@@ -63,7 +64,7 @@ def summarise(out: Path) -> dict[str, Any]:
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
         )
     on_cpu, threads = evaluations_on_cpu(MODELS, read)
-    runs = [_run(entry) for entry in read_runs(out)]
+    runs = [_run(entry) for entry in read_runs(out, RUN_FIELDS)]
     experiments = {
         name: {
             "title": EXPERIMENTS[name].title,

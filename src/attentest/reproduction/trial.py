@@ -16,6 +16,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.attention_test import AttentionTest
 from attentest.noise import FromImage
 from attentest.record_file import Row
+from attentest.recorded_work import isolated_rows
 from attentest.reproduction.series import Series
 from attentest.result import AttentionTestResult
 from attentest.search import Search, SpectralSearch, as_search
@@ -101,13 +102,7 @@ class Bench:
 
     def rows(self, numbers: list[int]) -> list[Row]:
         """Return the rows of some images, each with its share of the seconds; a trial that fails has its error."""
-        try:
-            return self._timed(numbers)
-        except Exception as error:  # noqa: BLE001  # whichever image it is about, the others are not to suffer
-            if len(numbers) == 1:
-                return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
-        half = len(numbers) // 2
-        return self.rows(numbers[:half]) + self.rows(numbers[half:])
+        return isolated_rows(self._timed, numbers)
 
     def _timed(self, numbers: list[int]) -> list[Row]:
         start = time.perf_counter()
