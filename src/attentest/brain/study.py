@@ -1,0 +1,304 @@
+"""The study: split, train, judge the classifier, fit the noise, test slices under every condition; each on disk."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from attentest.attention import ViTScores, load_model
+from attentest.attention_test import AttentionTest
+from attentest.brain.classifier_training import BrainTraining, train_brain_classifier
+from attentest.brain.cohort import Cohort, cohort_of
+from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition, FittedNoise, available, fitted_noise
+from attentest.brain.logits import brain_logits
+from attentest.brain.performance import performance
+from attentest.brain.slices import Slices
+from attentest.brain.trial import tested
+from attentest.checks import whole_number
+from attentest.classifier import RECORD_FILE
+from attentest.complete_file import write_complete
+from attentest.device import usable_device
+from attentest.errors import InputError
+from attentest.machine import described_machine
+from attentest.noise import Dense, save_noise
+from attentest.record_file import RecordFile, Row
+from attentest.recorded_work import recorded
+from attentest.run_log import record_run
+from attentest.search import SpectralSearch
+
+FACTS = "study.json"
+
+SEARCH = SpectralSearch()
+CONFIDENCE_LEVEL = 0.95
+
+SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
+"""Under other conditions than the paper's p alone is searched for, and less closely."""
+
+RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
+"""What is known of every run."""
+
+
+class Progress(Protocol):
+    """Called as work goes on, with what is being done and how much is done of how much."""
+
+    def __call__(self, label: str, done: float, total: float) -> None:
+        """Say that so much of so much is done, and what is being done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings:
+    """What determines a study, besides the slices.
+
+    Parameters
+    ----------
+    noise_images, training_per_class
+        How many slices the noise is estimated from, and how many of each class the classifier is trained on.
+    training
+        How; its seed is that of the split too.
+    sensitivity_images
+        So many test slices of each class are tested under other conditions than the paper's; None for all.
+    """
+
+    noise_images: int = 100
+    training_per_class: int = 700
+    training: BrainTraining = field(default_factory=BrainTraining)
+    sensitivity_images: int | None = 100
+
+    def __post_init__(self) -> None:
+        if self.sensitivity_images is not None:
+            whole_number(self.sensitivity_images, "sensitivity_images", 0, 10**8)
+
+    def command(self) -> str:
+        """Return the command line that repeats the study."""
+        images = "all" if self.sensitivity_images is None else str(self.sensitivity_images)
+        return (
+            f"attentest brain --data DIR --noise-images {self.noise_images} --training-per-class "
+            f"{self.training_per_class} --epochs {self.training.epochs} --seed {self.training.seed} "
+            f"--sensitivity-images {images}"
+        )
+
+    def cohort(self, slices: Slices) -> Cohort:
+        """Return what becomes of each slice."""
+        return cohort_of(
+            slices,
+            noise_images=self.noise_images,
+            training_per_class=self.training_per_class,
+            seed=self.training.seed,
+        )
+
+    def plan(self, cohort: Cohort) -> dict[Condition, list[int]]:
+        """Return which slices are to be tested under which conditions, classes in turn."""
+        order = cohort.test_order()
+        few = {tumour: numbers[: self.sensitivity_images] for tumour, numbers in order.items()}
+        return {
+            condition: sorted(number for numbers in (order if condition == PAPER else few).values() for number in numbers)
+            for condition in available()
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run did: slices tested, those among them that failed, seconds, and noise models left out."""
+
+    tested: int
+    failed: int
+    seconds: float
+    left_out: tuple[str, ...]
+
+
+def model_directory(out: Path) -> Path:
+    """Return where the classifier of a study is."""
+    return out / "model"
+
+
+def data_file(out: Path, condition: Condition) -> RecordFile:
+    """Return the file of a condition."""
+    return RecordFile(out / "data" / f"{condition.name}.jsonl")
+
+
+def run(
+    slices: Slices,
+    settings: StudySettings,
+    out: Path,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Outcome:
+    """Run what is not there yet.
+
+    Parameters
+    ----------
+    slices
+        All there are, nearly empty ones too.
+    settings
+        What to do.
+    out
+        Directory of the results; what it holds of the same study is not computed again.
+    device
+        Where to compute.
+    progress
+        Called as work goes on.
+    """
+    where = usable_device(device)
+    start, began = time.perf_counter(), datetime.now(UTC)
+    trained, done, failed = 0.0, 0, 0
+
+    def record(finished: bool) -> float:
+        seconds = time.perf_counter() - start
+        values = {
+            "began": began.isoformat(timespec="seconds"),
+            "seconds": round(seconds, 3),
+            "trained": round(trained, 3),
+            "tested": done,
+            "failed": failed,
+            "finished": finished,
+            "sensitivity_images": settings.sensitivity_images,
+            "command": settings.command(),
+            **described_machine(where),
+        }
+        record_run(out, values)
+        return seconds
+
+    cohort = settings.cohort(slices)
+    plan = settings.plan(cohort)
+    try:
+        trained = _ready_classifier(cohort, settings, out, where, progress)
+        laboratory = Laboratory(cohort, out, where)
+        laboratory.write_facts(settings)
+        total = sum(len(numbers) for numbers in plan.values())
+        passed = 0
+        for condition, numbers in plan.items():
+            for rows in laboratory.test(condition, numbers):
+                done, failed = done + len(rows), failed + sum("error" in row for row in rows)
+                if progress is not None:
+                    progress(f"testing {condition.name}", passed + len(rows), total)
+            passed += len(numbers)
+    except BaseException:
+        with suppress(InputError):  # what stopped the run is worth more words
+            record(finished=False)
+        raise
+    left_out = tuple(dict.fromkeys(c.noise for c in CONDITIONS if c not in plan))
+    return Outcome(tested=done, failed=failed, seconds=record(finished=True), left_out=left_out)
+
+
+def _ready_classifier(
+    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: Progress | None
+) -> float:
+    """Train the classifier if it is not there, and return the seconds that took; refuse one of another study."""
+    directory = model_directory(out)
+    identity = {"data": cohort.facts(), "settings": asdict(settings.training)}
+    if directory.exists():
+        record = read_record(out)
+        for name, now in identity.items():
+            if record.get(name) != now:
+                raise InputError(
+                    f"{directory} was trained with other {name} than are asked for now: use another output directory, "
+                    "or remove it."
+                )
+        return 0.0
+    images = cohort.slices.take(cohort.split.training)
+    start = time.perf_counter()
+    trained = train_brain_classifier(
+        images.flair,
+        images.tumour,
+        settings.training,
+        command=settings.command(),
+        device=device,
+        progress=None if progress is None else partial(progress, "training the classifier"),
+    )
+    seconds = time.perf_counter() - start
+    test = cohort.slices.take(cohort.split.test)
+    logits = brain_logits(trained, test.flair, device)
+    judged = performance(logits, test.tumour, test.patient)
+    replace(trained, record={**trained.record, **identity, "performance": judged}).save(directory)
+    return seconds
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """Return how the classifier of a study was trained, and how well it does."""
+    path = model_directory(out) / RECORD_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
+    return found
+
+
+class Laboratory:
+    """A classifier and fitted noise, set up to test slices.
+
+    Parameters
+    ----------
+    cohort
+        The slices.
+    out
+        Where the classifier is, and where results go.
+    device
+        Where to compute.
+    """
+
+    def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
+        self._cohort, self._out = cohort, out
+        saved = load_model(model_directory(out))
+        self._scores = ViTScores(saved.encoder, device=device, owned=True)
+        self._preprocessing = saved.processor
+        self._record = read_record(out)
+        names = tuple(name for name in ESTIMATORS if any(condition.noise == name for condition in available()))
+        self.noise: FittedNoise = fitted_noise(cohort.slices.flair[cohort.split.noise], names)
+
+    def attention_test(self, condition: Condition) -> AttentionTest:
+        """Return the test of a condition."""
+        paper = condition == PAPER
+        return AttentionTest(
+            self._scores,
+            noise=self.noise.noise(condition),
+            contrast=self.noise.contrast(condition),
+            threshold=condition.threshold,
+            preprocessing=self._preprocessing,
+            search=SEARCH if paper else SENSITIVITY_SEARCH,
+            confidence_level=CONFIDENCE_LEVEL if paper else None,
+        )
+
+    def test(self, condition: Condition, numbers: list[int]) -> Iterator[list[Row]]:
+        """Test slices under a condition, those that were not yet, and yield rows as they reach the disk.
+
+        Parameters
+        ----------
+        condition
+            How to test.
+        numbers
+            Of slices of the cohort.
+        """
+        test = self.attention_test(condition)
+        header = {
+            "series": {**condition.describe(), "data_sha256": self._cohort.sha256},
+            "seed": self._cohort.seed,
+            "model_sha256": self._record["weights_sha256"],
+            "settings": test.settings,
+            **described_machine(self._scores.device),
+        }
+        with data_file(self._out, condition).writing(header) as writer:
+            missing = [number for number in numbers if number not in writer.records.rows]
+            yield from recorded(tested(test, self._cohort.slices), missing, writer, self._scores.device.type)
+
+    def write_facts(self, settings: StudySettings) -> None:
+        """Write what the study is made of, and the noise models for later use."""
+        facts = {
+            "data": self._cohort.facts(),
+            "command": settings.command(),
+            "noise": {name: dict(model.describe()) for name, model in self.noise.models.items()},
+        }
+        write_complete(self._out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
+        directory = self._out / "noise"
+        directory.mkdir(exist_ok=True)
+        for name, model in self.noise.models.items():
+            if not isinstance(getattr(model, "model", model), Dense):  # which would take 128 MiB
+                save_noise(model, directory / f"{name}.json")
