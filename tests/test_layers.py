@@ -49,11 +49,13 @@ FLOW = [
     "calibration",
     "bundled",
     "synthetic",
+    "classifier",
     "training",
     "plots",
     "demo",
     "bench",
     "reproduction",
+    "brain",
     "cli",
 ]
 """The design's order, from image to command line."""
