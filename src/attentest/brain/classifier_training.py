@@ -53,7 +53,7 @@ class BrainTraining:
 
     seed: int = 0
     epochs: int = 120
-    batch_size: int = 64
+    batch_size: int = 32
     learning_rate: float = 1e-3
     weight_decay: float = 0.05
     dropout: float = 0.1
