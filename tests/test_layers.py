@@ -49,6 +49,7 @@ FLOW = [
     "calibration",
     "bundled",
     "synthetic",
+    "classifier",
     "training",
     "plots",
     "document",

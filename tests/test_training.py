@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
+from attentest.classifier import ARCHITECTURES, TrainedModel, check_target
 from attentest.synthetic import null_images, signal_images
-from attentest.training import ARCHITECTURES, TrainedModel, TrainingSettings, check_target, train
+from attentest.training import TrainingSettings, train
 
 
 def small(**changes: object) -> TrainingSettings:

@@ -1,1 +1,1 @@
-"""The paper's real-data study: brain MRI with and without a tumour (section 4)."""
+"""The study of a brain-tumour classifier: its slices, its training, its tests."""

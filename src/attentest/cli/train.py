@@ -26,7 +26,8 @@ def train(
     device: DeviceOption = "cpu",
 ) -> None:
     """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
-    from attentest.training import TrainingSettings, check_target
+    from attentest.classifier import check_target
+    from attentest.training import TrainingSettings
     from attentest.training import train as run_training
 
     check_target(directory)

@@ -104,7 +104,8 @@ class Shelf:
 
     def train(self, model: str, device: torch.device | str, progress: TrainingProgress | None = None) -> float:
         """Train a model as ``attentest train`` does, with its defaults and seed 0, and return the seconds it took."""
-        from attentest.training import TrainingSettings, check_target, train
+        from attentest.classifier import check_target
+        from attentest.training import TrainingSettings, train
 
         directory = self.trained / model
         check_target(directory)
@@ -117,7 +118,7 @@ class Shelf:
 
 def _of_kind(model: str, directory: Path) -> PaperModel:
     """Read a model, and refuse one of another architecture or for other images than its name says."""
-    from attentest.training import ARCHITECTURES
+    from attentest.classifier import ARCHITECTURES
 
     found = PaperModel.read(directory)
     try:
