@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attentest.brain.model_input import SIDE
+from attentest.brain.slices import SIDE
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.brain.augmentation import SliceAugmentation
-from attentest.brain.model_input import SIDE, black_level, checked_slices, model_input, standardisation
+from attentest.brain.model_input import black_level, checked_slices, model_input, standardisation
+from attentest.brain.slices import SIDE
 from attentest.checks import real_number, whole_number
 from attentest.classifier import (
     Progress,
@@ -113,7 +114,7 @@ def train_brain_classifier(
     """
     settings = BrainTraining() if settings is None else settings
     images = checked_slices(images)
-    targets = torch.from_numpy(_checked_labels(labels, len(images))).float()
+    targets = torch.tensor(_checked_labels(labels, len(images)), dtype=torch.float32)
     device = usable_device(device)
     preprocessing = standardisation(images)
     inputs = model_input(images, preprocessing)

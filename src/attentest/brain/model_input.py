@@ -10,11 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentest.brain.slices import SIDE
 from attentest.errors import InputError
 from attentest.preprocessing import Preprocessing
-
-SIDE = 64
-"""Pixels along a side of a slice."""
 
 WHITE = 255
 
@@ -65,7 +63,7 @@ def standardisation(images: NDArray[np.uint8]) -> dict[str, Any]:
 
 def model_input(images: NDArray[np.uint8], preprocessing: Mapping[str, Any]) -> Tensor:
     """Return the model's input (m, 1, 64, 64) float32 of slices (m, 64, 64), as `AttentionTest` makes it."""
-    pixels = torch.from_numpy(np.ascontiguousarray(checked_slices(images))).unsqueeze(1).double()
+    pixels = torch.tensor(checked_slices(images), dtype=torch.float64).unsqueeze(1)
     input_map = Preprocessing.from_processor(preprocessing).plan((1, SIDE, SIDE), 1, (0, WHITE))
     return input_map(pixels).float()
 

@@ -96,11 +96,13 @@ class StudySettings:
         )
 
     def plan(self, cohort: Cohort) -> dict[Condition, list[int]]:
-        """Return which slices are to be tested under which conditions, classes in turn."""
+        """Return which slices are to be tested under which conditions."""
         order = cohort.test_order()
         few = {tumour: numbers[: self.sensitivity_images] for tumour, numbers in order.items()}
         return {
-            condition: sorted(number for numbers in (order if condition == PAPER else few).values() for number in numbers)
+            condition: sorted(
+                number for numbers in (order if condition == PAPER else few).values() for number in numbers
+            )
             for condition in available()
         }
 
