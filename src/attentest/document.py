@@ -7,7 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attentest.errors import InputError
 
@@ -35,6 +35,16 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+
+
+def rate_text(rate: Mapping[str, Any] | None) -> str:
+    """Return a rate with its interval, and where it lies if it is outside its band."""
+    if rate is None:
+        return "-"
+    text = f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
+    if rate.get("above_band"):
+        return f"{text}, above"
+    return f"{text}, below" if not rate.get("within_band", True) else text
 
 
 def duration(seconds: float | None) -> str:

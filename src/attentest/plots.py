@@ -68,7 +68,7 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
         map_axes.set_title("attention map")
         figure.colorbar(shown, ax=map_axes, shrink=0.85)
         region_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
-        _outline(region_axes, panel.result.region)
+        draw_outline(region_axes, panel.result.region)
         region_axes.set_title(f"region: {int(panel.result.region.sum())} of {int(panel.result.seen.sum())}")
         for axes in (image_axes, map_axes, region_axes):
             axes.set_xticks([])
@@ -131,6 +131,23 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     axes.set_title(_title(result), fontsize=9.5)
 
 
+def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COLOUR, width: float = 2.5) -> None:
+    """Draw the border of a region (H, W) along pixel edges; width in points."""
+    from matplotlib.collections import LineCollection
+
+    padded = np.pad(region, 1)
+    rows, columns = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    horizontal = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)] for r, c in zip(rows, columns, strict=True)]
+    rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
+    vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    axes.add_collection(LineCollection(horizontal + vertical, colors=colour, linewidths=width))
+
+
+def short_pvalue(p: float) -> str:
+    """Return a p-value as figures show it, with the sign before it: "= 0.042"."""
+    return "< 1e-307" if p < 1e-307 else f"= {p:.3f}" if p >= 0.001 else f"= {p:.1e}"
+
+
 def calibration_figure(calibration: Calibration) -> Figure:
     """Draw the p-values of null images against those of a perfect test, and how often they were small."""
     figure = new_figure(11.0, 5.2)
@@ -152,9 +169,13 @@ def _draw_quantiles(axes: Axes, calibration: Calibration) -> None:
         (
             calibration.naive_pvalues,
             NAIVE_COLOUR,
-            f"naive (Kolmogorov-Smirnov p {_short(calibration.naive_ks_pvalue)})",
+            f"naive (Kolmogorov-Smirnov p {short_pvalue(calibration.naive_ks_pvalue)})",
         ),
-        (calibration.pvalues, EXTREME_COLOUR, f"selective (Kolmogorov-Smirnov p {_short(calibration.ks_pvalue)})"),
+        (
+            calibration.pvalues,
+            EXTREME_COLOUR,
+            f"selective (Kolmogorov-Smirnov p {short_pvalue(calibration.ks_pvalue)})",
+        ),
     ):
         axes.plot(expected, np.sort(pvalues), color=colour, lw=1.8, label=label, **marker)  # type: ignore[arg-type]
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
@@ -222,23 +243,11 @@ def _displayed(image: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray((image - image.min()) / span)
 
 
-def _outline(axes: Axes, region: NDArray[np.bool_]) -> None:
-    """Draw the region's border along pixel edges."""
-    from matplotlib.collections import LineCollection
-
-    padded = np.pad(region, 1)
-    rows, columns = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
-    horizontal = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)] for r, c in zip(rows, columns, strict=True)]
-    rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
-    vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
-    axes.add_collection(LineCollection(horizontal + vertical, colors=REGION_COLOUR, linewidths=2.5))
-
-
 def _title(result: AttentionTestResult) -> str:
     """Return what was found, and what was asked if it was not the paper's question."""
     asked = [result.settings["contrast"]["name"], result.alternative]
     lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
-    lines.append(f"naive p {_short(result.naive_pvalue)},  selective p {_short(result.pvalue)}")
+    lines.append(f"naive p {short_pvalue(result.naive_pvalue)},  selective p {short_pvalue(result.pvalue)}")
     level = result.settings["confidence_level"]
     if level is not None:
         interval = result.confidence_interval(level)
@@ -247,7 +256,3 @@ def _title(result: AttentionTestResult) -> str:
             f"{interval.low:.3g} to {interval.high:.3g}"
         )
     return "\n".join(lines)
-
-
-def _short(p: float) -> str:
-    return "< 1e-307" if p < 1e-307 else f"= {p:.3f}" if p >= 0.001 else f"= {p:.1e}"

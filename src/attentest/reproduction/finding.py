@@ -12,17 +12,14 @@ from attentest.reproduction.numerical_finding import adaptive_is_least, single_p
 from attentest.reproduction.published_figure import PERMUTATION, POWER
 from attentest.reproduction.verdict import (
     FEWEST_IMAGES,
-    NO_DATA,
     Rated,
     Setting,
-    Verdict,
     agrees,
     breaks_level,
     keeps_level,
     label,
 )
-
-NOT_IN_THE_PAPER = "not in the paper"
+from attentest.verdict import NO_DATA, NOT_IN_THE_PAPER, Verdict
 
 Judge: TypeAlias = Callable[[Sequence[Setting]], Verdict]
 """From the settings of an experiment in the summary to the verdict."""

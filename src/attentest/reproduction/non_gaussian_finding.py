@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from attentest.multiplicity import rate_of
-from attentest.reproduction.verdict import NO_DATA, Outcome, Setting, Verdict, enough
+from attentest.reproduction.verdict import Setting, enough
+from attentest.verdict import NO_DATA, Outcome, Verdict
 
 SLIGHTLY = 1.5
 """A level is exceeded slightly by rates up to this many times it."""

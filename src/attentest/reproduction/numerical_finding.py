@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from attentest.reproduction.published_figure import SECONDS
-from attentest.reproduction.verdict import FEWEST_IMAGES, NO_DATA, Outcome, Setting, Verdict, label
+from attentest.reproduction.verdict import FEWEST_IMAGES, Setting, label
+from attentest.verdict import NO_DATA, Outcome, Verdict
 
 STRAIGHT = 0.9
 """Share of steps that must be straight for curves to be approximately linear."""

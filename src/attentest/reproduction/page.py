@@ -27,6 +27,7 @@ from attentest.reproduction.page_parts import (
 )
 from attentest.reproduction.page_tables import TABLES
 from attentest.reproduction.summary import summarise, summary_text
+from attentest.verdict import OUTCOMES
 
 PACKAGE = "attentest.reproduction"
 """Where the templates are."""
@@ -94,10 +95,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "runs": runs_table(summary),
         "models": models_table(summary),
         "findings": [{**finding, "title": _title(finding["experiment"])} for finding in judged],
-        "counts": {
-            verdict: sum(finding["verdict"] == verdict for finding in judged)
-            for verdict in ("holds", "differs", "not enough data")
-        },
+        "counts": {verdict: sum(finding["verdict"] == verdict for finding in judged) for verdict in OUTCOMES},
         "experiments": [
             {
                 "name": name,

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from attentest.document import Table, number
+from attentest.document import Table, number, rate_text
 from attentest.reproduction.published_figure import PERMUTATION, POWER
 from attentest.reproduction.verdict import Setting, label
-
-
-def rate_text(rate: Mapping[str, Any] | None) -> str:
-    """Return a rate with its interval, and where it lies if it is outside its band."""
-    if rate is None:
-        return "-"
-    text = f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
-    if rate.get("above_band"):
-        return f"{text}, above"
-    return f"{text}, below" if not rate.get("within_band", True) else text
 
 
 def _type_i_error(settings: Sequence[Setting]) -> list[Table]:

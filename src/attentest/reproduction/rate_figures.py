@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attentest.plots import EXTREME_COLOUR, REGION_COLOUR, new_figure
+from attentest.rate_plot import draw_rates, legend_below
 from attentest.reproduction.family import FAMILIES
 from attentest.reproduction.paper_model import architecture_of, side_of
 from attentest.reproduction.published_figure import POWER
@@ -43,35 +44,6 @@ def model_axis(axes: Axes, models: Sequence[str]) -> None:
     axes.set_xlabel("pixels of the image" if by_size else "architecture (16x16 images)")
 
 
-def draw_rates(
-    axes: Axes,
-    x: Sequence[float],
-    rates: Sequence[Mapping[str, Any]],
-    colour: str,
-    name: str | None,
-    hollow: bool = False,
-) -> None:
-    """Draw rates with their intervals."""
-    if not rates:
-        return
-    value = np.array([rate["value"] for rate in rates])
-    # Rounding may put the rate itself outside its interval by 1e-17.
-    below = np.maximum(0.0, value - [rate["low"] for rate in rates])
-    above = np.maximum(0.0, [rate["high"] for rate in rates] - value)
-    axes.errorbar(
-        x,
-        value,
-        yerr=[below, above],
-        fmt="o",
-        ms=4.5,
-        lw=1.2,
-        capsize=2.5,
-        color=colour,
-        markerfacecolor="white" if hollow else colour,
-        label=name,
-    )
-
-
 def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> Figure:
     """Draw the type I error of four tests, with attentest's models and the authors'."""
     figure = new_figure(11.0, 4.6)
@@ -88,7 +60,9 @@ def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> F
                 and test in setting["tests"]
             ]
             name = TEST_NAMES.get(test, test) + ", authors' models" * authors
-            draw_rates(axes, [x for x, _ in chosen], [rate for _, rate in chosen], TEST_COLOURS[test], name, authors)
+            draw_rates(
+                axes, [x for x, _ in chosen], [rate for _, rate in chosen], TEST_COLOURS[test], name, hollow=authors
+            )
         axes.axhline(0.05, color="0.4", lw=1, ls="--", zorder=0, label="level 0.05")
         axes.set_title(f"{noise} noise")
         axes.set_ylim(-0.03, 1.05)
@@ -159,7 +133,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
             chosen = [s for s in settings if s["noise"] == noise and s["published"] == authors]
             name = TEST_NAMES.get(test, test) + (", authors' models" if authors else ", attentest's models")
             x = [setting["delta"] + place for setting in chosen]
-            draw_rates(axes, x, [s["tests"][test] for s in chosen], TEST_COLOURS[test], name, authors)
+            draw_rates(axes, x, [s["tests"][test] for s in chosen], TEST_COLOURS[test], name, hollow=authors)
         published = POWER[noise]
         axes.plot(list(published), list(published.values()), "x", color="black", ms=7, label="selective, published")
         axes.set_title(f"{noise} noise")
@@ -197,13 +171,3 @@ def _begin_at_zero(figure: Figure) -> None:
     for axes in figure.axes:
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.02 * top, top)
-
-
-def legend_below(figure: Figure, columns: int) -> None:
-    """Write what is what below the panels, each name once, points with intervals first."""
-    found = {
-        name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    names = sorted(found, key=lambda name: not hasattr(found[name], "has_yerr"))
-    handles = [found[name] for name in names]
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.stats import norm
 
 from attentest.plots import EXTREME_COLOUR, REGION_COLOUR, new_figure
+from attentest.rate_plot import legend_below
 from attentest.reproduction.family import nearly_gaussian
-from attentest.reproduction.rate_figures import BY_ARCHITECTURE, BY_SIZE, FAMILY_COLOURS, legend_below, model_axis
+from attentest.reproduction.rate_figures import BY_ARCHITECTURE, BY_SIZE, FAMILY_COLOURS, model_axis
 from attentest.reproduction.series import NOISES
 from attentest.reproduction.tally import QUANTILES
 from attentest.reproduction.verdict import Setting

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from attentest.reproduction.paper_model import architecture_of, side_of
 from attentest.reproduction.published_figure import largest_agreeing_score, scores
+from attentest.verdict import NO_DATA, Verdict
 
-Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
 Setting: TypeAlias = dict[str, Any]
 Rated: TypeAlias = tuple[str, dict[str, Any]]
 """What a rate is of, and the rate."""
@@ -19,17 +18,6 @@ FEWEST_EXPECTED = 10
 
 FEWEST_IMAGES = 100
 """Below this a rate is not compared with a published one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of a statement, and the numbers, as a sentence."""
-
-    outcome: Outcome
-    numbers: str
-
-
-NO_DATA = Verdict(outcome="not enough data", numbers="There are no data.")
 
 
 def label(setting: Setting) -> str:
