@@ -1,0 +1,346 @@
+"""The page of the brain study, on data made up so that the answers are known."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from attentest.brain.cohort import Cohort
+from attentest.brain.condition import CONDITIONS, PAPER, Condition
+from attentest.brain.figures import FIGURES, available_figures, drawn
+from attentest.brain.finding import FINDINGS, findings
+from attentest.brain.gallery import Gallery, gallery_figure, gallery_results, maps_figure
+from attentest.brain.page import render_html, render_markdown, write_report
+from attentest.brain.page_tables import noise_table, overlap_table, pvalue, rates_table, threshold_table, times_table
+from attentest.brain.slices import SIDE, Slices
+from attentest.brain.split import Split
+from attentest.brain.summary import summarise
+from attentest.document import markdown
+from attentest.errors import InputError
+from attentest.result import AttentionTestResult
+from brain_data import failed_row, row, rows, write_everything, write_study
+
+NAIVE, LARGE, SMALL, SMALLER = (finding.statement for finding in FINDINGS)
+
+
+def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
+    """The result of a slice; the region is a square."""
+    region = np.zeros((SIDE, SIDE), dtype=bool)
+    region[10 + index : 30, 12:40] = True
+    return AttentionTestResult(
+        statistic=40.0,
+        standard_error=0.8,
+        region=region,
+        part=region,
+        attention=region * 0.9,
+        seen=np.ones_like(region),
+        intervals=np.array([[30.0, 50.0]]),
+        certain_intervals=np.array([[30.0, 50.0]]),
+        possible_intervals=np.array([[30.0, 50.0]]),
+        log_pvalue=float(np.log(p)),
+        log_pvalue_bounds=(float(np.log(p)), float(np.log(p))),
+        naive_log_pvalue=-800.0,
+        bonferroni_log_pvalue=0.0,
+        alpha=None,
+        evaluations=100,
+        status="converged",
+        settings={"alternative": "two-sided"},
+    )
+
+
+def gallery(count: int = 8) -> Gallery:
+    rng = np.random.default_rng(0)
+    mask = np.zeros((count, SIDE, SIDE), dtype=bool)
+    mask[:, 40:50, 40:45] = True
+    flair = rng.integers(0, 256, (count, SIDE, SIDE), dtype=np.uint8)
+    return Gallery(flair=flair, mask=mask, results=tuple(result(index) for index in range(count)))
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of data of every condition."""
+    out = write_everything(tmp_path_factory.mktemp("out"))
+    write_report(summarise(out), out / "report", {"tumour": gallery(8), "free": gallery(3)})
+    return out / "report"
+
+
+@pytest.fixture(scope="module")
+def summary(report: Path) -> dict[str, Any]:
+    return dict(json.loads((report / "summary.json").read_text()))
+
+
+def verdicts(out: Path, found: list[dict[str, Any]]) -> dict[str, str]:
+    judged = findings(summarise(write_study(out, {PAPER: found})))
+    return {one["statement"]: one["verdict"] for one in judged}
+
+
+def cells(table: Any, *keys: str) -> tuple[str, ...]:
+    """The row that begins with these cells."""
+    chosen = [one for one in table.rows if one[: len(keys)] == keys]
+    assert len(chosen) == 1, keys
+    return tuple(chosen[0])
+
+
+def test_the_page_has_everything_and_stands_alone(report: Path, summary: dict[str, Any]) -> None:
+    page, text = (report / "index.html").read_text(), (report / "brain.md").read_text()
+    names = {path.stem for path in (report / "figures").iterdir()}
+    assert names == {"pvalues", "noise", "threshold", "overlap", "maps-tumour", "maps-free"}
+    assert set(re.findall(r"\]\(figures/([^)]+)\.png\)", text)) == names
+    assert page.count("data:image/png;base64,") == len(FIGURES) + 2
+    assert "<script" not in page
+    assert not re.search(r'(src|href)="(?!data:image/png;base64,)', page)
+    for finding in FINDINGS:
+        assert markdown(finding.statement) in text
+        assert markdown(finding.rule) in text
+    assert "3,929 slices" in text
+    assert "716 nearly" in text
+    assert "Not tested" not in text
+    assert "No test failed, and every search converged." in text
+    assert len(summary["conditions"]) == len(CONDITIONS)
+
+
+def test_slices_are_in_the_html_alone(report: Path) -> None:
+    text = (report / "brain.md").read_text()
+    assert "gallery" not in text
+    assert "licence is non-commercial" in text
+    assert not list((report / "figures").glob("gallery*"))
+    assert "8 slices with tumour" in text
+
+
+def test_markdown_depends_on_the_summary_alone(report: Path, summary: dict[str, Any]) -> None:
+    assert render_markdown(summary) == (report / "brain.md").read_text()
+
+
+def test_patients_are_named_in_the_html_alone(tmp_path: Path) -> None:
+    summary = summarise(write_study(tmp_path, {PAPER: rows(20)}, patient="TCGA_12"))
+    assert "TCGA_12" in render_html(summary, {figure.name: b"" for figure in FIGURES})
+    assert "TCGA" not in render_markdown(summary)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.95, "holds"), (0.94, "differs")])
+def test_naive_p_without_tumour(tmp_path: Path, share: float, verdict: str) -> None:
+    assert verdicts(tmp_path, rows(100, naive=share))[NAIVE] == verdict
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.05, "holds"), (0.0, "holds"), (0.4, "differs")])
+def test_selective_p_without_tumour(tmp_path: Path, share: float, verdict: str) -> None:
+    assert verdicts(tmp_path, rows(100, without=share))[LARGE] == verdict
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.5, "holds"), (0.49, "differs")])
+def test_selective_p_with_tumour(tmp_path: Path, share: float, verdict: str) -> None:
+    assert verdicts(tmp_path, rows(100, with_tumour=share))[SMALL] == verdict
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.1, "holds"), (0.78, "differs"), (1.0, "differs")])
+def test_classes_are_compared_by_their_intervals(tmp_path: Path, share: float, verdict: str) -> None:
+    assert verdicts(tmp_path, rows(100, with_tumour=0.8, without=share))[SMALLER] == verdict
+
+
+def test_few_slices_decide_nothing(tmp_path: Path) -> None:
+    found = rows(20)
+    few = [one for one in found if one["tumour"]] + [one for one in found if not one["tumour"]][:9]
+    judged = verdicts(tmp_path, few)
+    assert judged == {
+        NAIVE: "not enough data",
+        LARGE: "not enough data",
+        SMALL: "holds",
+        SMALLER: "not enough data",
+    }
+
+
+def test_one_class_alone(tmp_path: Path) -> None:
+    free = [one for one in rows(20) if not one["tumour"]]
+    summary = summarise(write_study(tmp_path, {PAPER: free, Condition(noise="ar1"): free}))
+    judged = {one["statement"]: one for one in findings(summary)}
+    assert judged[SMALL]["verdict"] == "not enough data"
+    assert judged[SMALL]["numbers"] == "There are no data."
+    assert judged[LARGE]["verdict"] == "holds"
+    write_report(summary, tmp_path / "report")
+    assert {path.stem for path in (tmp_path / "report" / "figures").iterdir()} == {"pvalues", "noise"}
+    assert cells(noise_table(summary), "background", "ar1")[2] == "- / 20"
+
+
+def test_the_papers_condition_alone(tmp_path: Path) -> None:
+    summary = summarise(write_study(tmp_path, {PAPER: rows(20)}))
+    assert [figure.name for figure in available_figures(summary)] == ["pvalues", "overlap"]
+    for figure in FIGURES:
+        assert drawn(figure, summary).startswith(b"\x89PNG")
+    page = write_report(summary, tmp_path / "report")
+    assert "no slices were looked at" in page.read_text()
+    assert f"Not tested: {CONDITIONS[1].name}, " in page.read_text()
+
+
+def test_failed_slices_are_counted_and_listed(tmp_path: Path) -> None:
+    found = [*rows(20), *(failed_row(100 + index, tumour=index < 2) for index in range(5))]
+    found[0]["status"] = "max_evaluations"
+    summary = summarise(write_study(tmp_path, {PAPER: found}))
+    rates = summary["conditions"][0]["classes"]
+    assert rates["tumour"]["rates"]["selective"]["0.05"]["count"] == 16  # failed ones are missed
+    assert rates["free"]["rates"]["selective"]["0.05"]["count"] == 1 + 3  # failed ones are rejected
+    text = render_markdown(summary)
+    assert "| pooled-background-0.6 | with tumour | 22 | 2 | 2 x InputError: no | 1 x max\\_evaluations |" in text
+    assert "| pooled-background-0.6 | without tumour | 23 | 3 | 3 x InputError: no | - |" in text
+
+
+def test_nothing_but_failures(tmp_path: Path) -> None:
+    found = [failed_row(index, tumour=index < 12) for index in range(24)]
+    summary = summarise(write_study(tmp_path, {PAPER: found}))
+    text = write_report(summary, tmp_path / "report").read_text()
+    assert "12 of 12 slices without tumour have a selective p" in text
+    for figure in FIGURES[:3]:
+        assert drawn(figure, summary).startswith(b"\x89PNG")
+
+
+def test_numbers_in_the_tables(summary: dict[str, Any]) -> None:
+    selective = cells(rates_table(summary), "selective", "with tumour")
+    assert [text.split()[0] for text in selective[2:]] == ["0.800", "0.800", "0.800"]
+    assert cells(rates_table(summary), "Bonferroni", "without tumour")[2] == "0.000 [0.000, 0.000]"
+    paper = cells(noise_table(summary), "background", "pooled")
+    assert paper[2:5] == ("100 / 100", "0.75 / 0.75", "43 / 43")
+    assert cells(noise_table(summary), "reference", "ar1")[2] == "20 / 20"
+    assert len(noise_table(summary).rows) == 17
+    assert cells(threshold_table(summary), "0.4")[2] == "1,030 / 1,010"
+    assert cells(times_table(summary), "tests under the paper's condition")[1:] == ("100.0 s", "0.5", "200")
+    by_iou = cells(overlap_table(summary), "none")
+    assert by_iou[1] == "2"
+    text = render_markdown(summary)
+    assert "| ar1 | one variance" in text
+    assert "sigma 24.9, rho 0.728 |" in text
+    assert "| median of the selective p | 0.01 | 0.5 |" in text
+
+
+def test_a_p_below_the_tolerance_is_a_bound() -> None:
+    assert pvalue(1e-9) == "< 1e-06"
+    assert pvalue(0.0123) == "0.0123"
+    assert pvalue(None) == "-"
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    bad = "<script>alert(1)</script> | `x` [link](http://example.org)"
+    found = [*rows(20), failed_row(100, tumour=True, error=bad), row(101, tumour=False, p=0.5, patient=bad)]
+    out = write_study(tmp_path, {PAPER: found}, patient=bad, command=f"attentest\n```\n{bad}")
+    summary = summarise(out)
+    page = render_html(summary, {figure.name: b"" for figure in FIGURES})
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 3  # the patient, the error and the command
+    text = render_markdown(summary)
+    assert text.count("```") == 2
+    outside = text.split("```")[0] + text.split("```")[2]
+    assert "<script" not in outside.replace("\\<", "")
+    assert "\\| \\`x\\` \\[link\\]" in outside
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, draw: Any, pictures: Gallery) -> tuple[list[Any], list[Any]]:
+    """The images and the outlined areas that a figure is made of."""
+    images: list[Any] = []
+    areas: list[Any] = []
+    plain = Axes.imshow
+    monkeypatch.setattr(Axes, "imshow", lambda axes, x, **kw: (images.append(np.asarray(x)), plain(axes, x, **kw))[1])
+    monkeypatch.setattr("attentest.brain.gallery.draw_outline", lambda axes, area, *rest: areas.append(area))
+    draw(pictures)
+    return images, areas
+
+
+def test_maps_show_neither_slice_nor_tumour(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = gallery(8)
+    images, areas = shown(monkeypatch, maps_figure, pictures)
+    # What is drawn are the results' arrays themselves, and nothing else.
+    assert [id(image) for image in images] == [id(one.attention) for one in pictures.results if one]
+    assert [id(area) for area in areas] == [id(one.region) for one in pictures.results if one]
+
+
+def test_maps_are_the_same_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    from attentest.document import png
+
+    pictures = gallery(2)
+    black = Gallery(flair=pictures.flair * 0, mask=pictures.mask & False, results=pictures.results)
+    assert png(maps_figure(pictures)) == png(maps_figure(black))
+    assert png(gallery_figure(pictures)) != png(gallery_figure(black))
+
+
+def test_galleries_show_slice_map_region_and_tumour(monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures = gallery(7)
+    images, areas = shown(monkeypatch, gallery_figure, pictures)
+    assert len(images) == 3 * 7
+    np.testing.assert_array_equal(images[0], pictures.flair[0])
+    assert len(areas) == 2 * 7
+    np.testing.assert_array_equal(areas[0], pictures.mask[0])
+
+
+def test_galleries_are_of_slices_and_results() -> None:
+    pictures = gallery(2)
+    with pytest.raises(InputError, match="got 2, 2 and 1"):
+        Gallery(flair=pictures.flair, mask=pictures.mask, results=pictures.results[:1])
+    title = gallery_figure(Gallery(flair=pictures.flair[:1], mask=pictures.mask[:1], results=(result(p=1e-8),)))
+    assert title.subfigs[0].axes[0].get_title() == "naive p < 1e-307\nselective p < 1e-06"
+
+
+class Bench:
+    """Stands for the study's laboratory: tells a slice by its first pixel, and fails on one."""
+
+    def __init__(self, bad: int | None = None) -> None:
+        self.bad = bad
+        self.asked: list[Condition] = []
+
+    def attention_test(self, condition: Condition) -> Any:
+        self.asked.append(condition)
+        return self
+
+    def map(self, images: list[Any]) -> list[AttentionTestResult]:
+        if any(image[0, 0] == self.bad for image in images):
+            raise RuntimeError("no")
+        return [result(int(image[0, 0])) for image in images]
+
+
+def cohort(count: int = 12) -> Cohort:
+    flair = np.zeros((count, SIDE, SIDE), dtype=np.uint8)
+    flair[:, 0, 0] = np.arange(count)
+    tumour = np.arange(count) % 3 == 0
+    slices = Slices(
+        flair=flair,
+        mask=np.zeros(flair.shape, dtype=bool),
+        tumour=tumour,
+        patient=np.array([f"P{index}" for index in range(count)]),
+        number=np.arange(count),
+    )
+    nothing = np.empty(0, dtype=np.int64)
+    split = Split(noise=nothing, training=nothing, test=np.arange(count))
+    return Cohort(slices=slices, split=split, seed=3, sha256="x", given=count)
+
+
+def test_galleries_take_the_first_slices_in_the_studys_order() -> None:
+    bench, everyone = Bench(), cohort()
+    found = gallery_results(bench, everyone, count=3)
+    assert bench.asked == [PAPER]
+    for name, tumour in (("tumour", True), ("free", False)):
+        numbers = everyone.test_order()[tumour][:3]
+        assert found[name].flair[:, 0, 0].tolist() == numbers
+        heights = [int(one.region.any(axis=1).sum()) for one in found[name].results if one]
+        assert heights == [20 - number for number in numbers]
+
+
+def test_a_slice_that_fails_does_not_take_others_with_it() -> None:
+    everyone = cohort()
+    bad = everyone.test_order()[True][1]
+    found = gallery_results(Bench(bad), everyone, count=3)["tumour"]
+    assert [one is None for one in found.results] == [False, True, False]
+    assert maps_figure(found).axes[1].get_title() == "could not\nbe tested"
+    gallery_figure(found)
+
+
+@pytest.mark.parametrize(("module", "name"), [("matplotlib.figure", "Matplotlib"), ("jinja2", "Jinja2")])
+def test_without_an_optional_part_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: dict[str, Any], module: str, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=rf"need.* {name}: pip install 'attentest\[plots\]'"):
+        write_report(summary, tmp_path / "report")
+    assert not (tmp_path / "report").exists()
