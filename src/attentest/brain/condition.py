@@ -106,49 +106,34 @@ def available(conditions: tuple[Condition, ...] = CONDITIONS) -> tuple[Condition
     return tuple(condition for condition in conditions if condition.noise not in missing)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class FittedNoise:
-    """What tumour-free slices say about noise.
+    """What tumour-free slices say about noise; each estimator is fitted when it is first asked for.
 
     Parameters
     ----------
-    models
-        By the names in `ESTIMATORS`.
-    mean : (H, W)
-        The mean slice.
-    count
-        Number of slices.
+    slices : (k, H, W) uint8
+        A few of each patient, in the units of the tested slices.
     """
 
-    models: Mapping[str, NoiseModel]
-    mean: NDArray[np.float64]
-    count: int
+    def __init__(self, slices: NDArray[np.uint8]) -> None:
+        self._slices = slices
+        self._models: dict[str, NoiseModel] = {}
+
+    def model(self, name: str) -> NoiseModel:
+        """Return the noise model of an estimator in `ESTIMATORS`."""
+        if name not in self._models:
+            self._models[name] = as_noise(ESTIMATORS[name]().fit(self._slices))
+        return self._models[name]
 
     def noise(self, condition: Condition) -> NoiseModel | ImageNoise:
         """Return the noise of a condition."""
-        return FROM_THE_SLICE.get(condition.noise) or self.models[condition.noise]
+        return FROM_THE_SLICE.get(condition.noise) or self.model(condition.noise)
 
     def contrast(self, condition: Condition) -> Contrast:
         """Return the contrast of a condition."""
         if condition.contrast == "neighbourhood":
             return Neighbourhood(radius=RADIUS)
         if condition.contrast == "reference":
-            return Reference(self.mean, Averaged(self.models[condition.noise], self.count))
+            mean = self._slices.astype(np.float64).mean(axis=0)
+            return Reference(mean, Averaged(self.model(condition.noise), len(self._slices)))
         return Background()
-
-
-def fitted_noise(slices: NDArray[np.uint8], names: tuple[str, ...]) -> FittedNoise:
-    """Estimate the noise from tumour-free slices.
-
-    Parameters
-    ----------
-    slices : (k, H, W) uint8
-        One or a few of each patient, in the units of the tested slices.
-    names
-        Which estimators of `ESTIMATORS`.
-    """
-    fitted = {name: ESTIMATORS[name]().fit(slices) for name in names}
-    mean = slices.astype(np.float64).mean(axis=0)
-    return FittedNoise(
-        models={name: as_noise(estimator) for name, estimator in fitted.items()}, mean=mean, count=len(slices)
-    )

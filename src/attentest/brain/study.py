@@ -18,7 +18,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.attention_test import AttentionTest
 from attentest.brain.classifier_training import BrainTraining, train_brain_classifier
 from attentest.brain.cohort import Cohort, cohort_of
-from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition, FittedNoise, available, fitted_noise
+from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition, FittedNoise, available
 from attentest.brain.logits import brain_logits
 from attentest.brain.performance import performance
 from attentest.brain.slices import Slices
@@ -253,16 +253,15 @@ class Laboratory:
         self._scores = ViTScores(saved.encoder, device=device, owned=True)
         self._preprocessing = saved.processor
         self._record = read_record(out)
-        names = tuple(name for name in ESTIMATORS if any(condition.noise == name for condition in available()))
-        self.noise: FittedNoise = fitted_noise(cohort.slices.flair[cohort.split.noise], names)
+        self._noise = FittedNoise(cohort.slices.flair[cohort.split.noise])
 
     def attention_test(self, condition: Condition) -> AttentionTest:
         """Return the test of a condition."""
         paper = condition == PAPER
         return AttentionTest(
             self._scores,
-            noise=self.noise.noise(condition),
-            contrast=self.noise.contrast(condition),
+            noise=self._noise.noise(condition),
+            contrast=self._noise.contrast(condition),
             threshold=condition.threshold,
             preprocessing=self._preprocessing,
             search=SEARCH if paper else SENSITIVITY_SEARCH,
@@ -293,14 +292,16 @@ class Laboratory:
 
     def write_facts(self, settings: StudySettings) -> None:
         """Write what the study is made of, and the noise models for later use."""
+        names = [name for name in ESTIMATORS if any(condition.noise == name for condition in available())]
+        models = {name: self._noise.model(name) for name in names}
         facts = {
             "data": self._cohort.facts(),
             "command": settings.command(),
-            "noise": {name: dict(model.describe()) for name, model in self.noise.models.items()},
+            "noise": {name: dict(model.describe()) for name, model in models.items()},
         }
         write_complete(self._out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
         directory = self._out / "noise"
         directory.mkdir(exist_ok=True)
-        for name, model in self.noise.models.items():
+        for name, model in models.items():
             if not isinstance(getattr(model, "model", model), Dense):  # which would take 128 MiB
                 save_noise(model, directory / f"{name}.json")

@@ -1,0 +1,100 @@
+"""``attentest brain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attentest.cli.option_value import all_or_count
+from attentest.cli.options import DeviceOption, ReportJsonOption
+from attentest.cli.output import INTERRUPTED, progress_bar, say
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    pass
+
+SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
+"""Panels of the help."""
+
+
+def brain(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The kaggle_3m folder of the LGG MRI dataset, or own slices in its layout: a folder a patient with "
+            "NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without it, where to get the data is printed.",
+            show_default="none",
+            rich_help_panel=SPLIT,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Directory for model, data and report.")] = Path("brain"),
+    noise_images: Annotated[
+        int, typer.Option(help="Tumour-free slices that the noise is estimated from.", min=10, rich_help_panel=SPLIT)
+    ] = 100,
+    training_per_class: Annotated[
+        int,
+        typer.Option(help="Slices with, and as many without, tumour to train on.", min=1, rich_help_panel=SPLIT),
+    ] = 700,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", min=0)] = 0,
+    epochs: Annotated[
+        int | None,
+        typer.Option(help="Passes over the training slices.", show_default="240", min=1, rich_help_panel=TRAINING),
+    ] = None,
+    sensitivity_images: Annotated[
+        str,
+        typer.Option(
+            help="Test slices of each class that are tested with other noise models, contrasts and thresholds than the "
+            "paper's too: a number, or all. (All test slices are tested as in the paper.)",
+            rich_help_panel=TESTS,
+        ),
+    ] = "100",
+    device: DeviceOption = "cpu",
+    as_json: ReportJsonOption = False,
+) -> None:
+    """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
+
+    Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Everything finished is on
+    disk: after an interruption the same command goes on where it was. The report (OUT/report/index.html) shows
+    slices; its Markdown and figures do not, so that they can be shared whatever the licence of the images.
+    """
+    from attentest.brain.dataset import HOW_TO_GET, load_slices
+
+    if data is None:
+        say(HOW_TO_GET)
+        raise typer.Exit(2)
+    from attentest.brain.classifier_training import BrainTraining
+    from attentest.brain.study import StudySettings
+    from attentest.brain.study import run as run_study
+
+    training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
+    settings = StudySettings(
+        noise_images=noise_images,
+        training_per_class=training_per_class,
+        training=training,
+        sensitivity_images=all_or_count(sensitivity_images, "sensitivity-images"),
+    )
+    try:
+        with progress_bar("reading slices") as move:
+            slices = load_slices(data, move)
+        _announce(slices, settings, out, device)
+        with progress_bar("study") as move:
+            outcome = run_study(slices, settings, out, device, lambda label, done, total: move(done, total, label))
+    except KeyboardInterrupt:
+        say(f"attentest: interrupted; what was finished is in {out}: the same command goes on from there.")
+        raise typer.Exit(INTERRUPTED) from None
+    failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
+    say(f"{outcome.tested} tests in {outcome.seconds:.0f} s{failed}")
+    if outcome.left_out:
+        say(
+            f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
+            "pip install 'attentest[estimators]'."
+        )
+    _print_findings(out, as_json)
+    try:
+        _write_report(slices, settings, out, device)
+    except InputError as error:  # the work is done and on disk, whatever the page lacks
+        say(f"attentest: no page was made: {error} The same command then makes it.")
+    if outcome.failed:
+        raise typer.Exit(1)
