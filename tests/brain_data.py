@@ -55,6 +55,12 @@ def rows(images: int, *, with_tumour: float = 0.8, without: float = 0.05, naive:
     return found
 
 
+NOISE = {
+    "pooled": {"model": "isotropic", "images": 100, "sigma": 24.9},
+    "ar1": {"model": "ar1", "images": 100, "sigma": 24.9, "rho": 0.728},
+}
+
+
 def failed_row(number: int, tumour: bool, error: str = "InputError: no") -> Row:
     return {"image": number, "patient": "P0", "slice": 0, "tumour": tumour, "error": error, "seconds": 0.0}
 
@@ -64,7 +70,7 @@ def write_condition(out: Path, condition: Condition, found: Iterable[Row]) -> No
         "series": condition.describe(),
         "seed": 0,
         "model_sha256": "ab" * 32,
-        "settings": {},
+        "settings": {"noise": NOISE.get(condition.noise, {"model": "dense", "images": 100})},
         "device": "some GPU",
         "device_type": "cuda",
         "versions": VERSIONS,
@@ -98,10 +104,6 @@ def write_study(
                 "training": {"patients": 60, "with_tumour": 700, "without_tumour": 700},
                 "test": {"patients": 39, "with_tumour": 480, "without_tumour": 610},
             },
-        },
-        "noise": {
-            "pooled": {"model": "isotropic", "images": 100, "sigma": 24.9},
-            "ar1": {"model": "ar1", "images": 100, "sigma": 24.9, "rho": 0.728},
         },
     }
     (out / FACTS).write_text(json.dumps(facts))

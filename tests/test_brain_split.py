@@ -123,7 +123,7 @@ def test_every_slice_is_as_likely_to_be_drawn() -> None:
         (
             [(3, 5)] * 4,
             {"noise_images": 5, "training_per_class": 9},
-            "the test needs slices with and without tumour, but left for it are 0 with and 0 without, of 0 patients:",
+            "at least 2 patients, but left for it are 0 with and 0 without, of 0 patients:",
         ),
         ([(0, 5)] * 4 + [(2, 0)], {"noise_images": 5, "training_per_class": 2}, "but left for it are 0 with and"),
         (EVEN, {"noise_images": 0}, "noise_images must be at least 1"),

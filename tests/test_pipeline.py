@@ -264,7 +264,7 @@ def test_preprocessing_is_read_from_a_processor_and_recorded() -> None:
 
     processor = ViTImageProcessor(size={"height": 8, "width": 8}, image_mean=[0.5] * 3, image_std=[0.2] * 3)
     result = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=processor)(picture(3))
-    assert result.settings["preprocessing"]["resize"] == (8, 8)
+    assert result.settings["preprocessing"]["resize"] == [8, 8]
     assert result.settings["model"]["type"] == "vit"
     assert result.settings["model"]["input"] == [3, 8, 8]
     assert result.settings["model"]["attention"] == {"name": "rollout", "head_fusion": "mean"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -179,7 +178,7 @@ class AttentionTest:
             "search": dict(self._search.describe()),
             "noise": dict(self._noise.describe()),
             "model": model_settings(self._scores),
-            "preprocessing": None if self._preprocessing is None else asdict(self._preprocessing),
+            "preprocessing": None if self._preprocessing is None else self._preprocessing.describe(),
             "channels": frames.channels,
         }
 

@@ -97,6 +97,12 @@ class Preprocessing:
         """
         return processor if isinstance(processor, Preprocessing) else cls(**processor_settings(processor))
 
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
+        }
+
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
         """Return the same preprocessing, but resized straight to (height, width) and not cropped."""
         return dataclasses.replace(self, resize=size, crop=None)

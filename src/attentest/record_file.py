@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ except ImportError:  # only POSIX has it; elsewhere two runs at once are not not
     fcntl = None  # type: ignore[assignment]
 
 Row = dict[str, Any]
+
+ROUNDING = 1e-9
+"""Relative difference up to which two numbers are the same."""
 
 IDENTITY = ("series", "seed", "model_sha256", "settings")
 """What must be the same for rows to belong together."""
@@ -91,12 +95,14 @@ class RecordFile:
         identity
             Some or all of what must be the same: series, seed, model_sha256, settings.
         """
+        now = json.loads(json.dumps({name: identity[name] for name in IDENTITY if name in identity}))
         for before in records.headers:
-            for name in IDENTITY:
-                if name in identity and before[name] != identity[name]:
+            for name in now:
+                if (found := _difference(before[name], now[name], name)) is not None:
+                    where, then, wanted = found
                     raise InputError(
-                        f"{self.path} was made with another {name.replace('_', ' ')} ({before[name]}, now "
-                        f"{identity[name]}): use another output directory, or remove the file."
+                        f"{self.path} was made with another {where.replace('_', ' ')} ({then}, now {wanted}): use "
+                        "another output directory, or remove the file."
                     )
 
     @contextmanager
@@ -165,6 +171,24 @@ def read_line(line: bytes) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
     return values
+
+
+def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | None:
+    """Return the first place where JSON values differ, and both values there; numbers may differ by rounding.
+
+    What is fitted to data differs in its last digits from machine to machine.
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in dict.fromkeys([*before, *now]):
+            if (found := _difference(before.get(name), now.get(name), f"{where} {name}")) is not None:
+                return found
+        return None
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        pairs = enumerate(zip(before, now, strict=True))
+        return next((d for i, (a, b) in pairs if (d := _difference(a, b, f"{where} {i}")) is not None), None)
+    if isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):
+        return None
+    return None if before == now else (where, before, now)
 
 
 def _as_header(values: Any) -> dict[str, Any]:

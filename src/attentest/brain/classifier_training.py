@@ -53,13 +53,13 @@ class BrainTraining:
     """
 
     seed: int = 0
-    epochs: int = 120
-    batch_size: int = 32
-    learning_rate: float = 1e-3
+    epochs: int = 360
+    batch_size: int = 64
+    learning_rate: float = 5e-4
     weight_decay: float = 0.05
-    dropout: float = 0.1
+    dropout: float = 0.0
     shift: int = 4
-    gain: float = 0.1
+    gain: float = 0.4
 
     def __post_init__(self) -> None:
         checked = {

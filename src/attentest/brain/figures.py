@@ -30,6 +30,9 @@ CONTRAST_TITLES = {
     "reference": "region against the mean slice",
 }
 
+ROOM_COLOURS = (REGION_COLOUR, "#e09f3e", EXTREME_COLOUR, "#5b8e7d")
+ROOM_MARKERS = ("o", "s", "^", "D")
+
 APART = 0.16
 """Half the distance of the points of the two classes, whose places are one apart."""
 
@@ -179,6 +182,32 @@ def overlap_figure(summary: Summary) -> Figure:
     return figure
 
 
+def room_figure(summary: Summary) -> Figure:
+    """Draw p against how far the density falls within the room of each slice."""
+    figure = new_figure(11.0, 4.6)
+    left, right = figure.subplots(1, 2)
+    for one, colour, marker in zip(_rooms(summary), ROOM_COLOURS, ROOM_MARKERS, strict=False):
+        label = f"{one['noise']}, {one['contrast']}"
+        left.plot(one["fall"], one["p"], marker, color=colour, ms=5, alpha=0.75, mew=0, label=label)
+        right.ecdf(one["room_in_grey_levels"], color=colour, lw=1.8)
+    left.axvline(1.0, color="0.4", lw=1, ls="--")
+    left.set(xscale="log", ylim=(-0.03, 1.03), xlabel="room times statistic", ylabel="selective p")
+    left.set_title("p can be small where the density falls")
+    right.set(
+        xscale="log", ylim=(0, 1), xlabel="room in grey levels (of 255)", ylabel="share of slices with at most so much"
+    )
+    right.set_title("how far before the region changes")
+    for axes in (left, right):
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+    legend_below(figure, 4)
+    return figure
+
+
+def _rooms(summary: Summary) -> list[Mapping[str, Any]]:
+    return [one for one in summary.get("room", []) if one["room"]]
+
+
 def _draw_classes(
     axes: Axes, found: list[Mapping[str, Any] | None], places: Any, apart: float, horizontal: bool = False
 ) -> None:
@@ -224,6 +253,13 @@ FIGURES: tuple[PageFigure, ...] = (
         "their union. Dashed: 0.05. p-values below 1e-6 lie at the edge.",
         available=lambda summary: summary["overlap"] is not None,
         draw=overlap_figure,
+    ),
+    PageFigure(
+        name="room",
+        caption="Of the slices shown below, under four conditions. Left: p against room times statistic; right of "
+        "the dashed line the density falls within the room by more than a factor of e. Right: the room in grey levels.",
+        available=lambda summary: bool(_rooms(summary)),
+        draw=room_figure,
     ),
 )
 

@@ -66,7 +66,7 @@ class Gallery:
             )
 
 
-def gallery_results(laboratory: Tests, cohort: Cohort, count: int = COUNT) -> dict[str, Gallery]:
+def gallery_results(laboratory: Tests, cohort: Cohort, count: int) -> dict[str, Gallery]:
     """Test the first slices of each class in the random order of the study under the paper's condition.
 
     Parameters
@@ -83,15 +83,21 @@ def gallery_results(laboratory: Tests, cohort: Cohort, count: int = COUNT) -> di
     dict
         Galleries by the names of the classes.
     """
-    test = laboratory.attention_test(PAPER)
     order = cohort.test_order()
     galleries = {}
     for name, tumour in CLASSES.items():
         chosen = cohort.slices.take(order[tumour][:count])
         if len(chosen):
-            results = _results(test, list(chosen.flair))
+            results = results_of_slices(laboratory, PAPER, list(chosen.flair))
             galleries[name] = Gallery(flair=chosen.flair, mask=chosen.mask, results=results)
     return galleries
+
+
+def results_of_slices(
+    laboratory: Tests, condition: Condition, images: list[NDArray[np.uint8]]
+) -> tuple[AttentionTestResult | None, ...]:
+    """Return the results of slices (H, W) under a condition; None for one that cannot be tested."""
+    return _results(laboratory.attention_test(condition), images)
 
 
 def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> tuple[AttentionTestResult | None, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from attentest.brain.page_tables import (
     paper_counts,
     patients_table,
     rates_table,
+    room_table,
     runs_table,
     split_table,
     spread_over_patients,
@@ -53,6 +54,10 @@ READING = (
     "search that did not converge counts with the p-value it gave.",
     f"p is searched for to within {SEARCH.tol:.0e} under the paper's condition and {SENSITIVITY_SEARCH.tol:.0e} under "
     "the others. A p below that is only known to be below it, so medians of such p are bounds.",
+    "The room of a slice is how far its statistic could go, all else equal, before the model chose a region that "
+    "differs in at least one pixel: p is the share of what is more extreme within it. The normal density falls over "
+    "the room by a factor of exp(-room times statistic), so that p can be small only where this product, the last "
+    "column of its table, is well above 1; where it is far below 1, p is uniform whatever the slice shows.",
     "Separation is the probability that of two slices, one with tumour and one without, the one with tumour has the "
     "smaller p: 0.5 if p says nothing about tumours.",
     "The region is where the attention map, scaled to go from 0 to 1, exceeds tau. IoU is the number of pixels in both "
@@ -61,7 +66,12 @@ READING = (
 """How to read the page; nothing here depends on what came out."""
 
 
-def write_report(summary: Mapping[str, Any], target: Path, galleries: Mapping[str, Gallery] | None = None) -> Path:
+def write_report(
+    summary: Mapping[str, Any],
+    target: Path,
+    galleries: Mapping[str, Gallery] | None = None,
+    rooms: Sequence[Mapping[str, Any]] = (),
+) -> Path:
     """Write the page of a study, and return where its HTML is.
 
     Parameters
@@ -74,11 +84,13 @@ def write_report(summary: Mapping[str, Any], target: Path, galleries: Mapping[st
     galleries
         By the names of the classes, from `attentest.brain.gallery.gallery_results`; without them there are no pictures
         of slices. How many they show goes into the summary that is written.
+    rooms
+        How far their statistics could go, from `attentest.brain.room.rooms_of`; goes into the summary too.
     """
     new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
     template_environment(PACKAGE, html=True)  # and where Jinja2 is
     galleries = galleries or {}
-    summary = {**summary, "gallery": gallery_counts(galleries)}
+    summary = {**summary, "gallery": gallery_counts(galleries), "room": list(rooms)}
     shared = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
     shared |= {f"maps-{name}": png(maps_figure(gallery)) for name, gallery in galleries.items()}
     own = {f"gallery-{name}": png(gallery_figure(gallery)) for name, gallery in galleries.items()}
@@ -118,6 +130,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return what both templates show."""
     judged = findings(summary)
     shown = {figure.name for figure in available_figures(summary)}
+    summary = {"gallery": {}, "room": [], **summary}
     present = {one["name"] for one in summary["conditions"]}
     counts = paper_counts(summary)
     spearman = None if summary["overlap"] is None else summary["overlap"]["spearman"]
@@ -145,8 +158,9 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "galleries": [
             {"name": name, "title": CLASS_NAMES[name], "count": summary["gallery"][name]}
             for name in CLASS_NAMES
-            if name in summary.get("gallery", {})
+            if name in summary["gallery"]
         ],
+        "room": room_table(summary),
         "failures": failures_table(summary),
         "absent": [condition.name for condition in CONDITIONS if condition.name not in present],
         "reading": READING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,7 +103,7 @@ def classifier_table(summary: Summary) -> Table:
 
 def spread_over_patients(summary: Summary) -> Table:
     """Return how the classifier does from patient to patient, without naming any."""
-    patients = summary["classifier"]["performance"]["by_patient"].values()
+    patients = summary["classifier"]["performance"]["by_patient"]
     rows = []
     for name, label in (("auc", "AUC"), ("accuracy", "accuracy"), ("slices", "slices"), ("with_tumour", "with tumour")):
         values = [patient[name] for patient in patients if patient[name] is not None]
@@ -117,8 +117,8 @@ def spread_over_patients(summary: Summary) -> Table:
 def patients_table(summary: Summary) -> Table:
     """Return how the classifier does on each patient."""
     rows = [
-        (str(name), f"{one['slices']:,}", f"{one['with_tumour']:,}", f"{one['accuracy']:.3f}", number(one["auc"]))
-        for name, one in summary["classifier"]["performance"]["by_patient"].items()
+        (f"{place}", f"{one['slices']:,}", f"{one['with_tumour']:,}", f"{one['accuracy']:.3f}", number(one["auc"]))
+        for place, one in enumerate(summary["classifier"]["performance"]["by_patient"], start=1)
     ]
     return Table(head=("patient", "slices", "with tumour", "accuracy", "AUC"), rows=rows)
 
@@ -218,6 +218,8 @@ def _condition_head(*medians: str) -> tuple[str, ...]:
         f"p at most {LEVEL}, with tumour",
         "without tumour",
         "separation",
+        f"naive p at most {LEVEL}, with / without",
+        "separation of the naive p",
         "s a slice",
     )
 
@@ -232,6 +234,8 @@ def _condition_cells(found: Mapping[str, Any], medians: tuple[str, ...]) -> tupl
         ),
         *(rate_text(class_rate(found, name)) for name in CLASS_NAMES),
         number(found["separation"]),
+        " / ".join("-" if one is None else f"{one['rates']['naive'][LEVEL]['value']:.3f}" for one in classes),
+        number(found["naive_separation"]),
         _time([found])[1],
     )
 
@@ -241,6 +245,34 @@ def overlap_table(summary: Summary) -> Table:
     classes = [] if summary["overlap"] is None else summary["overlap"]["by_iou"]
     rows = [(one["iou"], f"{one['images']:,}", pvalue(one["median_p"]), rate_text(one["rate"])) for one in classes]
     return Table(head=("IoU", "slices with tumour", "median p", f"p at most {LEVEL}"), rows=rows)
+
+
+def room_table(summary: Summary) -> Table:
+    """Return how far the statistic could go before the region changed."""
+    rows = [
+        (
+            one["contrast"],
+            one["noise"],
+            f"{len(one['room']):,}",
+            *(_quartiles(one[key]) for key in ("room_in_grey_levels", "room", "fall")),
+        )
+        for one in summary["room"]
+        if one["room"]
+    ]
+    head = (
+        "compared with",
+        "noise model",
+        "slices",
+        "grey levels",
+        "standard errors",
+        "times the statistic",
+    )
+    return Table(head=head, rows=rows)
+
+
+def _quartiles(values: Sequence[float]) -> str:
+    low, median, high = (number(float(value)) for value in np.quantile(values, [0.25, 0.5, 0.75]))
+    return f"{median} ({low} to {high})"
 
 
 def failures_table(summary: Summary) -> Table:

@@ -14,6 +14,9 @@ from attentest.errors import InputError
 NOISE_IMAGES_PER_PATIENT = 10
 """Most slices of one patient that the noise is estimated on: they resemble each other, so many patients tell more."""
 
+LEAST_TESTED = 2
+"""Patients to test on: how much they differ is what intervals come from."""
+
 MOST_IMAGES = 10**8
 """More images than this are a slip of the keyboard."""
 
@@ -83,10 +86,10 @@ def split_by_patient(slices: Slices, *, noise_images: int = 100, training_per_cl
     training, patients = _training(slices, patients, training_per_class, rng)
     test = np.concatenate(patients) if patients else np.empty(0, dtype=np.int64)
     found = _counts(slices.take(test))
-    if not (found["with_tumour"] and found["without_tumour"]):
+    if not (found["with_tumour"] and found["without_tumour"]) or found["patients"] < LEAST_TESTED:
         raise InputError(
-            f"the test needs slices with and without tumour, but left for it are {_words(found)}: ask for fewer "
-            "with noise_images or training_per_class, or give more patients."
+            f"the test needs slices with and without tumour of at least {LEAST_TESTED} patients, but left for it are "
+            f"{_words(found)}: ask for fewer with noise_images or training_per_class, or give more patients."
         )
     return Split(noise=noise, training=training, test=test)
 

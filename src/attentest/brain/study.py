@@ -22,7 +22,7 @@ from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition, 
 from attentest.brain.logits import brain_logits
 from attentest.brain.performance import performance
 from attentest.brain.slices import Slices
-from attentest.brain.trial import tested
+from attentest.brain.trial import rows_maker
 from attentest.checks import whole_number
 from attentest.classifier import RECORD_FILE
 from attentest.complete_file import write_complete
@@ -155,6 +155,8 @@ def run(
 
     def record(finished: bool) -> float:
         seconds = time.perf_counter() - start
+        if not (trained or done):
+            return seconds
         values = {
             "began": began.isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),
@@ -173,8 +175,9 @@ def run(
     plan = settings.plan(cohort)
     try:
         trained = _ready_classifier(cohort, settings, out, where, progress)
+        facts = {"data": cohort.facts(), "command": settings.command()}
+        write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
         laboratory = Laboratory(cohort, out, where)
-        laboratory.write_facts(settings)
         total = sum(len(numbers) for numbers in plan.values())
         passed = 0
         for condition, numbers in plan.items():
@@ -278,30 +281,27 @@ class Laboratory:
         numbers
             Of slices of the cohort.
         """
-        test = self.attention_test(condition)
-        header = {
+        file = data_file(self._out, condition)
+        identity = {
             "series": {**condition.describe(), "data_sha256": self._cohort.sha256},
             "seed": self._cohort.seed,
             "model_sha256": self._record["weights_sha256"],
-            "settings": test.settings,
-            **described_machine(self._scores.device),
         }
-        with data_file(self._out, condition).writing(header) as writer:
+        records = file.read()
+        file.check_same(records, identity)
+        if all(number in records.rows for number in numbers):
+            return
+        test = self.attention_test(condition)
+        self._keep_noise(condition)
+        header = {**identity, "settings": test.settings, **described_machine(self._scores.device)}
+        with file.writing(header) as writer:
             missing = [number for number in numbers if number not in writer.records.rows]
-            yield from recorded(tested(test, self._cohort.slices), missing, writer, self._scores.device.type)
+            yield from recorded(rows_maker(test, self._cohort.slices), missing, writer, self._scores.device.type)
 
-    def write_facts(self, settings: StudySettings) -> None:
-        """Write what the study is made of, and the noise models for later use."""
-        names = [name for name in ESTIMATORS if any(condition.noise == name for condition in available())]
-        models = {name: self._noise.model(name) for name in names}
-        facts = {
-            "data": self._cohort.facts(),
-            "command": settings.command(),
-            "noise": {name: dict(model.describe()) for name, model in models.items()},
-        }
-        write_complete(self._out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
-        directory = self._out / "noise"
-        directory.mkdir(exist_ok=True)
-        for name, model in models.items():
-            if not isinstance(getattr(model, "model", model), Dense):  # which would take 128 MiB
-                save_noise(model, directory / f"{name}.json")
+    def _keep_noise(self, condition: Condition) -> None:
+        """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
+        if condition.noise in ESTIMATORS:
+            model = self._noise.model(condition.noise)
+            if not isinstance(getattr(model, "model", model), Dense):
+                (self._out / "noise").mkdir(exist_ok=True)
+                save_noise(model, self._out / "noise" / f"{condition.noise}.json")

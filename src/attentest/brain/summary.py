@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, spearmanr
 
 from attentest.brain.clustered_rate import clustered_rate
-from attentest.brain.condition import CONDITIONS, PAPER, Condition
+from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER
 from attentest.brain.performance import auc
 from attentest.brain.study import FACTS, RUN_FIELDS, data_file, read_record
 from attentest.calibration import ALPHAS
@@ -50,7 +50,8 @@ def summarise(out: Path) -> dict[str, Any]:
         Where ``attentest brain`` put its results.
     """
     facts = _facts(out)
-    rows = {condition: _rows(out, condition) for condition in CONDITIONS}
+    files = {condition: data_file(out, condition).read() for condition in CONDITIONS}
+    rows = {condition: [row for _, row in sorted(file.rows.items())] for condition, file in files.items()}
     if not rows[PAPER]:
         raise InputError(f"{out} holds no tested slices: run attentest brain first, or name its directory.")
     record = read_record(out)
@@ -58,8 +59,12 @@ def summarise(out: Path) -> dict[str, Any]:
         "format": FORMAT,
         "command": facts["command"],
         "data": facts["data"],
-        "noise": facts["noise"],
-        "classifier": {name: record[name] for name in RECORDED},
+        "noise": {
+            condition.noise: file.headers[-1]["settings"]["noise"]
+            for condition, file in files.items()
+            if condition.noise in ESTIMATORS and file.headers
+        },
+        "classifier": {**{name: record[name] for name in RECORDED}, "performance": _performance(record["performance"])},
         "runs": read_runs(out, RUN_FIELDS),
         "conditions": [
             {"name": condition.name, **condition.describe(), **_condition(found)}
@@ -71,7 +76,7 @@ def summarise(out: Path) -> dict[str, Any]:
     }
 
 
-RECORDED = ("settings", "accuracy", "parameters", "seconds", "device", "versions", "weights_sha256", "performance")
+RECORDED = ("settings", "accuracy", "parameters", "seconds", "device", "versions", "weights_sha256")
 """What the page says of the classifier."""
 
 
@@ -90,8 +95,9 @@ def _facts(out: Path) -> dict[str, Any]:
     return found
 
 
-def _rows(out: Path, condition: Condition) -> list[Row]:
-    return [row for _, row in sorted(data_file(out, condition).read().rows.items())]
+def _performance(judged: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how well the classifier does, without the names of the patients."""
+    return {**judged, "by_patient": list(judged["by_patient"].values())}
 
 
 def _condition(rows: Sequence[Row]) -> dict[str, Any]:
@@ -105,10 +111,15 @@ def _condition(rows: Sequence[Row]) -> dict[str, Any]:
             if any(row["tumour"] == tumour for row in rows)
         },
         # The probability that of two slices the one with the tumour has the smaller p-value.
-        "separation": auc([-row["log_p"] for row in good], np.array([row["tumour"] for row in good])) if both else None,
+        "separation": _separation(good, "log_p") if both else None,
+        "naive_separation": _separation(good, "log_naive") if both else None,
         "seconds": float(sum(row["seconds"] for row in rows)),
         "evaluations": float(np.mean([row["evaluations"] for row in good])) if good else None,
     }
+
+
+def _separation(rows: Sequence[Row], key: str) -> float:
+    return auc([-row[key] for row in rows], np.array([row["tumour"] for row in rows]))
 
 
 def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:

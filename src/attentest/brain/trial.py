@@ -16,6 +16,9 @@ from attentest.record_file import Row
 from attentest.recorded_work import isolated_rows
 from attentest.result import AttentionTestResult
 
+LEAST_LOG = -1e300
+"""JSON has no infinite numbers."""
+
 
 def overlap(region: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
     """Return the intersection of two areas (H, W) over their union; None where the mask is empty."""
@@ -40,7 +43,7 @@ def slice_row(result: AttentionTestResult, flair: NDArray[np.uint8], mask: NDArr
         "p": result.pvalue,
         "p_low": low,
         "p_high": high,
-        "log_p": _finite(result.log_pvalue),
+        "log_p": max(result.log_pvalue, LEAST_LOG),
         "statistic": result.statistic,
         "log_naive": result.naive_log_pvalue,
         "log_bonferroni": result.bonferroni_log_pvalue,
@@ -65,7 +68,7 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def tested(test: AttentionTest, slices: Slices) -> Callable[[list[int]], list[Row]]:
+def rows_maker(test: AttentionTest, slices: Slices) -> Callable[[list[int]], list[Row]]:
     """Return what makes the rows of slices by their numbers; a slice that cannot be tested has its error."""
 
     def rows(numbers: list[int]) -> list[Row]:

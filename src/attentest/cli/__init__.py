@@ -9,6 +9,7 @@ import typer
 
 from attentest import __version__
 from attentest.cli.bench import bench
+from attentest.cli.brain import brain
 from attentest.cli.calibrate import calibrate
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
@@ -43,7 +44,7 @@ def root(
     """Is the region a Vision Transformer attends to statistically real?"""
 
 
-for command in (demo, test, calibrate, bench, train):
+for command in (demo, test, calibrate, bench, train, brain):
     app.command()(command)
 app.add_typer(noise)
 app.add_typer(reproduce)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
-from attentest.cli.output import INTERRUPTED, progress_bar, say
+from attentest.cli.output import INTERRUPTED, progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    pass
+    from attentest.brain.slices import Slices
+    from attentest.brain.study import StudySettings
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
 """Panels of the help."""
@@ -40,7 +44,7 @@ def brain(
     seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", min=0)] = 0,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Passes over the training slices.", show_default="240", min=1, rich_help_panel=TRAINING),
+        typer.Option(help="Passes over the training slices.", show_default="360", min=1, rich_help_panel=TRAINING),
     ] = None,
     sensitivity_images: Annotated[
         str,
@@ -73,7 +77,7 @@ def brain(
         noise_images=noise_images,
         training_per_class=training_per_class,
         training=training,
-        sensitivity_images=all_or_count(sensitivity_images, "sensitivity-images"),
+        sensitivity_images=all_or_count(sensitivity_images, "--sensitivity-images"),
     )
     try:
         with progress_bar("reading slices") as move:
@@ -84,8 +88,8 @@ def brain(
     except KeyboardInterrupt:
         say(f"attentest: interrupted; what was finished is in {out}: the same command goes on from there.")
         raise typer.Exit(INTERRUPTED) from None
-    failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
-    say(f"{outcome.tested} tests in {outcome.seconds:.0f} s{failed}")
+    failed = f"; {outcome.failed} slices could not be tested, the report says why" if outcome.failed else ""
+    say(f"{outcome.tested:,} tests in {outcome.seconds:.0f} s{failed}")
     if outcome.left_out:
         say(
             f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
@@ -96,5 +100,52 @@ def brain(
         _write_report(slices, settings, out, device)
     except InputError as error:  # the work is done and on disk, whatever the page lacks
         say(f"attentest: no page was made: {error} The same command then makes it.")
-    if outcome.failed:
-        raise typer.Exit(1)
+
+
+def _announce(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
+    """Say what is about to be done, and what takes long before it starts."""
+    from attentest.brain.study import model_directory
+
+    cohort = settings.cohort(slices)
+    parts = ", ".join(
+        f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of {part['patients']} patients"
+        for name, part in cohort.split.describe(cohort.slices).items()
+    )
+    say(f"{len(cohort.slices):,} of {len(slices):,} slices show enough of a brain: {parts}")
+    plan = settings.plan(cohort)
+    say(f"{sum(len(numbers) for numbers in plan.values()):,} tests under {len(plan)} conditions; results go to {out}")
+    if not model_directory(out).exists() and not device.startswith("cuda"):
+        say("training takes minutes on a GPU (--device cuda), and hours on a CPU (--epochs makes it shorter)")
+
+
+def _print_findings(out: Path, as_json: bool) -> None:
+    """Print what became of the paper's statements."""
+    from attentest.brain.finding import findings
+    from attentest.brain.summary import summarise, summary_text
+
+    summary = summarise(out)
+    if as_json:
+        sys.stdout.write(summary_text({**summary, "findings": findings(summary)}))
+        return
+    table = Table("statement", "in the paper", "verdict", "numbers", show_lines=True)
+    for finding in findings(summary):
+        table.add_row(*(escape(finding[name]) for name in ("statement", "where", "verdict", "numbers")))
+    table_console().print(table)
+
+
+def _write_report(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
+    from attentest.brain.gallery import COUNT, gallery_results
+    from attentest.brain.page import write_report
+    from attentest.brain.room import rooms_of
+    from attentest.brain.study import Laboratory
+    from attentest.brain.summary import summarise
+    from attentest.plots import new_figure
+
+    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing, before anything is computed
+    cohort = settings.cohort(slices)
+    laboratory = Laboratory(cohort, out, device)
+    with progress_bar("pictures"):
+        galleries = gallery_results(laboratory, cohort, COUNT)
+        rooms = rooms_of(laboratory, galleries)
+        page = write_report(summarise(out), out / "report", galleries, rooms)
+    say(f"page: {page}")

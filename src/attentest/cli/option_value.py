@@ -17,6 +17,15 @@ NOISE_FILES = (".json", ".safetensors")
 FROM_IMAGE = ("sample", "wavelet")
 
 
+def all_or_count(text: str, option: str) -> int | None:
+    """Return the number that a text says, or None for "all"."""
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        raise InputError(f"{option} must be a whole number from 0, or all, got {text!r}.")
+    return int(text)
+
+
 def noise_file(text: str | None) -> Path | None:
     """Return the file that a noise option names, if it names one."""
     return Path(text) if text is not None and text.lower().endswith(NOISE_FILES) else None

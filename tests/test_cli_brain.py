@@ -1,0 +1,159 @@
+"""``attentest brain``, on a stand-in with the layout of the real data."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from attentest import read_image, recorded_work
+from attentest.brain.classifier_training import BrainTraining
+from attentest.brain.condition import CONDITIONS, PAPER
+from attentest.brain.dataset import load_slices
+from attentest.brain.page import render_markdown
+from attentest.brain.study import StudySettings, data_file, read_record, run
+from attentest.cli import app
+from attentest.errors import InputError
+from attentest.noise import load_noise
+from attentest.run_log import read_runs
+from attentest.search import SpectralSearch
+from brain_folder import write_brain_folder
+
+SMALL = (*("--noise-images", "10", "--training-per-class", "4", "--epochs", "1"), *("--sensitivity-images", "1"))
+
+
+def brain(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["brain", *map(str, arguments)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_brain_folder(tmp_path / "download", patients=8, slices=6)
+
+
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search and show less, for speed."""
+    for name in ("SEARCH", "SENSITIVITY_SEARCH"):
+        monkeypatch.setattr(f"attentest.brain.study.{name}", SpectralSearch(tol=0.05))
+    monkeypatch.setattr("attentest.brain.study.CONFIDENCE_LEVEL", None)
+    monkeypatch.setattr("attentest.brain.gallery.COUNT", 1)
+
+
+def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse(monkeypatch)
+    out = tmp_path / "out"
+    done = brain("--data", folder, "--out", out, *SMALL, "--json")
+    assert done.exit_code == 0, (done.exception, done.stderr)
+    summary = json.loads(done.stdout)
+    assert [one["name"] for one in summary["conditions"]] == [condition.name for condition in CONDITIONS]
+    assert len(summary["findings"]) == 4
+    # Every test slice is tested as in the paper, one of each class under the other conditions.
+    split = summary["data"]["split"]
+    paper, *others = summary["conditions"]
+    for name, key in (("tumour", "with_tumour"), ("free", "without_tumour")):
+        assert paper["classes"][name]["images"] == split["test"][key] > 1
+        assert {one["classes"][name]["images"] for one in others} == {1}
+        assert paper["classes"][name]["failed"] == 0
+    assert (split["noise"]["with_tumour"], split["noise"]["without_tumour"]) == (0, 10)
+    assert (split["training"]["with_tumour"], split["training"]["without_tumour"]) == (4, 4)
+    # No patient is in two parts: those of the tested slices are none of those trained on.
+    rows = data_file(out, PAPER).read().rows.values()
+    tested = {row["patient"] for row in rows}
+    assert len(tested) == split["test"]["patients"]
+    assert sum(part["patients"] for part in split.values()) <= summary["data"]["patients"] == 8
+    # The noise that was used is there for later use, and the model takes slices as they are.
+    assert load_noise(out / "noise" / "pooled.json").describe()["sigma"] == summary["noise"]["pooled"]["sigma"]
+    image = next(path for path in sorted(folder.glob("*/*_2.tif")))
+    grey = tmp_path / "slice.npy"
+    np.save(grey, read_image(image)[..., 1])
+    arguments = ["test", str(grey), "--model", str(out / "model"), "--noise", str(out / "noise" / "pooled.json")]
+    single = CliRunner().invoke(app, [*arguments, "--json"])
+    assert single.exit_code == 0, (single.exception, single.stderr)
+
+    report = out / "report"
+    written = json.loads((report / "summary.json").read_text())
+    assert (report / "brain.md").read_text() == render_markdown(written)
+    html = (report / "index.html").read_text()
+    assert len(re.findall(r"<img src=\"data:image/png;base64,", html)) == 7
+    assert sorted(path.stem for path in (report / "figures").iterdir()) == [
+        *("maps-free", "maps-tumour", "noise", "overlap", "pvalues", "room", "threshold")
+    ]
+    assert "TCGA_XX" not in (report / "brain.md").read_text() + (report / "summary.json").read_text()
+
+    # Everything is there: the same command has nothing left to do but the page.
+    again = brain("--data", folder, "--out", out, *SMALL)
+    assert again.exit_code == 0, (again.exception, again.stderr)
+    assert "0 tests in" in again.stderr
+    assert "section 4" in again.stdout
+    assert len(read_runs(out, ("tested",))) == 1
+    # Another split, or another training, is another study.
+    for other in (("--seed", "1"), ("--epochs", "2")):
+        refused = brain("--data", folder, "--out", out, *SMALL, *other)
+        assert isinstance(refused.exception, InputError)
+        assert "use another output directory" in str(refused.exception)
+
+
+def test_without_data_it_says_where_they_are() -> None:
+    done = brain()
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert "https://www.kaggle.com/datasets/mateuszbuda/lgg-mri-segmentation" in done.stderr
+    assert "attentest brain --data kaggle_3m" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--sensitivity-images", "some"), "whole number from 0, or all, got 'some'"),
+        (("--training-per-class", "4000"), "4000 slices with and 4000 without tumour are wanted"),
+        (("--noise-images", "4000"), "4000 slices without tumour are wanted"),
+        (("--device", "cuda:99"), "cuda:99"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    done = brain("--data", folder, "--out", tmp_path / "out", *SMALL, *arguments)
+    assert isinstance(done.exception, InputError), done.exception
+    assert complaint in str(done.exception)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_folder_is_refused_with_the_way_to_get_it(tmp_path: Path) -> None:
+    done = brain("--data", tmp_path / "nothing")
+    assert isinstance(done.exception, InputError)
+    assert "kaggle" in str(done.exception)
+
+
+def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse(monkeypatch)
+    monkeypatch.setattr("attentest.brain.study.available", lambda: (PAPER,))
+    monkeypatch.setitem(recorded_work.FIRST_CHUNK, "cpu", 2)
+    slices = load_slices(folder)
+    settings = StudySettings(
+        noise_images=10, training_per_class=4, training=BrainTraining(epochs=1), sensitivity_images=0
+    )
+    calls = []
+
+    def stop(label: str, done: float, total: float) -> None:
+        calls.append((label, done, total))
+        if label.startswith("testing") and done >= 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(slices, settings, tmp_path, progress=stop)
+    first = data_file(tmp_path, PAPER).read().rows
+    total = int(calls[-1][2])
+    assert 0 < len(first) < total
+    weights = read_record(tmp_path)["weights_sha256"]
+    outcome = run(slices, settings, tmp_path)
+    assert outcome.tested == total - len(first)
+    rows = data_file(tmp_path, PAPER).read().rows
+    assert len(rows) == total
+    assert read_record(tmp_path)["weights_sha256"] == weights
+    assert [entry["finished"] for entry in read_runs(tmp_path, ("finished",))] == [False, True]
+    assert all(rows[number] == row for number, row in first.items())
