@@ -52,4 +52,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) demo bench reproduction build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo bench reproduction brain build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -275,7 +275,8 @@ def _mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -
         return centre
     if image_shape is not None:
         return _zeros(_as_shape(image_shape))
-    if test.preprocessing is not None:
+    changes = test.preprocessing
+    if changes is not None and (changes.resize is not None or changes.crop is not None):
         raise InputError(
             "the test's preprocessing takes images of any size: say with image_shape=(H, W) or (C, H, W) which to draw."
         )
