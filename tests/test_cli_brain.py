@@ -16,6 +16,7 @@ from attentest.brain.condition import CONDITIONS, PAPER
 from attentest.brain.dataset import load_slices
 from attentest.brain.page import render_markdown
 from attentest.brain.study import StudySettings, data_file, read_record, run
+from attentest.brain.summary import summarise
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import load_noise
@@ -157,3 +158,21 @@ def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch:
     assert read_record(tmp_path)["weights_sha256"] == weights
     assert [entry["finished"] for entry in read_runs(tmp_path, ("finished",))] == [False, True]
     assert all(rows[number] == row for number, row in first.items())
+
+
+def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    coarse(monkeypatch)
+    monkeypatch.setattr("attentest.brain.study.available", lambda: (PAPER,))
+    slices = load_slices(brain_data)
+    some = slices.take(np.flatnonzero(np.isin(slices.patient, np.unique(slices.patient)[:12]))[::5])
+    settings = StudySettings(
+        noise_images=12, training_per_class=5, training=BrainTraining(epochs=2), sensitivity_images=0
+    )
+    outcome = run(some, settings, tmp_path)
+    assert outcome.failed == 0
+    summary = summarise(tmp_path)
+    (paper,) = summary["conditions"]
+    # Head and dark differ by far more than any noise allows, wherever a hardly trained model looks.
+    for one in paper["classes"].values():
+        assert one["rates"]["naive"]["0.05"]["value"] > 0.5
+    assert 10 < summary["noise"]["pooled"]["sigma"] < 60

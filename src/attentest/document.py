@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attentest.complete_file import write_complete
 from attentest.errors import InputError
+from attentest.plots import new_figure
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,6 +24,10 @@ RESOLUTION = 110
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """What Markdown, or HTML in it, would read as more than a character."""
+
+
+NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
+"""A list of numbers in JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +81,40 @@ def png(figure: Figure) -> bytes:
 def embedded(images: Mapping[str, bytes]) -> dict[str, str]:
     """Return PNGs as addresses that hold the picture, for HTML without files beside it."""
     return {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
+
+
+def summary_text(summary: Mapping[str, Any]) -> str:
+    """Return a summary as JSON, a list of numbers a line."""
+    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
+    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
+
+
+def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:
+    """Write a report: pages, and figures in a directory of theirs.
+
+    Parameters
+    ----------
+    target
+        Directory; made if it is not there.
+    pages
+        Texts by the names of their files.
+    figures
+        PNGs by names without the ending.
+    """
+    try:
+        (target / "figures").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
+    for name, content in figures.items():
+        write_complete(target / "figures" / f"{name}.png", content, "the figure")
+    for name, text in pages.items():
+        write_complete(target / name, text.encode(), "the report")
+
+
+def check_can_report() -> None:
+    """Refuse where what draws and writes reports is not installed."""
+    new_figure(1.0, 1.0)
+    template_environment("attentest", html=True)
 
 
 def template_environment(package: str, *, html: bool) -> Environment:

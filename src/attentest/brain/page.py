@@ -28,11 +28,7 @@ from attentest.brain.page_tables import (
     times_table,
 )
 from attentest.brain.study import SEARCH, SENSITIVITY_SEARCH
-from attentest.brain.summary import summary_text
-from attentest.complete_file import write_complete
-from attentest.document import embedded, number, png, template_environment
-from attentest.errors import InputError
-from attentest.plots import new_figure
+from attentest.document import check_can_report, embedded, number, png, summary_text, template_environment, write_pages
 from attentest.verdict import OUTCOMES
 
 PACKAGE = "attentest.brain"
@@ -87,24 +83,19 @@ def write_report(
     rooms
         How far their statistics could go, from `attentest.brain.room.rooms_of`; goes into the summary too.
     """
-    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
-    template_environment(PACKAGE, html=True)  # and where Jinja2 is
+    check_can_report()
     galleries = galleries or {}
     summary = {**summary, "gallery": gallery_counts(galleries), "room": list(rooms)}
     shared = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
     shared |= {f"maps-{name}": png(maps_figure(gallery)) for name, gallery in galleries.items()}
     own = {f"gallery-{name}": png(gallery_figure(gallery)) for name, gallery in galleries.items()}
-    try:
-        (target / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
-    for name, content in shared.items():
-        write_complete(target / "figures" / f"{name}.png", content, "the figure")
-    write_complete(target / "summary.json", summary_text(summary).encode(), "the summary")
-    write_complete(target / "brain.md", render_markdown(summary).encode(), "the report")
-    page = target / "index.html"
-    write_complete(page, render_html(summary, shared | own).encode(), "the report")
-    return page
+    pages = {
+        "summary.json": summary_text(summary),
+        "brain.md": render_markdown(summary),
+        "index.html": render_html(summary, shared | own),
+    }
+    write_pages(target, pages, shared)
+    return target / "index.html"
 
 
 def render_markdown(summary: Mapping[str, Any]) -> str:

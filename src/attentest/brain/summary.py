@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -36,9 +35,6 @@ QUANTILES = np.linspace(0, 1, 101)
 
 OVERLAPS = (0.0, 0.1, 0.3, 1.0)
 """Ends of the classes of IoU, besides none at all."""
-
-NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
-"""A list of numbers in JSON."""
 
 
 def summarise(out: Path) -> dict[str, Any]:
@@ -78,12 +74,6 @@ def summarise(out: Path) -> dict[str, Any]:
 
 RECORDED = ("settings", "accuracy", "parameters", "seconds", "device", "versions", "weights_sha256")
 """What the page says of the classifier."""
-
-
-def summary_text(summary: Mapping[str, Any]) -> str:
-    """Return a summary as JSON, lists of numbers in a line each."""
-    text = json.dumps(summary, indent=1, allow_nan=False)
-    return NUMBERS.sub(lambda found: " ".join(found.group().split()), text) + "\n"
 
 
 def _facts(out: Path) -> dict[str, Any]:

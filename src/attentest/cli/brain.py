@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
+from attentest.cli.findings import print_findings
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
-from attentest.cli.output import INTERRUPTED, progress_bar, say, table_console
+from attentest.cli.output import INTERRUPTED, progress_bar, say
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,18 +117,11 @@ def _announce(slices: Slices, settings: StudySettings, out: Path, device: str) -
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    """Print what became of the paper's statements."""
     from attentest.brain.finding import findings
-    from attentest.brain.summary import summarise, summary_text
+    from attentest.brain.summary import summarise
 
     summary = summarise(out)
-    if as_json:
-        sys.stdout.write(summary_text({**summary, "findings": findings(summary)}))
-        return
-    table = Table("statement", "in the paper", "verdict", "numbers", show_lines=True)
-    for finding in findings(summary):
-        table.add_row(*(escape(finding[name]) for name in ("statement", "where", "verdict", "numbers")))
-    table_console().print(table)
+    print_findings(summary, findings(summary), as_json)
 
 
 def _write_report(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
@@ -139,9 +130,9 @@ def _write_report(slices: Slices, settings: StudySettings, out: Path, device: st
     from attentest.brain.room import rooms_of
     from attentest.brain.study import Laboratory
     from attentest.brain.summary import summarise
-    from attentest.plots import new_figure
+    from attentest.document import check_can_report
 
-    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing, before anything is computed
+    check_can_report()  # before anything is computed
     cohort = settings.cohort(slices)
     laboratory = Laboratory(cohort, out, device)
     with progress_bar("pictures"):

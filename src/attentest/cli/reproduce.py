@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
+from attentest.cli.findings import print_findings
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import INTERRUPTED, progress_bar, say, table_console
 from attentest.errors import InputError
@@ -205,18 +204,11 @@ def _announce(settings: RunSettings, out: Path) -> None:
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    """Print what became of the paper's statements."""
     from attentest.reproduction.finding import findings
-    from attentest.reproduction.summary import summarise, summary_text
+    from attentest.reproduction.summary import summarise
 
     summary = summarise(out)
-    if as_json:
-        sys.stdout.write(summary_text({**summary, "findings": findings(summary)}))
-        return
-    table = Table("statement", "in the paper", "verdict", "numbers", show_lines=True)
-    for finding in findings(summary):
-        table.add_row(*(escape(finding[name]) for name in ("statement", "where", "verdict", "numbers")))
-    table_console().print(table)
+    print_findings(summary, findings(summary), as_json)
 
 
 def _write_page(out: Path) -> None:

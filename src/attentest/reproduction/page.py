@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attentest.complete_file import write_complete
-from attentest.document import embedded, template_environment
-from attentest.errors import InputError
-from attentest.plots import new_figure
+from attentest.document import check_can_report, embedded, summary_text, template_environment, write_pages
 from attentest.reproduction.experiment import EXPERIMENTS
 from attentest.reproduction.figures import available_figures, drawn
 from attentest.reproduction.finding import findings
@@ -26,7 +23,7 @@ from attentest.reproduction.page_parts import (
     wall_time,
 )
 from attentest.reproduction.page_tables import TABLES
-from attentest.reproduction.summary import summarise, summary_text
+from attentest.reproduction.summary import summarise
 from attentest.verdict import OUTCOMES
 
 PACKAGE = "attentest.reproduction"
@@ -43,21 +40,16 @@ def write_report(out: Path, target: Path) -> Path:
     target
         Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it is not there.
     """
-    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
-    template_environment(PACKAGE, html=True)  # and where Jinja2 is
+    check_can_report()
     summary = summarise(out)
     images = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
-    try:
-        (target / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
-    for name, content in images.items():
-        write_complete(target / "figures" / f"{name}.png", content, "the figure")
-    write_complete(target / "summary.json", summary_text(summary).encode(), "the summary")
-    write_complete(target / "reproduction.md", render_markdown(summary).encode(), "the report")
-    page = target / "index.html"
-    write_complete(page, render_html(summary, images).encode(), "the report")
-    return page
+    pages = {
+        "summary.json": summary_text(summary),
+        "reproduction.md": render_markdown(summary),
+        "index.html": render_html(summary, images),
+    }
+    write_pages(target, pages, images)
+    return target / "index.html"
 
 
 def render_markdown(summary: Mapping[str, Any]) -> str:

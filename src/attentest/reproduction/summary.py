@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,10 +29,6 @@ ERRORS_SHOWN = 5
 
 ERROR_LENGTH = 300
 """Characters of an error that are shown."""
-
-
-NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
-"""A list of numbers in JSON."""
 
 
 def summarise(out: Path) -> dict[str, Any]:
@@ -90,12 +84,6 @@ def summarise(out: Path) -> dict[str, Any]:
         "failures": _failures(everything.values()),
         "missing": _missing(runs, {name: len(tally.rows) for name, tally in everything.items()}),
     }
-
-
-def summary_text(summary: Mapping[str, Any]) -> str:
-    """Return the summary as JSON, a list of numbers a line."""
-    text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
-    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
 
 
 def _read_all(series: Iterable[Series], read: Read, experiment: str | None) -> list[Tally]:
