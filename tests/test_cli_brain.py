@@ -14,8 +14,9 @@ from attentest import read_image, recorded_work
 from attentest.brain.classifier_training import BrainTraining
 from attentest.brain.condition import CONDITIONS, PAPER
 from attentest.brain.dataset import load_slices
+from attentest.brain.laboratory import data_file, read_record
 from attentest.brain.page import render_markdown
-from attentest.brain.study import StudySettings, data_file, read_record, run
+from attentest.brain.study import StudySettings, run
 from attentest.brain.summary import summarise
 from attentest.cli import app
 from attentest.errors import InputError
@@ -39,8 +40,8 @@ def folder(tmp_path: Path) -> Path:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search and show less, for speed."""
     for name in ("SEARCH", "SENSITIVITY_SEARCH"):
-        monkeypatch.setattr(f"attentest.brain.study.{name}", SpectralSearch(tol=0.05))
-    monkeypatch.setattr("attentest.brain.study.CONFIDENCE_LEVEL", None)
+        monkeypatch.setattr(f"attentest.brain.laboratory.{name}", SpectralSearch(tol=0.05))
+    monkeypatch.setattr("attentest.brain.laboratory.CONFIDENCE_LEVEL", None)
     monkeypatch.setattr("attentest.brain.gallery.COUNT", 1)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attentest.attention_test import AttentionTest
 from attentest.brain.cohort import Cohort
 from attentest.brain.condition import PAPER, Condition
-from attentest.brain.study import SEARCH
+from attentest.brain.laboratory import SEARCH
 from attentest.brain.summary import CLASSES
 from attentest.errors import InputError
 from attentest.plots import REGION_COLOUR, draw_outline, new_figure, short_pvalue
@@ -34,7 +34,7 @@ CELL = 1.9
 
 
 class Tests(Protocol):
-    """Sets up tests of slices, as `attentest.brain.study.Laboratory` does."""
+    """Sets up tests of slices, as `attentest.brain.laboratory.Laboratory` does."""
 
     def attention_test(self, condition: Condition) -> AttentionTest:
         """Return the test of a condition."""

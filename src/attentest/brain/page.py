@@ -10,6 +10,7 @@ from attentest.brain.condition import CONDITIONS, RADIUS
 from attentest.brain.figures import FIGURES, available_figures, drawn
 from attentest.brain.finding import CLASS_NAMES, FEWEST_IMAGES, findings
 from attentest.brain.gallery import Gallery, gallery_counts, gallery_figure, maps_figure
+from attentest.brain.laboratory import SEARCH, SENSITIVITY_SEARCH
 from attentest.brain.page_tables import (
     classifier_table,
     distribution_table,
@@ -27,7 +28,6 @@ from attentest.brain.page_tables import (
     threshold_table,
     times_table,
 )
-from attentest.brain.study import SEARCH, SENSITIVITY_SEARCH
 from attentest.document import check_can_report, embedded, number, png, summary_text, template_environment, write_pages
 from attentest.verdict import OUTCOMES
 

@@ -10,7 +10,7 @@ import numpy as np
 from attentest.brain.condition import CONTRASTS, PAPER, THRESHOLDS, Condition
 from attentest.brain.figures import NOISES, Summary, class_rate, noise_condition
 from attentest.brain.finding import CLASS_NAMES, LEVEL, condition_of
-from attentest.brain.study import SEARCH
+from attentest.brain.laboratory import SEARCH
 from attentest.document import Table, duration, number, rate_text
 
 TEST_NAMES = {"selective": "selective", "naive": "naive", "bonferroni": "Bonferroni"}

@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
-from attentest.attention import ViTScores, load_model
-from attentest.attention_test import AttentionTest
 from attentest.brain.classifier_training import BrainTraining, train_brain_classifier
 from attentest.brain.cohort import Cohort, cohort_of
-from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition, FittedNoise, available
+from attentest.brain.condition import CONDITIONS, PAPER, Condition, available
+from attentest.brain.laboratory import Laboratory, model_directory, read_record
 from attentest.brain.logits import brain_logits
 from attentest.brain.performance import performance
 from attentest.brain.slices import Slices
-from attentest.brain.trial import rows_maker
 from attentest.checks import whole_number
-from attentest.classifier import RECORD_FILE
 from attentest.complete_file import write_complete
 from attentest.device import usable_device
 from attentest.errors import InputError
 from attentest.machine import described_machine
-from attentest.noise import Dense, save_noise
-from attentest.record_file import RecordFile, Row
-from attentest.recorded_work import recorded
 from attentest.run_log import record_run
-from attentest.search import SpectralSearch
 
 FACTS = "study.json"
-
-SEARCH = SpectralSearch()
-CONFIDENCE_LEVEL = 0.95
-
-SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
-"""Under other conditions than the paper's p alone is searched for, and less closely."""
 
 RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
 """What is known of every run."""
@@ -117,16 +103,6 @@ class Outcome:
     left_out: tuple[str, ...]
 
 
-def model_directory(out: Path) -> Path:
-    """Return where the classifier of a study is."""
-    return out / "model"
-
-
-def data_file(out: Path, condition: Condition) -> RecordFile:
-    """Return the file of a condition."""
-    return RecordFile(out / "data" / f"{condition.name}.jsonl")
-
-
 def run(
     slices: Slices,
     settings: StudySettings,
@@ -178,14 +154,13 @@ def run(
         facts = {"data": cohort.facts(), "command": settings.command()}
         write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
         laboratory = Laboratory(cohort, out, where)
-        total = sum(len(numbers) for numbers in plan.values())
-        passed = 0
-        for condition, numbers in plan.items():
+        todo = {condition: laboratory.missing(condition, numbers) for condition, numbers in plan.items()}
+        total = sum(len(numbers) for numbers in todo.values())
+        for condition, numbers in todo.items():
             for rows in laboratory.test(condition, numbers):
                 done, failed = done + len(rows), failed + sum("error" in row for row in rows)
                 if progress is not None:
-                    progress(f"testing {condition.name}", passed + len(rows), total)
-            passed += len(numbers)
+                    progress(f"testing {condition.name}", done, total)
     except BaseException:
         with suppress(InputError):  # what stopped the run is worth more words
             record(finished=False)
@@ -225,83 +200,3 @@ def _ready_classifier(
     judged = performance(logits, test.tumour, test.patient)
     replace(trained, record={**trained.record, **identity, "performance": judged}).save(directory)
     return seconds
-
-
-def read_record(out: Path) -> dict[str, Any]:
-    """Return how the classifier of a study was trained, and how well it does."""
-    path = model_directory(out) / RECORD_FILE
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
-    return found
-
-
-class Laboratory:
-    """A classifier and fitted noise, set up to test slices.
-
-    Parameters
-    ----------
-    cohort
-        The slices.
-    out
-        Where the classifier is, and where results go.
-    device
-        Where to compute.
-    """
-
-    def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
-        self._cohort, self._out = cohort, out
-        saved = load_model(model_directory(out))
-        self._scores = ViTScores(saved.encoder, device=device, owned=True)
-        self._preprocessing = saved.processor
-        self._record = read_record(out)
-        self._noise = FittedNoise(cohort.slices.flair[cohort.split.noise])
-
-    def attention_test(self, condition: Condition) -> AttentionTest:
-        """Return the test of a condition."""
-        paper = condition == PAPER
-        return AttentionTest(
-            self._scores,
-            noise=self._noise.noise(condition),
-            contrast=self._noise.contrast(condition),
-            threshold=condition.threshold,
-            preprocessing=self._preprocessing,
-            search=SEARCH if paper else SENSITIVITY_SEARCH,
-            confidence_level=CONFIDENCE_LEVEL if paper else None,
-        )
-
-    def test(self, condition: Condition, numbers: list[int]) -> Iterator[list[Row]]:
-        """Test slices under a condition, those that were not yet, and yield rows as they reach the disk.
-
-        Parameters
-        ----------
-        condition
-            How to test.
-        numbers
-            Of slices of the cohort.
-        """
-        file = data_file(self._out, condition)
-        identity = {
-            "series": {**condition.describe(), "data_sha256": self._cohort.sha256},
-            "seed": self._cohort.seed,
-            "model_sha256": self._record["weights_sha256"],
-        }
-        records = file.read()
-        file.check_same(records, identity)
-        if all(number in records.rows for number in numbers):
-            return
-        test = self.attention_test(condition)
-        self._keep_noise(condition)
-        header = {**identity, "settings": test.settings, **described_machine(self._scores.device)}
-        with file.writing(header) as writer:
-            missing = [number for number in numbers if number not in writer.records.rows]
-            yield from recorded(rows_maker(test, self._cohort.slices), missing, writer, self._scores.device.type)
-
-    def _keep_noise(self, condition: Condition) -> None:
-        """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
-        if condition.noise in ESTIMATORS:
-            model = self._noise.model(condition.noise)
-            if not isinstance(getattr(model, "model", model), Dense):
-                (self._out / "noise").mkdir(exist_ok=True)
-                save_noise(model, self._out / "noise" / f"{condition.noise}.json")

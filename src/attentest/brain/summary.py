@@ -15,8 +15,9 @@ from scipy.stats import kstest, spearmanr
 
 from attentest.brain.clustered_rate import clustered_rate
 from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER
+from attentest.brain.laboratory import data_file, read_record
 from attentest.brain.performance import auc
-from attentest.brain.study import FACTS, RUN_FIELDS, data_file, read_record
+from attentest.brain.study import FACTS, RUN_FIELDS
 from attentest.calibration import ALPHAS
 from attentest.errors import InputError
 from attentest.record_file import Row

@@ -102,7 +102,7 @@ def brain(
 
 def _announce(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
     """Say what is about to be done, and what takes long before it starts."""
-    from attentest.brain.study import model_directory
+    from attentest.brain.laboratory import model_directory
 
     cohort = settings.cohort(slices)
     parts = ", ".join(
@@ -126,9 +126,9 @@ def _print_findings(out: Path, as_json: bool) -> None:
 
 def _write_report(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
     from attentest.brain.gallery import COUNT, gallery_results
+    from attentest.brain.laboratory import Laboratory
     from attentest.brain.page import write_report
     from attentest.brain.room import rooms_of
-    from attentest.brain.study import Laboratory
     from attentest.brain.summary import summarise
     from attentest.document import check_can_report
 
