@@ -111,6 +111,7 @@ def write_study(
     logits, labels = np.array([2.0, -1.0, 1.0, -2.0, 0.5, -0.5]), np.array([True, False, True, False, False, True])
     judged = performance(logits, labels, np.array([patient, patient, "P1", "P1", "P2", "P2"]), draws=20)
     record = {
+        "data": facts["data"],
         "settings": {"epochs": 120},
         "accuracy": {"training": 0.975},
         "parameters": 408449,

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from attentest.brain.cohort import Cohort
 from attentest.brain.condition import CONDITIONS, PAPER, Condition
 from attentest.brain.figures import FIGURES, available_figures, drawn
-from attentest.brain.finding import FINDINGS, findings
+from attentest.brain.finding import FINDINGS, condition_of, findings
 from attentest.brain.gallery import Gallery, gallery_figure, gallery_results, maps_figure
 from attentest.brain.page import render_html, render_markdown, write_report
 from attentest.brain.page_tables import (
@@ -382,3 +382,46 @@ def test_rooms_are_of_every_slice_that_could_be_tested(summary: dict[str, Any]) 
         "20 (20 to 20)",
         "800 (800 to 800)",
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"log_p": "small"}, "could not convert"),
+        ({"log_p": None}, "NoneType"),
+        ({"tumour": None}, "no class"),
+        ({"iou": 7.0}, "IoU"),
+    ],
+)
+def test_damaged_data_are_refused(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
+    found = rows(20)
+    out = write_study(tmp_path, {PAPER: [{**found[0], **change}, *found[1:]]})
+    with pytest.raises(InputError, match=f"pooled-background-0.6.jsonl is damaged .*{complaint}"):
+        summarise(out)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "{", '{"settings": {}}'])
+def test_a_damaged_record_of_the_training_is_refused(tmp_path: Path, content: str) -> None:
+    out = write_study(tmp_path, {PAPER: rows(20)})
+    (out / "model" / "training.json").write_text(content)
+    with pytest.raises(InputError, match=r"training.json (lacks|cannot be read)"):
+        summarise(out)
+
+
+def test_a_failed_slice_counts_against_what_is_claimed(tmp_path: Path) -> None:
+    found = [*rows(20), *(failed_row(100 + index, tumour=False) for index in range(5))]
+    rates = condition_of(summarise(write_study(tmp_path, {PAPER: found})))["classes"]["free"]["rates"]
+    without = condition_of(summarise(write_study(tmp_path / "other", {PAPER: rows(20)})))["classes"]["free"]["rates"]
+    for test, more in (("selective", 5), ("bonferroni", 5), ("naive", 0)):
+        assert rates[test]["0.05"]["count"] == without[test]["0.05"]["count"] + more
+
+
+def test_the_command_says_how_many_slices_other_conditions_have(tmp_path: Path) -> None:
+    other = Condition(threshold=0.4)
+    summary = summarise(write_study(tmp_path, {PAPER: rows(100), other: rows(20)}))
+    assert summary["command"].endswith("--sensitivity-images 20")
+
+
+def test_two_patients_are_too_few(tmp_path: Path) -> None:
+    few = [{**one, "patient": f"P{one['image'] % 2}"} for one in rows(100)]
+    assert set(verdicts(tmp_path, few).values()) == {"not enough data"}

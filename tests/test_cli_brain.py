@@ -16,11 +16,13 @@ from attentest.brain.condition import CONDITIONS, PAPER
 from attentest.brain.dataset import load_slices
 from attentest.brain.laboratory import data_file, read_record
 from attentest.brain.page import render_markdown
+from attentest.brain.slices import SIDE, Slices
 from attentest.brain.study import StudySettings, run
 from attentest.brain.summary import summarise
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import load_noise
+from attentest.record_file import alone_in
 from attentest.run_log import read_runs
 from attentest.search import SpectralSearch
 from brain_folder import write_brain_folder
@@ -92,11 +94,27 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     assert "0 tests in" in again.stderr
     assert "section 4" in again.stdout
     assert len(read_runs(out, ("tested",))) == 1
+    # Slices that could not be tested are tried again only if asked for.
+    broken = data_file(out, PAPER).path
+    header, first, *rest = broken.read_text().splitlines()
+    failed = {name: json.loads(first)[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
+    broken.write_text("\n".join([header, json.dumps({**failed, "error": "MemoryError: once"}), *rest]) + "\n")
+    for options, tests in (((), 0), (("--retry",), 1)):
+        again = brain("--data", folder, "--out", out, *SMALL, *options)
+        assert again.exit_code == 0, (again.exception, again.stderr)
+        assert f"{tests} tests in" in again.stderr
+    assert json.loads(broken.read_text().splitlines()[-1])["p"] == json.loads(first)["p"]
     # Another split, or another training, is another study.
     for other in (("--seed", "1"), ("--epochs", "2")):
         refused = brain("--data", folder, "--out", out, *SMALL, *other)
         assert isinstance(refused.exception, InputError)
         assert "use another output directory" in str(refused.exception)
+    # And so is another model.
+    weights = out / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
+    refused = brain("--data", folder, "--out", out, *SMALL)
+    assert isinstance(refused.exception, InputError)
+    assert "is not what the training wrote" in str(refused.exception)
 
 
 def test_without_data_it_says_where_they_are() -> None:
@@ -113,6 +131,7 @@ def test_without_data_it_says_where_they_are() -> None:
         (("--sensitivity-images", "some"), "whole number from 0, or all, got 'some'"),
         (("--training-per-class", "4000"), "4000 slices with and 4000 without tumour are wanted"),
         (("--noise-images", "4000"), "4000 slices without tumour are wanted"),
+        (("--sensitivity-images", "9" * 5000), "whole number from 0, or all, got '9999"),
         (("--device", "cuda:99"), "cuda:99"),
     ],
 )
@@ -147,12 +166,12 @@ def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(slices, settings, tmp_path, progress=stop)
+        run(settings.cohort(slices), settings, tmp_path, progress=stop)
     first = data_file(tmp_path, PAPER).read().rows
     total = int(calls[-1][2])
     assert 0 < len(first) < total
     weights = read_record(tmp_path)["weights_sha256"]
-    outcome = run(slices, settings, tmp_path)
+    outcome = run(settings.cohort(slices), settings, tmp_path)
     assert outcome.tested == total - len(first)
     rows = data_file(tmp_path, PAPER).read().rows
     assert len(rows) == total
@@ -169,7 +188,7 @@ def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, mo
     settings = StudySettings(
         noise_images=12, training_per_class=5, training=BrainTraining(epochs=2), sensitivity_images=0
     )
-    outcome = run(some, settings, tmp_path)
+    outcome = run(settings.cohort(some), settings, tmp_path)
     assert outcome.failed == 0
     summary = summarise(tmp_path)
     (paper,) = summary["conditions"]
@@ -177,3 +196,31 @@ def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, mo
     for one in paper["classes"].values():
         assert one["rates"]["naive"]["0.05"]["value"] > 0.5
     assert 10 < summary["noise"]["pooled"]["sigma"] < 60
+
+
+def test_where_results_cannot_go_is_said_before_training(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attentest.brain.study.train_brain_classifier", None)  # training would fail
+    (tmp_path / "file").write_text("")
+    done = brain("--data", folder, "--out", tmp_path / "file", *SMALL)
+    assert isinstance(done.exception, InputError)
+    assert "cannot be made a directory" in str(done.exception)
+    (tmp_path / "out").mkdir()
+    with alone_in(tmp_path / "out"):
+        done = brain("--data", folder, "--out", tmp_path / "out", *SMALL)
+    assert isinstance(done.exception, InputError)
+    assert "another run is writing" in str(done.exception)
+
+
+def test_slices_without_a_brain_are_told_from_too_few_patients() -> None:
+    count = 12
+    dark = Slices(
+        flair=np.ones((count, SIDE, SIDE), dtype=np.uint8),
+        mask=np.zeros((count, SIDE, SIDE), dtype=bool),
+        tumour=np.zeros(count, dtype=bool),
+        patient=np.array([f"P{index}" for index in range(count)]),
+        number=np.arange(count),
+    )
+    with pytest.raises(InputError, match="all 12 slices are nearly empty: none has 20% of its pixels brighter than 20"):
+        StudySettings().cohort(dark)

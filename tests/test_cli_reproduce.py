@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from attentest import InputError
 from attentest.cli import app
+from attentest.cli.output import Interrupted
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
 from attentest.reproduction.experiment import EXPERIMENTS
 from attentest.reproduction.paper_model import MODELS
@@ -120,10 +121,10 @@ def test_what_takes_hours_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr("attentest.reproduction.run.run", interrupted)
     done = run("--preset", "paper", "--experiment", "type-i-error")
-    assert done.exit_code == 130
+    assert isinstance(done.exception, Interrupted)
     assert "28,000 trials in 28 series" in done.stderr
     assert "to be trained first: large16, huge16; this takes hours without a GPU" in done.stderr
-    assert "the same command goes on from there" in done.stderr
+    assert "the same command goes on from there" in str(done.exception)
 
 
 def test_ctrl_c_keeps_what_was_finished_and_the_same_command_goes_on() -> None:
@@ -139,6 +140,7 @@ def test_ctrl_c_keeps_what_was_finished_and_the_same_command_goes_on() -> None:
         _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr
     assert "the same command goes on from there" in stderr
+    assert stderr.count("interrupted; ") == 1
     assert "Traceback" not in stderr
     kept = [json.loads(line) for line in data.read_text().splitlines()]
     assert kept[0]["header"]["seed"] == 0

@@ -145,6 +145,16 @@ class TrainedModel:
             shutil.move(staging, directory)
 
 
+def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
+    """Save a model; where that fails, save it elsewhere and say where: it took long to train."""
+    try:
+        trained.save(directory)
+    except (OSError, InputError) as error:
+        rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
+        trained.save(rescue)
+        raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
+
+
 def check_target(directory: Path) -> None:
     """Refuse a directory that already holds something, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):

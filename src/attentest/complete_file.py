@@ -74,3 +74,11 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
         ) from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(f"{name} cannot be written to {path}: it is a directory or in one that is read-only.")
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory that results go to, if it is not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path} cannot be made a directory ({error.strerror}): name another place.") from None

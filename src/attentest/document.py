@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attentest.complete_file import write_complete
+from attentest.complete_file import make_directory, write_complete
 from attentest.errors import InputError
 from attentest.plots import new_figure
 
@@ -101,10 +101,7 @@ def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, by
     figures
         PNGs by names without the ending.
     """
-    try:
-        (target / "figures").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"the report cannot be written to {target} ({error.strerror}): name another place.") from None
+    make_directory(target / "figures")
     for name, content in figures.items():
         write_complete(target / "figures" / f"{name}.png", content, "the figure")
     for name, text in pages.items():

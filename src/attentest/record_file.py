@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +19,9 @@ except ImportError:  # only POSIX has it; elsewhere two runs at once are not not
     fcntl = None  # type: ignore[assignment]
 
 Row = dict[str, Any]
+
+LOCK = ".lock"
+"""In a directory that one run at a time may write to."""
 
 ROUNDING = 1e-9
 """Relative difference up to which two numbers are the same."""
@@ -120,15 +123,32 @@ class RecordFile:
         except OSError as error:
             raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
         with file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise InputError(f"another run is writing to {self.path}: wait for it to end.") from None
+            lock(file, self.path)
             records = self.read()
             self.check_same(records, header)
             file.truncate(records.complete_bytes)
             yield RecordWriter(self.path, file, header, records)
+
+
+def lock(file: BinaryIO, path: Path) -> None:
+    """Hold an open file until it is closed; refused while another process does."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another run is writing to {path}: wait for it to end.") from None
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Keep other runs out of a directory, which must exist, for as long as the context lasts."""
+    try:
+        file = open(directory / LOCK, "ab")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise InputError(f"{directory} cannot be written to ({error.strerror}): name another place.") from None
+    with file:
+        lock(file, directory)
+        yield
 
 
 class RecordWriter:
@@ -154,6 +174,8 @@ class RecordWriter:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.close()  # what could not be written must not be tried again, and hide what is said here
             raise InputError(
                 f"{self._path} cannot be written to ({error.strerror}): make room and run again, what was finished "
                 "before is kept."

@@ -10,6 +10,7 @@ import numpy as np
 from attentest.brain.emptiness import LEAST_BRIGHT, LEAST_SHARE, shows_brain
 from attentest.brain.slices import Slices
 from attentest.brain.split import Split, split_by_patient
+from attentest.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,6 +68,12 @@ def cohort_of(slices: Slices, *, noise_images: int, training_per_class: int, see
     noise_images, training_per_class, seed
         See `split_by_patient`.
     """
-    kept = slices.take(shows_brain(slices.flair))
+    shown = shows_brain(slices.flair)
+    if not shown.any():
+        raise InputError(
+            f"all {len(slices)} slices are nearly empty: none has {LEAST_SHARE:.0%} of its pixels brighter than "
+            f"{LEAST_BRIGHT} of 255. Are the intensities scaled to 0 to 255?"
+        )
+    kept = slices.take(shown)
     split = split_by_patient(kept, noise_images=noise_images, training_per_class=training_per_class, seed=seed)
     return Cohort(slices=kept, split=split, seed=seed, sha256=slices.digest(), given=len(slices))

@@ -1,4 +1,4 @@
-"""What the paper says of brain images, and what the data say of it; the rules were set before the study was run."""
+"""What the paper says of brain images, and what the data say of it, by rules that were set before results were seen."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ LEVEL = "0.05"
 
 FEWEST_IMAGES = 10
 """Slices of a class below which nothing is said of it."""
+
+FEWEST_PATIENTS = 5
+"""Patients of a class below which intervals over patients say nothing."""
 
 NEARLY_ALL = 0.95
 MOST = 0.5
@@ -78,7 +81,8 @@ def _judged(finding: Finding, classes: Classes) -> Verdict:
     if any(name not in classes for name in finding.needs):
         return NO_DATA
     verdict = finding.judge(classes)
-    if any(classes[name]["images"] < FEWEST_IMAGES for name in finding.needs):
+    needed = [classes[name] for name in finding.needs]
+    if any(one["images"] < FEWEST_IMAGES or one["patients"] < FEWEST_PATIENTS for one in needed):
         return Verdict(outcome="not enough data", numbers=verdict.numbers)
     return verdict
 
@@ -91,7 +95,9 @@ def _rate(classes: Classes, name: str, test: str) -> Mapping[str, Any]:
 def _sentence(classes: Classes, name: str, test: str) -> str:
     rate, images = _rate(classes, name, test), classes[name]["images"]
     slices = f"{rate['count']:,} of {images:,} slices {CLASS_NAMES[name]}"
-    return f"{slices} have a {test} p of at most {LEVEL}: {rate_text(rate)}."
+    failed = classes[name]["failed"]
+    also = f" ({failed:,} could not be tested)" if failed else ""
+    return f"{slices} have a {test} p of at most {LEVEL}{also}: {rate_text(rate)}."
 
 
 def _outcome(holds: bool) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from attentest.brain.cohort import Cohort
 from attentest.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
 from attentest.brain.trial import rows_maker
 from attentest.classifier import RECORD_FILE
+from attentest.complete_file import make_directory
 from attentest.errors import InputError
 from attentest.machine import described_machine
 from attentest.noise import Dense, save_noise
@@ -27,6 +29,20 @@ CONFIDENCE_LEVEL = 0.95
 
 SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
 """Under other conditions than the paper's p alone is searched for, and less closely."""
+
+
+RECORDED = (
+    "data",
+    "settings",
+    "accuracy",
+    "parameters",
+    "seconds",
+    "device",
+    "versions",
+    "weights_sha256",
+    "performance",
+)
+"""What is known of every classifier."""
 
 
 def model_directory(out: Path) -> Path:
@@ -44,9 +60,26 @@ def read_record(out: Path) -> dict[str, Any]:
     path = model_directory(out) / RECORD_FILE
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        absent = set(RECORDED) - set(found)
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
+    if absent:
+        raise InputError(f"{path} lacks {', '.join(sorted(absent))}: remove {path.parent}, and it is trained anew.")
     return found
+
+
+def _check_weights(directory: Path, sha256: str) -> None:
+    """Refuse weights that are not those that were trained: results of two models must not be mixed."""
+    path = directory / "model.safetensors"
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): remove {directory}, and train anew.") from None
+    if found != sha256:
+        raise InputError(
+            f"{path} is not what the training wrote (SHA-256 {found[:8]}, on record {sha256[:8]}): use another output "
+            "directory, or remove this one."
+        )
 
 
 class Laboratory:
@@ -64,10 +97,15 @@ class Laboratory:
 
     def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
         self._cohort, self._out = cohort, out
+        self._record = read_record(out)
+        _check_weights(model_directory(out), self._record["weights_sha256"])
         saved = load_model(model_directory(out))
+        if saved.processor is None:
+            raise InputError(
+                f"{model_directory(out)} lacks its preprocessing: remove it, and the classifier is trained anew."
+            )
         self._scores = ViTScores(saved.encoder, device=device, owned=True)
         self._preprocessing = saved.processor
-        self._record = read_record(out)
         self._noise = FittedNoise(cohort.slices.flair[cohort.split.noise])
 
     def attention_test(self, condition: Condition) -> AttentionTest:
@@ -83,12 +121,20 @@ class Laboratory:
             confidence_level=CONFIDENCE_LEVEL if paper else None,
         )
 
-    def missing(self, condition: Condition, numbers: list[int]) -> list[int]:
-        """Return which slices were not tested under a condition yet; refuse data of another study."""
+    def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
+        """Return which slices were not tested under a condition yet; refuse data of another study.
+
+        Parameters
+        ----------
+        condition, numbers
+            As in :meth:`test`.
+        retry
+            Whether slices that could not be tested are missing too.
+        """
         file = data_file(self._out, condition)
         records = file.read()
         file.check_same(records, self._identity(condition))
-        return [number for number in numbers if number not in records.rows]
+        return [n for n in numbers if n not in records.rows or (retry and "error" in records.rows[n])]
 
     def test(self, condition: Condition, numbers: list[int]) -> Iterator[list[Row]]:
         """Test slices under a condition and yield rows as they reach the disk.
@@ -106,9 +152,7 @@ class Laboratory:
         self._keep_noise(condition)
         header = {**self._identity(condition), "settings": test.settings, **described_machine(self._scores.device)}
         with data_file(self._out, condition).writing(header) as writer:
-            # Another run may have done some since.
-            missing = [number for number in numbers if number not in writer.records.rows]
-            yield from recorded(rows_maker(test, self._cohort.slices), missing, writer, self._scores.device.type)
+            yield from recorded(rows_maker(test, self._cohort.slices), numbers, writer, self._scores.device.type)
 
     def _identity(self, condition: Condition) -> dict[str, Any]:
         return {
@@ -122,5 +166,5 @@ class Laboratory:
         if condition.noise in ESTIMATORS:
             model = self._noise.model(condition.noise)
             if not isinstance(getattr(model, "model", model), Dense):
-                (self._out / "noise").mkdir(exist_ok=True)
+                make_directory(self._out / "noise")
                 save_noise(model, self._out / "noise" / f"{condition.noise}.json")

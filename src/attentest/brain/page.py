@@ -8,7 +8,7 @@ from typing import Any
 
 from attentest.brain.condition import CONDITIONS, RADIUS
 from attentest.brain.figures import FIGURES, available_figures, drawn
-from attentest.brain.finding import CLASS_NAMES, FEWEST_IMAGES, findings
+from attentest.brain.finding import CLASS_NAMES, FEWEST_IMAGES, FEWEST_PATIENTS, findings
 from attentest.brain.gallery import Gallery, gallery_counts, gallery_figure, maps_figure
 from attentest.brain.laboratory import SEARCH, SENSITIVITY_SEARCH
 from attentest.brain.page_tables import (
@@ -46,12 +46,14 @@ READING = (
     "too; one with independent pixels takes anatomy for very many independent errors, and its standard error is small.",
     "Rates have 95% intervals from drawing patients with replacement, since slices of one patient are alike. Where no "
     "slice is rejected, or every one, the bootstrap knows nothing else, and the interval has no width.",
-    "A slice that could not be tested is never dropped: without tumour it counts as rejected, with tumour as missed. A "
-    "search that did not converge counts with the p-value it gave.",
+    "A slice that could not be tested is never dropped. It counts against what is claimed: as rejected without tumour, "
+    "as missed with one, and with the naive test as not rejected. A search that did not converge counts with the "
+    "p-value it gave.",
     f"p is searched for to within {SEARCH.tol:.0e} under the paper's condition and {SENSITIVITY_SEARCH.tol:.0e} under "
     "the others. A p below that is only known to be below it, so medians of such p are bounds.",
     "The room of a slice is how far its statistic could go, all else equal, before the model chose a region that "
-    "differs in at least one pixel: p is the share of what is more extreme within it. The normal density falls over "
+    "differs in at least one pixel: p is the share of what is more extreme within it (and within other intervals with "
+    "the same region, where there are any). The normal density falls over "
     "the room by a factor of exp(-room times statistic), so that p can be small only where this product, the last "
     "column of its table, is well above 1; where it is far below 1, p is uniform whatever the slice shows.",
     "Separation is the probability that of two slices, one with tumour and one without, the one with tumour has the "
@@ -137,6 +139,7 @@ def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
         "over_patients": spread_over_patients(summary),
         "findings": judged,
         "fewest": FEWEST_IMAGES,
+        "fewest_patients": FEWEST_PATIENTS,
         "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
         "figures": {figure.name: figure for figure in FIGURES if figure.name in shown},
         "rates": rates_table(summary),

@@ -8,12 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from attentest.brain.clustered_rate import BOOTSTRAP_DRAWS, INTERVAL
 from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
-
-BOOTSTRAP_DRAWS = 2000
-INTERVAL = (2.5, 97.5)
-"""Percentiles of the bootstrapped AUCs."""
 
 
 def auc(logits: ArrayLike, labels: NDArray[np.bool_]) -> float:

@@ -21,10 +21,12 @@ from attentest.brain.logits import brain_logits
 from attentest.brain.performance import performance
 from attentest.brain.slices import Slices
 from attentest.checks import whole_number
-from attentest.complete_file import write_complete
+from attentest.classifier import check_target, save_or_rescue
+from attentest.complete_file import make_directory, write_complete
 from attentest.device import usable_device
 from attentest.errors import InputError
 from attentest.machine import described_machine
+from attentest.record_file import alone_in
 from attentest.run_log import record_run
 
 FACTS = "study.json"
@@ -64,12 +66,10 @@ class StudySettings:
             whole_number(self.sensitivity_images, "sensitivity_images", 0, 10**8)
 
     def command(self) -> str:
-        """Return the command line that repeats the study."""
-        images = "all" if self.sensitivity_images is None else str(self.sensitivity_images)
+        """Return the command line that repeats the study, but for how many slices other conditions get."""
         return (
             f"attentest brain --data DIR --noise-images {self.noise_images} --training-per-class "
-            f"{self.training_per_class} --epochs {self.training.epochs} --seed {self.training.seed} "
-            f"--sensitivity-images {images}"
+            f"{self.training_per_class} --epochs {self.training.epochs} --seed {self.training.seed}"
         )
 
     def cohort(self, slices: Slices) -> Cohort:
@@ -104,18 +104,19 @@ class Outcome:
 
 
 def run(
-    slices: Slices,
+    cohort: Cohort,
     settings: StudySettings,
     out: Path,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    retry: bool = False,
 ) -> Outcome:
     """Run what is not there yet.
 
     Parameters
     ----------
-    slices
-        All there are, nearly empty ones too.
+    cohort
+        The slices, split by these settings.
     settings
         What to do.
     out
@@ -124,6 +125,8 @@ def run(
         Where to compute.
     progress
         Called as work goes on.
+    retry
+        Whether slices that could not be tested before are tried again.
     """
     where = usable_device(device)
     start, began = time.perf_counter(), datetime.now(UTC)
@@ -147,26 +150,28 @@ def run(
         record_run(out, values)
         return seconds
 
-    cohort = settings.cohort(slices)
     plan = settings.plan(cohort)
-    try:
-        trained = _ready_classifier(cohort, settings, out, where, progress)
-        facts = {"data": cohort.facts(), "command": settings.command()}
-        write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
-        laboratory = Laboratory(cohort, out, where)
-        todo = {condition: laboratory.missing(condition, numbers) for condition, numbers in plan.items()}
-        total = sum(len(numbers) for numbers in todo.values())
-        for condition, numbers in todo.items():
-            for rows in laboratory.test(condition, numbers):
-                done, failed = done + len(rows), failed + sum("error" in row for row in rows)
-                if progress is not None:
-                    progress(f"testing {condition.name}", done, total)
-    except BaseException:
-        with suppress(InputError):  # what stopped the run is worth more words
-            record(finished=False)
-        raise
+    make_directory(out)
+    with alone_in(out):
+        try:
+            trained = _ready_classifier(cohort, settings, out, where, progress)
+            facts = {"data": cohort.facts(), "command": settings.command()}
+            write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
+            laboratory = Laboratory(cohort, out, where)
+            todo = {condition: laboratory.missing(condition, numbers, retry) for condition, numbers in plan.items()}
+            total = sum(len(numbers) for numbers in todo.values())
+            for condition, numbers in todo.items():
+                for rows in laboratory.test(condition, numbers):
+                    done, failed = done + len(rows), failed + sum("error" in row for row in rows)
+                    if progress is not None:
+                        progress(f"testing {condition.name}", done, total)
+        except BaseException:
+            with suppress(InputError):  # what stopped the run is worth more words
+                record(finished=False)
+            raise
+        seconds = record(finished=True)
     left_out = tuple(dict.fromkeys(c.noise for c in CONDITIONS if c not in plan))
-    return Outcome(tested=done, failed=failed, seconds=record(finished=True), left_out=left_out)
+    return Outcome(tested=done, failed=failed, seconds=seconds, left_out=left_out)
 
 
 def _ready_classifier(
@@ -175,7 +180,7 @@ def _ready_classifier(
     """Train the classifier if it is not there, and return the seconds that took; refuse one of another study."""
     directory = model_directory(out)
     identity = {"data": cohort.facts(), "settings": asdict(settings.training)}
-    if directory.exists():
+    if directory.exists() and any(directory.iterdir()):
         record = read_record(out)
         for name, now in identity.items():
             if record.get(name) != now:
@@ -184,6 +189,7 @@ def _ready_classifier(
                     "or remove it."
                 )
         return 0.0
+    check_target(directory)
     images = cohort.slices.take(cohort.split.training)
     start = time.perf_counter()
     trained = train_brain_classifier(
@@ -198,5 +204,5 @@ def _ready_classifier(
     test = cohort.slices.take(cohort.split.test)
     logits = brain_logits(trained, test.flair, device)
     judged = performance(logits, test.tumour, test.patient)
-    replace(trained, record={**trained.record, **identity, "performance": judged}).save(directory)
+    save_or_rescue(replace(trained, record={**trained.record, **identity, "performance": judged}), directory)
     return seconds

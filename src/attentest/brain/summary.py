@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, spearmanr
 
 from attentest.brain.clustered_rate import clustered_rate
-from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER
-from attentest.brain.laboratory import data_file, read_record
+from attentest.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition
+from attentest.brain.laboratory import RECORDED, data_file, read_record
 from attentest.brain.performance import auc
 from attentest.brain.study import FACTS, RUN_FIELDS
 from attentest.calibration import ALPHAS
 from attentest.errors import InputError
-from attentest.record_file import Row
+from attentest.record_file import RecordFile, Records, Row
 from attentest.run_log import read_runs
 
 FORMAT = 1
@@ -31,6 +31,21 @@ CLASSES: Mapping[str, bool] = {"tumour": True, "free": False}
 
 TESTS: Mapping[str, str] = {"selective": "log_p", "naive": "log_naive", "bonferroni": "log_bonferroni"}
 """Tests, and where rows have the logarithms of their p-values."""
+
+NUMBERS_OF_ROWS = (
+    "p",
+    "log_p",
+    "log_naive",
+    "log_bonferroni",
+    "statistic",
+    "difference",
+    "standard_error",
+    "region",
+    "in_tumour",
+    "in_the_dark",
+    "evaluations",
+)
+"""What every slice that was tested has."""
 
 QUANTILES = np.linspace(0, 1, 101)
 
@@ -47,21 +62,24 @@ def summarise(out: Path) -> dict[str, Any]:
         Where ``attentest brain`` put its results.
     """
     facts = _facts(out)
-    files = {condition: data_file(out, condition).read() for condition in CONDITIONS}
+    files = {condition: _checked(data_file(out, condition)) for condition in CONDITIONS}
     rows = {condition: [row for _, row in sorted(file.rows.items())] for condition, file in files.items()}
     if not rows[PAPER]:
         raise InputError(f"{out} holds no tested slices: run attentest brain first, or name its directory.")
     record = read_record(out)
     return {
         "format": FORMAT,
-        "command": facts["command"],
+        "command": f"{facts['command']} --sensitivity-images {_sensitivity(rows, facts['data'])}",
         "data": facts["data"],
         "noise": {
             condition.noise: file.headers[-1]["settings"]["noise"]
             for condition, file in files.items()
             if condition.noise in ESTIMATORS and file.headers
         },
-        "classifier": {**{name: record[name] for name in RECORDED}, "performance": _performance(record["performance"])},
+        "classifier": {
+            **{name: record[name] for name in RECORDED if name != "data"},
+            "performance": _performance(record["performance"]),
+        },
         "runs": read_runs(out, RUN_FIELDS),
         "conditions": [
             {"name": condition.name, **condition.describe(), **_condition(found)}
@@ -73,10 +91,6 @@ def summarise(out: Path) -> dict[str, Any]:
     }
 
 
-RECORDED = ("settings", "accuracy", "parameters", "seconds", "device", "versions", "weights_sha256")
-"""What the page says of the classifier."""
-
-
 def _facts(out: Path) -> dict[str, Any]:
     path = out / FACTS
     try:
@@ -84,6 +98,38 @@ def _facts(out: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read ({error}): run attentest brain first.") from None
     return found
+
+
+def _checked(file: RecordFile) -> Records:
+    """Return what a file holds, if its rows have all that a summary needs."""
+    records = file.read()
+    try:
+        for header in records.headers:
+            dict(header["settings"]["noise"])
+        for number, row in records.rows.items():
+            if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
+                raise ValueError(f"slice {number} has no class or no patient")
+            if "error" not in row:
+                sum(float(row[name]) for name in NUMBERS_OF_ROWS)
+                if not (row["iou"] is None or 0 <= row["iou"] <= 1):
+                    raise ValueError(f"slice {number} has the IoU {row['iou']}")
+                str(row["status"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{file.path} is damaged ({error!r}): remove it, the next run makes it anew.") from None
+    return records
+
+
+def _sensitivity(rows: Mapping[Condition, Sequence[Row]], data: Mapping[str, Any]) -> str:
+    """Return how many slices of each class other conditions than the paper's have, as an option says it."""
+    test = data["split"]["test"]
+    counts = [
+        sum(row["tumour"] == tumour for row in found)
+        for condition, found in rows.items()
+        for tumour in (True, False)
+        if condition != PAPER
+    ]
+    most = max(counts, default=0)
+    return "all" if most and most >= max(test["with_tumour"], test["without_tumour"]) else f"{most}"
 
 
 def _performance(judged: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +160,11 @@ def _separation(rows: Sequence[Row], key: str) -> float:
 
 
 def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
-    """Return the numbers of a class. A failed slice is never dropped: without tumour it counts as rejected."""
+    """Return the numbers of a class.
+
+    A failed slice is never dropped. It counts against what is claimed: as rejected without tumour, as missed with one,
+    and with the naive test, of which the paper says that it always rejects, as not rejected.
+    """
     good = [row for row in rows if "error" not in row]
     patients = np.array([row["patient"] for row in rows])
     p = np.array([row["p"] for row in good])
@@ -124,10 +174,7 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
         "failed": len(rows) - len(good),
         "errors": dict(Counter(row["error"] for row in rows if "error" in row).most_common(5)),
         "statuses": dict(Counter(row["status"] for row in good)),
-        "rates": {
-            test: {f"{alpha:g}": clustered_rate(_rejected(rows, key, alpha, not tumour), patients) for alpha in ALPHAS}
-            for test, key in TESTS.items()
-        },
+        "rates": {test: _rates(rows, test, patients, not tumour and test != "naive") for test in TESTS},
         "quantiles": _rounded(np.quantile(p, QUANTILES)) if good else [],
         "ks_pvalue": float(kstest(p, "uniform").pvalue) if good else None,
         **{
@@ -135,6 +182,11 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
             for name in ("statistic", "log_naive", "difference", "standard_error", "region", "in_the_dark", "in_tumour")
         },
     }
+
+
+def _rates(rows: Sequence[Row], test: str, patients: NDArray[np.str_], failed: bool) -> dict[str, Any]:
+    """Return how often a test rejects at each level, where a failed slice counts as given."""
+    return {f"{alpha:g}": clustered_rate(_rejected(rows, TESTS[test], alpha, failed), patients) for alpha in ALPHAS}
 
 
 def _rejected(rows: Sequence[Row], key: str, alpha: float, failed: bool) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ from attentest.cli.brain import brain
 from attentest.cli.calibrate import calibrate
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
-from attentest.cli.output import INTERRUPTED, fail, say
+from attentest.cli.output import INTERRUPTED, Interrupted, fail, say
 from attentest.cli.reproduce import reproduce
 from attentest.cli.test import test
 from attentest.cli.train import train
@@ -57,6 +57,8 @@ def main() -> None:
         app()
     except AttentestError as error:
         fail(str(error), 2)
+    except Interrupted as stop:
+        fail(f"interrupted; {stop}", INTERRUPTED)
     except (KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +11,13 @@ import typer
 from attentest.cli.findings import print_findings
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
-from attentest.cli.output import INTERRUPTED, progress_bar, say
+from attentest.cli.output import Interrupted, Move, progress_bar, say
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.brain.slices import Slices
+    import torch
+
+    from attentest.brain.cohort import Cohort
     from attentest.brain.study import StudySettings
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
@@ -25,8 +28,9 @@ def brain(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The kaggle_3m folder of the LGG MRI dataset, or own slices in its layout: a folder a patient with "
-            "NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without it, where to get the data is printed.",
+            help="The kaggle_3m folder of the LGG MRI dataset, or own slices in its layout: a folder a patient, "
+            "named NAME, with NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without it, where to get the data is "
+            "printed.",
             show_default="none",
             rich_help_panel=SPLIT,
         ),
@@ -53,12 +57,15 @@ def brain(
         ),
     ] = "100",
     device: DeviceOption = "cpu",
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Test again what failed before.", rich_help_panel=TESTS)
+    ] = False,
     as_json: ReportJsonOption = False,
 ) -> None:
     """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
 
-    Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Everything finished is on
-    disk: after an interruption the same command goes on where it was. The report (OUT/report/index.html) shows
+    Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
+    disk: after an interruption the same command goes on with the others. The report (OUT/report/index.html) shows
     slices; its Markdown and figures do not, so that they can be shared whatever the licence of the images.
     """
     from attentest.brain.dataset import HOW_TO_GET, load_slices
@@ -69,6 +76,7 @@ def brain(
     from attentest.brain.classifier_training import BrainTraining
     from attentest.brain.study import StudySettings
     from attentest.brain.study import run as run_study
+    from attentest.device import usable_device
 
     training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
     settings = StudySettings(
@@ -77,39 +85,46 @@ def brain(
         training=training,
         sensitivity_images=all_or_count(sensitivity_images, "--sensitivity-images"),
     )
+    where = usable_device(device)  # before anything is read
     try:
         with progress_bar("reading slices") as move:
             slices = load_slices(data, move)
-        _announce(slices, settings, out, device)
+        cohort = settings.cohort(slices)
+        _announce(cohort, settings, out, device)
         with progress_bar("study") as move:
-            outcome = run_study(slices, settings, out, device, lambda label, done, total: move(done, total, label))
+            outcome = run_study(cohort, settings, out, where, partial(_moved, move), retry)
+        failed = f"; {outcome.failed} slices could not be tested, the report says why" if outcome.failed else ""
+        say(f"{outcome.tested:,} tests in {outcome.seconds:.0f} s{failed}")
+        if outcome.left_out:
+            say(
+                f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
+                "pip install 'attentest[estimators]'."
+            )
+        _print_findings(out, as_json)
+        try:
+            _write_report(cohort, out, where)
+        except InputError as error:  # the work is done and on disk, whatever the page lacks
+            say(f"attentest: no page was made: {error} The same command then makes it.")
     except KeyboardInterrupt:
-        say(f"attentest: interrupted; what was finished is in {out}: the same command goes on from there.")
-        raise typer.Exit(INTERRUPTED) from None
-    failed = f"; {outcome.failed} slices could not be tested, the report says why" if outcome.failed else ""
-    say(f"{outcome.tested:,} tests in {outcome.seconds:.0f} s{failed}")
-    if outcome.left_out:
-        say(
-            f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
-            "pip install 'attentest[estimators]'."
-        )
-    _print_findings(out, as_json)
-    try:
-        _write_report(slices, settings, out, device)
-    except InputError as error:  # the work is done and on disk, whatever the page lacks
-        say(f"attentest: no page was made: {error} The same command then makes it.")
+        raise Interrupted(
+            f"finished tests are in {out}, and the same command goes on from there; a training that was not finished "
+            "starts anew."
+        ) from None
 
 
-def _announce(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
+def _moved(move: Move, label: str, done: float, total: float) -> None:
+    move(done, total, label)
+
+
+def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -> None:
     """Say what is about to be done, and what takes long before it starts."""
     from attentest.brain.laboratory import model_directory
 
-    cohort = settings.cohort(slices)
     parts = ", ".join(
         f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of {part['patients']} patients"
         for name, part in cohort.split.describe(cohort.slices).items()
     )
-    say(f"{len(cohort.slices):,} of {len(slices):,} slices show enough of a brain: {parts}")
+    say(f"{len(cohort.slices):,} of {cohort.given:,} slices show enough of a brain: {parts}")
     plan = settings.plan(cohort)
     say(f"{sum(len(numbers) for numbers in plan.values()):,} tests under {len(plan)} conditions; results go to {out}")
     if not model_directory(out).exists() and not device.startswith("cuda"):
@@ -124,7 +139,7 @@ def _print_findings(out: Path, as_json: bool) -> None:
     print_findings(summary, findings(summary), as_json)
 
 
-def _write_report(slices: Slices, settings: StudySettings, out: Path, device: str) -> None:
+def _write_report(cohort: Cohort, out: Path, device: torch.device) -> None:
     from attentest.brain.gallery import COUNT, gallery_results
     from attentest.brain.laboratory import Laboratory
     from attentest.brain.page import write_report
@@ -133,7 +148,6 @@ def _write_report(slices: Slices, settings: StudySettings, out: Path, device: st
     from attentest.document import check_can_report
 
     check_can_report()  # before anything is computed
-    cohort = settings.cohort(slices)
     laboratory = Laboratory(cohort, out, device)
     with progress_bar("pictures"):
         galleries = gallery_results(laboratory, cohort, COUNT)

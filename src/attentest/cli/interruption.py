@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-import typer
-
-from attentest.cli.output import INTERRUPTED, say
+from attentest.cli.output import Interrupted
 
 Item = TypeVar("Item")
 
@@ -39,5 +37,4 @@ class Interruption:
     def finish(self, asked: int, called: str) -> None:
         """End the command if there was an interrupt, and say how much of what was asked for is there."""
         if self.happened:
-            say(f"attentest: {self.done} of {asked} {called} were finished.")
-            raise typer.Exit(INTERRUPTED)
+            raise Interrupted(f"{self.done} of {asked} {called} were finished.")

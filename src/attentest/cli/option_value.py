@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
 NOISE_FILES = (".json", ".safetensors")
+LONGEST_NUMBER = 18
+"""Digits."""
+
 FROM_IMAGE = ("sample", "wavelet")
 
 
@@ -21,8 +24,8 @@ def all_or_count(text: str, option: str) -> int | None:
     """Return the number that a text says, or None for "all"."""
     if text == "all":
         return None
-    if not text.isdecimal():
-        raise InputError(f"{option} must be a whole number from 0, or all, got {text!r}.")
+    if not (text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER):
+        raise InputError(f"{option} must be a whole number from 0, or all, got {text[:LONGEST_NUMBER]!r}.")
     return int(text)
 
 

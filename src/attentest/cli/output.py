@@ -13,7 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, by convention; Typer turns the interrupt into it."""
+"""Exit code after Ctrl-C, by convention; Typer turns an interrupt that nobody caught into it."""
+
+
+class Interrupted(Exception):  # not an error
+    """Ends a command after Ctrl-C, with what there is to say of it."""
 
 
 class Move(Protocol):

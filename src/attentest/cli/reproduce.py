@@ -11,7 +11,7 @@ from rich.table import Table
 
 from attentest.cli.findings import print_findings
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
-from attentest.cli.output import INTERRUPTED, progress_bar, say, table_console
+from attentest.cli.output import Interrupted, progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -149,8 +149,7 @@ def run(
         with progress_bar("reproduction") as progress:
             outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label))
     except KeyboardInterrupt:
-        say(f"attentest: interrupted; what was finished is in {out}: the same command goes on from there.")
-        raise typer.Exit(INTERRUPTED) from None
+        raise Interrupted(f"what was finished is in {out}: the same command goes on from there.") from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
     say(f"{outcome.done} trials in {outcome.seconds:.0f} s{failed}")
     _print_findings(out, as_json)

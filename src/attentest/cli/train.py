@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ import typer
 
 from attentest.cli.options import ArchitectureName, DeviceOption
 from attentest.cli.output import progress_bar, say
-from attentest.errors import InputError
 
 
 def train(
@@ -26,7 +24,7 @@ def train(
     device: DeviceOption = "cpu",
 ) -> None:
     """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
-    from attentest.classifier import check_target
+    from attentest.classifier import check_target, save_or_rescue
     from attentest.training import TrainingSettings
     from attentest.training import train as run_training
 
@@ -43,12 +41,7 @@ def train(
     )
     with progress_bar(f"training {architecture.value} {image_size}x{image_size}") as progress:
         trained = run_training(settings, device, progress)
-    try:
-        trained.save(directory)
-    except OSError as error:
-        rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
-        trained.save(rescue)
-        raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
+    save_or_rescue(trained, directory)
     accuracy = trained.record["accuracy"]
     say(f"held-out accuracy {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
     typer.echo(str(directory))
