@@ -70,8 +70,8 @@ def test_the_discussion_has_the_numbers_of_the_study(summary: dict[str, Any], te
         f"the selective test {share('stationary-reference-0.6', 'free'):.1f}% and "
         f"{share('stationary-reference-0.6', 'tumour'):.1f}%",
         f"{share('pooled-reference-0.6', 'tumour'):.0f}% against {share('pooled-reference-0.6', 'free'):.0f}% are",
-        f"({share('pooled-neighbourhood-0.6', 'tumour'):.0f}% against "
-        f"{share('pooled-neighbourhood-0.6', 'free'):.0f}%)",
+        f"neighbourhood {share('pooled-neighbourhood-0.6', 'tumour'):.0f}% against "
+        f"{share('pooled-neighbourhood-0.6', 'free'):.0f}% are rejected",
         f"tau 0.4 rejects {share('pooled-background-0.4', 'tumour'):.0f}% and "
         f"{share('pooled-background-0.4', 'free'):.0f}%, tau 0.8 {share('pooled-background-0.8', 'tumour'):.0f}% and "
         f"{share('pooled-background-0.8', 'free'):.0f}%",

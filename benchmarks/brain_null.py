@@ -1,0 +1,57 @@
+"""Does the test keep its level on slices like those of the brain study, where its hypothesis is true?
+
+Null slices are the mean tumour-free slice and noise of a fitted model; they are compared with the mean slice itself, so
+that the hypothesis is true however brain-like they look. Needs a finished study:
+
+    python benchmarks/brain_null.py --data kaggle_3m --study brain
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from attentest import AttentionTest, calibrate
+from attentest.brain.dataset import load_slices
+from attentest.brain.laboratory import model_directory, read_record
+from attentest.brain.study import BrainTraining, StudySettings
+from attentest.contrast import Reference
+from attentest.noise import load_noise
+from attentest.search import SpectralSearch
+
+
+def main() -> None:
+    """Print the rates at which the selective and the naive test reject."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the slices of the study")
+    parser.add_argument("--study", type=Path, default=Path("brain"), help="its directory of results")
+    parser.add_argument("--images", type=int, default=400)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+
+    record = read_record(options.study)
+    part = record["data"]["split"]
+    settings = StudySettings(
+        noise_images=part["noise"]["without_tumour"],
+        training_per_class=part["training"]["with_tumour"],
+        training=BrainTraining(**record["settings"]),
+    )
+    cohort = settings.cohort(load_slices(options.data))
+    mean = cohort.slices.flair[cohort.split.noise].mean(axis=0)
+    for name in ("pooled", "stationary"):
+        test = AttentionTest.from_pretrained(
+            model_directory(options.study),
+            noise=load_noise(options.study / "noise" / f"{name}.json"),
+            contrast=Reference(mean, noise=0),
+            intensity_range=(0, 255),
+            search=SpectralSearch(tol=1e-4),
+            confidence_level=None,
+            device=options.device,
+        )
+        found = calibrate(test, options.images, mean=mean)
+        for alpha, selective, naive in zip(found.alphas, found.rates, found.naive_rates, strict=True):
+            print(f"{name:10}  level {alpha:<4g}  selective {selective}  naive {naive}")
+
+
+if __name__ == "__main__":
+    main()
