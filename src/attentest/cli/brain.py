@@ -67,6 +67,13 @@ def brain(
     Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
     disk: after an interruption the same command goes on with the others. The report (OUT/report/index.html) shows
     slices; its Markdown and figures do not, so that they can be shared whatever the licence of the images.
+
+    Examples:
+    attentest brain --data kaggle_3m --device cuda --sensitivity-images all
+
+    attentest brain --data my-slices --out mine --training-per-class 300 --noise-images 50
+
+    attentest brain --data kaggle_3m --epochs 20 --sensitivity-images 0 --out first-look
     """
     from attentest.brain.dataset import HOW_TO_GET, load_slices
 
