@@ -26,8 +26,8 @@ MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """What Markdown, or HTML in it, would read as more than a character."""
 
 
-NUMBERS = re.compile(r"\[[-+.,\deE\s]*\]")
-"""A list of numbers in JSON."""
+NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")
+"""A list of numbers in JSON, of which some may be missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
