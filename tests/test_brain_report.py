@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 
-from attentest.brain.cohort import Cohort
 from attentest.brain.condition import CONDITIONS, PAPER, Condition
 from attentest.brain.figures import FIGURES, available_figures, drawn
 from attentest.brain.finding import FINDINGS, condition_of, findings
-from attentest.brain.gallery import Gallery, gallery_figure, gallery_results, maps_figure
+from attentest.brain.gallery import Gallery
 from attentest.brain.page import render_html, render_markdown, write_report
 from attentest.brain.page_tables import (
     noise_table,
@@ -28,49 +25,15 @@ from attentest.brain.page_tables import (
     threshold_table,
     times_table,
 )
-from attentest.brain.room import ROOM_CONDITIONS, room_of, rooms_of
-from attentest.brain.slices import SIDE, Slices
-from attentest.brain.split import Split
+from attentest.brain.room import ROOM_CONDITIONS, rooms_of
+from attentest.brain.slices import SIDE
 from attentest.brain.summary import summarise
 from attentest.document import markdown
 from attentest.errors import InputError
-from attentest.result import AttentionTestResult
 from brain_data import failed_row, row, rows, write_everything, write_study
+from brain_gallery import Bench, gallery
 
 NAIVE, LARGE, SMALL, SMALLER = (finding.statement for finding in FINDINGS)
-
-
-def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
-    """The result of a slice; the region is a square."""
-    region = np.zeros((SIDE, SIDE), dtype=bool)
-    region[10 + index : 30, 12:40] = True
-    return AttentionTestResult(
-        statistic=40.0,
-        standard_error=0.8,
-        region=region,
-        part=region,
-        attention=region * 0.9,
-        seen=np.ones_like(region),
-        intervals=np.array([[30.0, 50.0]]),
-        certain_intervals=np.array([[30.0, 50.0]]),
-        possible_intervals=np.array([[30.0, 50.0]]),
-        log_pvalue=float(np.log(p)),
-        log_pvalue_bounds=(float(np.log(p)), float(np.log(p))),
-        naive_log_pvalue=-800.0,
-        bonferroni_log_pvalue=0.0,
-        alpha=None,
-        evaluations=100,
-        status="converged",
-        settings={"alternative": "two-sided"},
-    )
-
-
-def gallery(count: int = 8) -> Gallery:
-    rng = np.random.default_rng(0)
-    mask = np.zeros((count, SIDE, SIDE), dtype=bool)
-    mask[:, 40:50, 40:45] = True
-    flair = rng.integers(0, 256, (count, SIDE, SIDE), dtype=np.uint8)
-    return Gallery(flair=flair, mask=mask, results=tuple(result(index) for index in range(count)))
 
 
 @pytest.fixture(scope="module")
@@ -249,104 +212,6 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     assert "\\| \\`x\\` \\[link\\]" in outside
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, draw: Any, pictures: Gallery) -> tuple[list[Any], list[Any]]:
-    """The images and the outlined areas that a figure is made of."""
-    images: list[Any] = []
-    areas: list[Any] = []
-    plain = Axes.imshow
-    monkeypatch.setattr(Axes, "imshow", lambda axes, x, **kw: (images.append(np.asarray(x)), plain(axes, x, **kw))[1])
-    monkeypatch.setattr("attentest.brain.gallery.draw_outline", lambda axes, area, *rest: areas.append(area))
-    draw(pictures)
-    return images, areas
-
-
-def test_maps_show_neither_slice_nor_tumour(monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = gallery(8)
-    images, areas = shown(monkeypatch, maps_figure, pictures)
-    # What is drawn are the results' arrays themselves, and nothing else.
-    assert [id(image) for image in images] == [id(one.attention) for one in pictures.results if one]
-    assert [id(area) for area in areas] == [id(one.region) for one in pictures.results if one]
-
-
-def test_maps_are_the_same_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attentest.document import png
-
-    pictures = gallery(2)
-    black = Gallery(flair=pictures.flair * 0, mask=pictures.mask & False, results=pictures.results)
-    assert png(maps_figure(pictures)) == png(maps_figure(black))
-    assert png(gallery_figure(pictures)) != png(gallery_figure(black))
-
-
-def test_galleries_show_slice_map_region_and_tumour(monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = gallery(7)
-    images, areas = shown(monkeypatch, gallery_figure, pictures)
-    assert len(images) == 3 * 7
-    np.testing.assert_array_equal(images[0], pictures.flair[0])
-    assert len(areas) == 2 * 7
-    np.testing.assert_array_equal(areas[0], pictures.mask[0])
-
-
-def test_galleries_are_of_slices_and_results() -> None:
-    pictures = gallery(2)
-    with pytest.raises(InputError, match="got 2, 2 and 1"):
-        Gallery(flair=pictures.flair, mask=pictures.mask, results=pictures.results[:1])
-    title = gallery_figure(Gallery(flair=pictures.flair[:1], mask=pictures.mask[:1], results=(result(p=1e-8),)))
-    assert title.subfigs[0].axes[0].get_title() == "naive p < 1e-307\nselective p < 1e-06"
-
-
-class Bench:
-    """Stands for the study's laboratory: tells a slice by its first pixel, and fails on one."""
-
-    def __init__(self, bad: int | None = None) -> None:
-        self.bad = bad
-        self.asked: list[Condition] = []
-
-    def attention_test(self, condition: Condition) -> Any:
-        self.asked.append(condition)
-        return self
-
-    def map(self, images: list[Any]) -> list[AttentionTestResult]:
-        if any(image[0, 0] == self.bad for image in images):
-            raise RuntimeError("no")
-        return [result(int(image[0, 0])) for image in images]
-
-
-def cohort(count: int = 12) -> Cohort:
-    flair = np.zeros((count, SIDE, SIDE), dtype=np.uint8)
-    flair[:, 0, 0] = np.arange(count)
-    tumour = np.arange(count) % 3 == 0
-    slices = Slices(
-        flair=flair,
-        mask=np.zeros(flair.shape, dtype=bool),
-        tumour=tumour,
-        patient=np.array([f"P{index}" for index in range(count)]),
-        number=np.arange(count),
-    )
-    nothing = np.empty(0, dtype=np.int64)
-    split = Split(noise=nothing, training=nothing, test=np.arange(count))
-    return Cohort(slices=slices, split=split, seed=3, sha256="x", given=count)
-
-
-def test_galleries_take_the_first_slices_in_the_studys_order() -> None:
-    bench, everyone = Bench(), cohort()
-    found = gallery_results(bench, everyone, count=3)
-    assert set(bench.asked) == {PAPER}
-    for name, tumour in (("tumour", True), ("free", False)):
-        numbers = everyone.test_order()[tumour][:3]
-        assert found[name].flair[:, 0, 0].tolist() == numbers
-        heights = [int(one.region.any(axis=1).sum()) for one in found[name].results if one]
-        assert heights == [20 - number for number in numbers]
-
-
-def test_a_slice_that_fails_does_not_take_others_with_it() -> None:
-    everyone = cohort()
-    bad = everyone.test_order()[True][1]
-    found = gallery_results(Bench(bad), everyone, count=3)["tumour"]
-    assert [one is None for one in found.results] == [False, True, False]
-    assert maps_figure(found).axes[1].get_title() == "could not\nbe tested"
-    gallery_figure(found)
-
-
 @pytest.mark.parametrize(("module", "name"), [("matplotlib.figure", "Matplotlib"), ("jinja2", "Jinja2")])
 def test_without_an_optional_part_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, summary: dict[str, Any], module: str, name: str
@@ -355,14 +220,6 @@ def test_without_an_optional_part_the_error_says_what_to_install(
     with pytest.raises(InputError, match=rf"need.* {name}: pip install 'attentest\[plots\]'"):
         write_report(summary, tmp_path / "report")
     assert not (tmp_path / "report").exists()
-
-
-def test_room_is_the_interval_around_the_statistic() -> None:
-    intervals = np.array([[-3.0, -1.0], [38.0, 45.0], [50.0, 60.0]])
-    one = replace(result(), intervals=intervals)
-    assert room_of(one) == 7.0
-    assert room_of(replace(one, statistic=-2.0)) == 2.0
-    assert room_of(replace(one, statistic=50.0)) == 10.0
 
 
 def test_rooms_are_of_every_slice_that_could_be_tested(summary: dict[str, Any]) -> None:

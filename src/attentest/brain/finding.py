@@ -1,4 +1,4 @@
-"""What the paper says of brain images, and what the data say of it, by rules that were set before results were seen."""
+"""What the paper says of brain images, and what the data say of it, by rules that do not depend on them."""
 
 from __future__ import annotations
 

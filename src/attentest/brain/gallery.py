@@ -14,7 +14,7 @@ from attentest.brain.cohort import Cohort
 from attentest.brain.condition import PAPER, Condition
 from attentest.brain.laboratory import SEARCH
 from attentest.brain.summary import CLASSES
-from attentest.errors import InputError
+from attentest.errors import AttentestError, InputError
 from attentest.plots import REGION_COLOUR, draw_outline, new_figure, short_pvalue
 from attentest.result import AttentionTestResult
 
@@ -104,7 +104,7 @@ def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> tuple[Atte
     """Return the results of slices; one that fails does not take the others with it."""
     try:
         return tuple(test.map(images))
-    except Exception:  # noqa: BLE001  # whichever slice it is about; the study has its error on record
+    except AttentestError:  # about one of them; its picture says that it could not be tested
         if len(images) == 1:
             return (None,)
     return tuple(result for image in images for result in _results(test, [image]))

@@ -135,7 +135,7 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
     plan = settings.plan(cohort)
     say(f"{sum(len(numbers) for numbers in plan.values()):,} tests under {len(plan)} conditions; results go to {out}")
     if not model_directory(out).exists() and not device.startswith("cuda"):
-        say("training takes minutes on a GPU (--device cuda), and hours on a CPU (--epochs makes it shorter)")
+        say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
 
 
 def _print_findings(out: Path, as_json: bool) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from attentest.checks import whole_number
-from attentest.errors import InputError
-from attentest.noise.model import ChecksImages, FloatArray, NoiseModel
+from attentest.noise.model import FloatArray
+from attentest.noise.wrapped import Wrapped
 
 MOST_AVERAGED = 10**9
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged:
+class Averaged(Wrapped):
     """Noise of the mean of independent images: Sigma / count, for a reference that is such a mean.
 
     Parameters
@@ -26,23 +26,11 @@ class Averaged:
         How many there are.
     """
 
-    model: NoiseModel
     count: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, NoiseModel) or isinstance(self.model, type):
-            raise InputError(f"what is averaged must be a noise model, got {type(self.model).__name__}.")
+        super().__post_init__()
         object.__setattr__(self, "count", whole_number(self.count, "count", 1, MOST_AVERAGED))
-
-    @property
-    def size(self) -> int | None:
-        """Length of the vectors it applies to, or None for any length."""
-        return self.model.size
-
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the model is not for."""
-        if isinstance(self.model, ChecksImages):
-            self.model.check_image(shape)
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v / count`` along the last axis."""

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.noise.model import ChecksImages, FloatArray, NoiseModel
+from attentest.noise.model import FloatArray
+from attentest.noise.wrapped import Wrapped
 
 
 @dataclass(frozen=True, eq=False)
-class Estimated:
+class Estimated(Wrapped):
     """A noise model and where it comes from, which its description tells.
 
     Parameters
@@ -25,12 +26,10 @@ class Estimated:
         What its description says besides, as JSON-ready values.
     """
 
-    model: NoiseModel
     origin: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, NoiseModel) or isinstance(self.model, type):
-            raise InputError(f"an estimated noise model must be a noise model, got {type(self.model).__name__}.")
+        super().__post_init__()
         if not isinstance(self.origin, Mapping) or not all(isinstance(key, str) for key in self.origin):
             raise InputError(f"the origin of a noise model must be a mapping with names as keys, got {self.origin!r}.")
         try:
@@ -39,16 +38,6 @@ class Estimated:
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the origin of a noise model must be JSON-ready values ({error}).") from None
         object.__setattr__(self, "origin", own)
-
-    @property
-    def size(self) -> int | None:
-        """Length of the vectors it applies to, or None for any length."""
-        return self.model.size
-
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the model is not for."""
-        if isinstance(self.model, ChecksImages):
-            self.model.check_image(shape)
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` along the last axis."""

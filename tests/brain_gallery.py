@@ -1,0 +1,81 @@
+"""Results of slices that are made up, and what stands for the laboratory that makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attentest.brain.cohort import Cohort
+from attentest.brain.condition import Condition
+from attentest.brain.gallery import Gallery
+from attentest.brain.slices import SIDE, Slices
+from attentest.brain.split import Split
+from attentest.errors import InputError
+from attentest.result import AttentionTestResult
+
+
+def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
+    """The result of a slice; the region is a square."""
+    region = np.zeros((SIDE, SIDE), dtype=bool)
+    region[10 + index : 30, 12:40] = True
+    return AttentionTestResult(
+        statistic=40.0,
+        standard_error=0.8,
+        region=region,
+        part=region,
+        attention=region * 0.9,
+        seen=np.ones_like(region),
+        intervals=np.array([[30.0, 50.0]]),
+        certain_intervals=np.array([[30.0, 50.0]]),
+        possible_intervals=np.array([[30.0, 50.0]]),
+        log_pvalue=float(np.log(p)),
+        log_pvalue_bounds=(float(np.log(p)), float(np.log(p))),
+        naive_log_pvalue=-800.0,
+        bonferroni_log_pvalue=0.0,
+        alpha=None,
+        evaluations=100,
+        status="converged",
+        settings={"alternative": "two-sided"},
+    )
+
+
+def gallery(count: int = 8) -> Gallery:
+    rng = np.random.default_rng(0)
+    mask = np.zeros((count, SIDE, SIDE), dtype=bool)
+    mask[:, 40:50, 40:45] = True
+    flair = rng.integers(0, 256, (count, SIDE, SIDE), dtype=np.uint8)
+    return Gallery(flair=flair, mask=mask, results=tuple(result(index) for index in range(count)))
+
+
+class Bench:
+    """Stands for the study's laboratory: tells a slice by its first pixel, and fails on one."""
+
+    def __init__(self, bad: int | None = None) -> None:
+        self.bad = bad
+        self.asked: list[Condition] = []
+
+    def attention_test(self, condition: Condition) -> Any:
+        self.asked.append(condition)
+        return self
+
+    def map(self, images: list[Any]) -> list[AttentionTestResult]:
+        if any(image[0, 0] == self.bad for image in images):
+            raise InputError("no")
+        return [result(int(image[0, 0])) for image in images]
+
+
+def cohort(count: int = 12) -> Cohort:
+    flair = np.zeros((count, SIDE, SIDE), dtype=np.uint8)
+    flair[:, 0, 0] = np.arange(count)
+    tumour = np.arange(count) % 3 == 0
+    slices = Slices(
+        flair=flair,
+        mask=np.zeros(flair.shape, dtype=bool),
+        tumour=tumour,
+        patient=np.array([f"P{index}" for index in range(count)]),
+        number=np.arange(count),
+    )
+    nothing = np.empty(0, dtype=np.int64)
+    split = Split(noise=nothing, training=nothing, test=np.arange(count))
+    return Cohort(slices=slices, split=split, seed=3, sha256="x", given=count)
