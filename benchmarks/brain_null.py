@@ -12,12 +12,12 @@ import argparse
 from pathlib import Path
 
 from attentest import AttentionTest, calibrate
-from attentest.brain.dataset import load_slices
-from attentest.brain.laboratory import model_directory, read_record
-from attentest.brain.study import BrainTraining, StudySettings
 from attentest.contrast import Reference
 from attentest.noise import load_noise
 from attentest.search import SpectralSearch
+from attentest.studies.brain.dataset import load_slices
+from attentest.studies.brain.laboratory import model_directory, read_record
+from attentest.studies.brain.study import BrainTraining, StudySettings
 
 
 def main() -> None:

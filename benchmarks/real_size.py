@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from transformers import ViTConfig, ViTModel
 
 from attentest import AttentionTest
-from attentest.preprocessing import Preprocessing
+from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 
 PREPROCESSING = Preprocessing(resize=(224, 224), rescale=1 / 255, mean=(0.5,) * 3, std=(0.5,) * 3)

@@ -14,7 +14,7 @@ from transformers import ViTConfig, ViTModel
 
 from attentest import AttentionTest, bundled_model
 from attentest.search import SpectralSearch
-from attentest.synthetic import null_images
+from attentest.simulation.synthetic_images import null_images
 
 
 def measure(label: str, test: AttentionTest, images: list[np.ndarray]) -> None:

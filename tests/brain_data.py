@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from attentest.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.brain.laboratory import data_file, model_directory
-from attentest.brain.performance import performance
-from attentest.brain.study import FACTS
-from attentest.run_log import record_run
+from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
+from attentest.studies.brain.laboratory import data_file, model_directory
+from attentest.studies.brain.performance import performance
+from attentest.studies.brain.study import FACTS
+from attentest.studies.run_log import record_run
 
 Row = dict[str, Any]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from attentest.brain.cohort import Cohort
-from attentest.brain.condition import Condition
-from attentest.brain.gallery import Gallery
-from attentest.brain.slices import SIDE, Slices
-from attentest.brain.split import Split
 from attentest.errors import InputError
-from attentest.result import AttentionTestResult
+from attentest.results.result import AttentionTestResult
+from attentest.studies.brain.cohort import Cohort
+from attentest.studies.brain.condition import Condition
+from attentest.studies.brain.gallery import Gallery
+from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.split import Split
 
 
 def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:

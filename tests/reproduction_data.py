@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attentest.reproduction.experiment import EXPERIMENTS, plan_of
-from attentest.reproduction.preset import PRESETS, Preset
-from attentest.reproduction.published_figure import PERMUTATION, POWER
-from attentest.reproduction.run import data_file
-from attentest.reproduction.series import Series
+from attentest.studies.reproduction.experiment import EXPERIMENTS, plan_of
+from attentest.studies.reproduction.preset import PRESETS, Preset
+from attentest.studies.reproduction.published_figure import PERMUTATION, POWER
+from attentest.studies.reproduction.run import data_file
+from attentest.studies.reproduction.series import Series
 
 Row = dict[str, Any]
 

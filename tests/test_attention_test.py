@@ -10,9 +10,9 @@ from PIL import Image
 from scipy import stats
 
 from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
-from attentest.intervals import contains
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
 from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem, SpectralSearch
+from attentest.statistics.intervals import contains
 from toys import ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from attentest import AttentionTest, InputError
-from attentest.baselines import bonferroni_log_pvalue, naive_log_pvalue, permutation_test
 from attentest.contrast import Background, Filtered, Neighbourhood, RegionMean
 from attentest.noise import AR1, FromImage
+from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue, permutation_test
 from toys import tiny_vit
 
 

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from attentest import AttentionTest, InputError, ModelError
-from attentest.brain.augmentation import SliceAugmentation
-from attentest.brain.classifier_training import BrainTraining, train_brain_classifier
-from attentest.brain.logits import brain_logits
-from attentest.brain.model_input import black_level, model_input, standardisation
-from attentest.classifier import TrainedModel
-from attentest.preprocessing import Preprocessing
+from attentest.images.preprocessing import Preprocessing
+from attentest.studies.brain.augmentation import SliceAugmentation
+from attentest.studies.brain.classifier_training import BrainTraining, train_brain_classifier
+from attentest.studies.brain.logits import brain_logits
+from attentest.studies.brain.model_input import black_level, model_input, standardisation
+from attentest.training.classifier import TrainedModel
 
 QUICK = BrainTraining(epochs=2, batch_size=8)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from attentest.brain.dataset import HOW_TO_GET, load_slices
-from attentest.brain.emptiness import LEAST_BRIGHT, LEAST_SHARE, shows_brain
-from attentest.brain.patient_folders import block_majorities, block_means
-from attentest.brain.slices import SIDE, Slices
 from attentest.errors import InputError
+from attentest.studies.brain.dataset import HOW_TO_GET, load_slices
+from attentest.studies.brain.emptiness import LEAST_BRIGHT, LEAST_SHARE, shows_brain
+from attentest.studies.brain.patient_folders import block_majorities, block_means
+from attentest.studies.brain.slices import SIDE, Slices
 from brain_folder import packed_arrays, write_brain_folder, write_packed
 
 
@@ -308,7 +308,7 @@ def test_broken_packed_files(tmp_path: Path) -> None:
 
 def test_a_packed_file_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_packed(tmp_path / "a.npz", some_slices())
-    monkeypatch.setattr("attentest.brain.packed_file.LARGEST", 1000)
+    monkeypatch.setattr("attentest.studies.brain.packed_file.LARGEST", 1000)
     assert "more than the 1000 allowed" in refusal(path)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from attentest import AttentionTest, bundled_model
-from attentest.brain.condition import CONDITIONS
-from attentest.brain.page import render_markdown
 from attentest.search import SpectralSearch
+from attentest.studies.brain.condition import CONDITIONS
+from attentest.studies.brain.page import render_markdown
 
 DOCS = Path(__file__).parents[1] / "docs" / "brain"
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from attentest.brain.condition import PAPER
-from attentest.brain.gallery import Gallery, gallery_figure, gallery_results, maps_figure
-from attentest.brain.room import room_of
 from attentest.errors import InputError
+from attentest.studies.brain.condition import PAPER
+from attentest.studies.brain.gallery import Gallery, gallery_figure, gallery_results, maps_figure
+from attentest.studies.brain.room import room_of
 from brain_gallery import Bench, cohort, gallery, result
 
 
@@ -22,7 +22,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, draw: Any, pictures: Gallery) -> tupl
     areas: list[Any] = []
     plain = Axes.imshow
     monkeypatch.setattr(Axes, "imshow", lambda axes, x, **kw: (images.append(np.asarray(x)), plain(axes, x, **kw))[1])
-    monkeypatch.setattr("attentest.brain.gallery.draw_outline", lambda axes, area, *rest: areas.append(area))
+    monkeypatch.setattr("attentest.studies.brain.gallery.draw_outline", lambda axes, area, *rest: areas.append(area))
     draw(pictures)
     return images, areas
 
@@ -36,7 +36,7 @@ def test_maps_show_neither_slice_nor_tumour(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_maps_are_the_same_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attentest.document import png
+    from attentest.studies.document import png
 
     pictures = gallery(2)
     black = Gallery(flair=pictures.flair * 0, mask=pictures.mask & False, results=pictures.results)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from attentest import InputError
-from attentest.brain.performance import auc, performance
+from attentest.studies.brain.performance import auc, performance
 
 
 def counted(logits: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attentest.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.brain.figures import FIGURES, available_figures, drawn
-from attentest.brain.finding import FINDINGS, condition_of, findings
-from attentest.brain.gallery import Gallery
-from attentest.brain.page import render_html, render_markdown, write_report
-from attentest.brain.page_tables import (
+from attentest.errors import InputError
+from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
+from attentest.studies.brain.figures import FIGURES, available_figures, drawn
+from attentest.studies.brain.finding import FINDINGS, condition_of, findings
+from attentest.studies.brain.gallery import Gallery
+from attentest.studies.brain.page import render_html, render_markdown, write_report
+from attentest.studies.brain.page_tables import (
     noise_table,
     overlap_table,
     pvalue,
@@ -25,11 +26,10 @@ from attentest.brain.page_tables import (
     threshold_table,
     times_table,
 )
-from attentest.brain.room import ROOM_CONDITIONS, rooms_of
-from attentest.brain.slices import SIDE
-from attentest.brain.summary import summarise
-from attentest.document import markdown
-from attentest.errors import InputError
+from attentest.studies.brain.room import ROOM_CONDITIONS, rooms_of
+from attentest.studies.brain.slices import SIDE
+from attentest.studies.brain.summary import summarise
+from attentest.studies.document import markdown
 from brain_data import failed_row, row, rows, write_everything, write_study
 from brain_gallery import Bench, gallery
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from attentest.brain.dataset import load_slices
-from attentest.brain.emptiness import shows_brain
-from attentest.brain.slices import SIDE, Slices
-from attentest.brain.split import NOISE_IMAGES_PER_PATIENT, Split, split_by_patient
 from attentest.errors import InputError
+from attentest.studies.brain.dataset import load_slices
+from attentest.studies.brain.emptiness import shows_brain
+from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.split import NOISE_IMAGES_PER_PATIENT, Split, split_by_patient
 from brain_folder import write_brain_folder
 
 

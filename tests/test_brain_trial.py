@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from attentest import AttentionTest, InputError, bundled_model
-from attentest.brain.clustered_rate import clustered_rate
-from attentest.brain.condition import (
+from attentest.contrast import Reference
+from attentest.noise import Averaged, from_image
+from attentest.search import SpectralSearch
+from attentest.studies.brain.clustered_rate import clustered_rate
+from attentest.studies.brain.condition import (
     CONDITIONS,
     CONTRASTS,
     ESTIMATORS,
@@ -20,14 +23,11 @@ from attentest.brain.condition import (
     FittedNoise,
     available,
 )
-from attentest.brain.dataset import load_slices
-from attentest.brain.emptiness import shows_brain
-from attentest.brain.slices import SIDE, Slices
-from attentest.brain.trial import overlap, rows_maker, slice_row
-from attentest.contrast import Reference
-from attentest.noise import Averaged, from_image
-from attentest.record_file import Row
-from attentest.search import SpectralSearch
+from attentest.studies.brain.dataset import load_slices
+from attentest.studies.brain.emptiness import shows_brain
+from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.trial import overlap, rows_maker, slice_row
+from attentest.studies.record_file import Row
 
 
 def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the_papers() -> None:

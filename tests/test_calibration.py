@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
-from attentest.calibration import Calibration, null_results
 from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
+from attentest.results.calibration import Calibration
 from attentest.search import SpectralSearch
+from attentest.simulation.calibrate import null_results
 from toys import tiny_vit
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from attentest.region import ThresholdMargins, attention_map, margins, region_of
-from attentest.search.cells import Interpolants, Parts, inside_and_undecided
-from attentest.search.chebyshev import SIZE, basis, second_derivative
-from attentest.view import View
+from attentest.region.patch_grid import View
+from attentest.search.spectral.cells import Interpolants, Parts, inside_and_undecided
+from attentest.search.spectral.chebyshev import SIZE, basis, second_derivative
 
 SAMPLES = 20_001
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.polynomial import chebyshev as reference
 
-from attentest.search.chebyshev import (
+from attentest.search.spectral.chebyshev import (
     CHECK_POINT,
     SIZE,
     basis,

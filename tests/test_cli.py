@@ -192,8 +192,8 @@ def test_a_full_disk_ends_in_one_sentence(tiny_directory: Path, tmp_path: Path) 
 def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from typer.testing import CliRunner
 
-    from attentest.classifier import TrainedModel
     from attentest.cli import app
+    from attentest.training.classifier import TrainedModel
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     save = TrainedModel.save
@@ -214,10 +214,10 @@ def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch:
 
 
 def test_the_choices_are_those_of_the_library() -> None:
-    from attentest.classifier import ARCHITECTURES
     from attentest.cli.options import AlternativeName, ArchitectureName, SearchName
     from attentest.search import SEARCHES
-    from attentest.truncated_normal import Alternative
+    from attentest.statistics.truncated_normal import Alternative
+    from attentest.training.classifier import ARCHITECTURES
 
     assert set(SearchName) == set(SEARCHES)
     assert set(ArchitectureName) == set(ARCHITECTURES)

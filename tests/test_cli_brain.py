@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from attentest import read_image, recorded_work
-from attentest.brain.classifier_training import BrainTraining
-from attentest.brain.condition import CONDITIONS, PAPER
-from attentest.brain.dataset import load_slices
-from attentest.brain.laboratory import data_file, read_record
-from attentest.brain.page import render_markdown
-from attentest.brain.slices import SIDE, Slices
-from attentest.brain.study import StudySettings, run
-from attentest.brain.summary import summarise
+from attentest import read_image
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import load_noise
-from attentest.record_file import alone_in
-from attentest.run_log import read_runs
 from attentest.search import SpectralSearch
+from attentest.studies import recorded_work
+from attentest.studies.brain.classifier_training import BrainTraining
+from attentest.studies.brain.condition import CONDITIONS, PAPER
+from attentest.studies.brain.dataset import load_slices
+from attentest.studies.brain.laboratory import data_file, read_record
+from attentest.studies.brain.page import render_markdown
+from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.study import StudySettings, run
+from attentest.studies.brain.summary import summarise
+from attentest.studies.record_file import alone_in
+from attentest.studies.run_log import read_runs
 from brain_folder import write_brain_folder
 
 SMALL = (*("--noise-images", "10", "--training-per-class", "4", "--epochs", "1"), *("--sensitivity-images", "1"))
@@ -42,9 +43,9 @@ def folder(tmp_path: Path) -> Path:
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search and show less, for speed."""
     for name in ("SEARCH", "SENSITIVITY_SEARCH"):
-        monkeypatch.setattr(f"attentest.brain.laboratory.{name}", SpectralSearch(tol=0.05))
-    monkeypatch.setattr("attentest.brain.laboratory.CONFIDENCE_LEVEL", None)
-    monkeypatch.setattr("attentest.brain.gallery.COUNT", 1)
+        monkeypatch.setattr(f"attentest.studies.brain.laboratory.{name}", SpectralSearch(tol=0.05))
+    monkeypatch.setattr("attentest.studies.brain.laboratory.CONFIDENCE_LEVEL", None)
+    monkeypatch.setattr("attentest.studies.brain.gallery.COUNT", 1)
 
 
 def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +153,7 @@ def test_a_missing_folder_is_refused_with_the_way_to_get_it(tmp_path: Path) -> N
 
 def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse(monkeypatch)
-    monkeypatch.setattr("attentest.brain.study.available", lambda: (PAPER,))
+    monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
     monkeypatch.setitem(recorded_work.FIRST_CHUNK, "cpu", 2)
     slices = load_slices(folder)
     settings = StudySettings(
@@ -182,7 +183,7 @@ def test_an_interrupted_study_goes_on(folder: Path, tmp_path: Path, monkeypatch:
 
 def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse(monkeypatch)
-    monkeypatch.setattr("attentest.brain.study.available", lambda: (PAPER,))
+    monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
     slices = load_slices(brain_data)
     some = slices.take(np.flatnonzero(np.isin(slices.patient, np.unique(slices.patient)[:12]))[::5])
     settings = StudySettings(
@@ -201,7 +202,7 @@ def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, mo
 def test_where_results_cannot_go_is_said_before_training(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attentest.brain.study.train_brain_classifier", None)  # training would fail
+    monkeypatch.setattr("attentest.studies.brain.study.train_brain_classifier", None)  # training would fail
     (tmp_path / "file").write_text("")
     done = brain("--data", folder, "--out", tmp_path / "file", *SMALL)
     assert isinstance(done.exception, InputError)

@@ -17,14 +17,14 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-import attentest.calibration
+import attentest.simulation.calibration
 from attentest import AttentionTest, InputError, bundled_model
-from attentest.calibration import null_results
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.noise import Isotropic, save_noise
-from attentest.plots import calibration_figure
+from attentest.results.plots import calibration_figure
 from attentest.search import SpectralSearch
+from attentest.simulation.calibrate import null_results
 
 MODEL = str(bundled_model(8))
 
@@ -116,7 +116,7 @@ def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.M
             yield next(results)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attentest.calibration, "null_results", interrupted)
+    monkeypatch.setattr(attentest.simulation.calibration, "null_results", interrupted)
     done = run("--noise", "1", "--images", "50", "--out", "out", "--json")
     assert isinstance(done.exception, Interrupted)
     assert f"{finished} of 50 null images were finished" in str(done.exception)

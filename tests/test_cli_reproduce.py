@@ -18,9 +18,9 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
-from attentest.reproduction.experiment import EXPERIMENTS
-from attentest.reproduction.paper_model import MODELS
-from attentest.reproduction.preset import PRESETS
+from attentest.studies.reproduction.experiment import EXPERIMENTS
+from attentest.studies.reproduction.paper_model import MODELS
+from attentest.studies.reproduction.preset import PRESETS
 from test_reproduction import coarse
 
 TINY = ("--preset", "quick", "--model", "base8", "--images", "1", "--permutations", "5")
@@ -38,7 +38,7 @@ def run(*arguments: str) -> Result:
 def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     coarse(monkeypatch)
     for name in ("DEFAULT_MODEL", "PRECISION_MODEL"):
-        monkeypatch.setattr(f"attentest.reproduction.experiment.{name}", "base8")
+        monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
     done = run(*TINY, "--json")
     assert done.exit_code == 0, done.exception
     summary = json.loads(done.stdout)
@@ -120,7 +120,7 @@ def test_what_takes_hours_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("attentest.reproduction.run.run", interrupted)
+    monkeypatch.setattr("attentest.studies.reproduction.run.run", interrupted)
     done = run("--preset", "paper", "--experiment", "type-i-error")
     assert isinstance(done.exception, Interrupted)
     assert "28,000 trials in 28 series" in done.stderr

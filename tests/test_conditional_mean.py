@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from attentest import InputError
-from attentest.conditional_mean import FARTHEST, mean_bounds, means_at
-from attentest.confidence_interval import Selected, naive_confidence_interval
-from attentest.intervals import clip, union
+from attentest.statistics.conditional_mean import FARTHEST, mean_bounds, means_at
+from attentest.statistics.confidence_interval import Selected, naive_confidence_interval
+from attentest.statistics.intervals import clip, union
 from exact_normal import exact_log_share
 
 LINE = np.array([[-np.inf, np.inf]])

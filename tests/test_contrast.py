@@ -8,7 +8,6 @@ import pytest
 from scipy import ndimage
 
 from attentest import AttentionTest, InputError
-from attentest.comparison import comparisons, parts_of
 from attentest.contrast import (
     Background,
     Filtered,
@@ -23,6 +22,7 @@ from attentest.contrast import (
 from attentest.contrast.difference import takes_stacks
 from attentest.contrast.kernel import PADDING
 from attentest.noise import AR1, Dense, FromImage, Isotropic
+from attentest.pipeline.hypotheses import comparisons, parts_of
 from toys import tiny_vit
 
 SEEN = np.ones((7, 9), dtype=bool)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest import AttentionTest, Results, bundled_model, calibrate
-from attentest.confidence_interval import ConfidenceInterval
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import AR1, Dense, Isotropic, NoiseModel
-from attentest.result import selected
-from attentest.synthetic import null_images, signal_images
+from attentest.results.result import selected
+from attentest.simulation.synthetic_images import null_images, signal_images
+from attentest.statistics.confidence_interval import ConfidenceInterval
 from toy_selection import COVARIANCE, PIXELS, SIDE, scores
 
 LEVEL = 0.95

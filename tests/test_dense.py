@@ -12,7 +12,7 @@ import torch
 from attentest import AttentionTest, bundled_model
 from attentest.attention import AggregationLike, LayerAttention, Rollout, load_model
 from attentest.search import Combination, GridSearch, SpectralSearch
-from attentest.synthetic import null_images, signal_images
+from attentest.simulation.synthetic_images import null_images, signal_images
 from toys import tiny_vit
 
 DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from attentest.confidence_interval import ConfidenceInterval, Selected
-from attentest.intervals import union
 from attentest.search import GridSearch, SearchOutcome, SpectralSearch
-from attentest.search.steps import Fixed
+from attentest.search.grid.steps import Fixed
+from attentest.statistics.confidence_interval import ConfidenceInterval, Selected
+from attentest.statistics.intervals import union
 from toys import curve_problem
 
 SEARCH = SpectralSearch()

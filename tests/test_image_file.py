@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attentest.errors import InputError
-from attentest.image_file import MAX_PIXELS, read_image
+from attentest.images.read import MAX_PIXELS, read_image
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10

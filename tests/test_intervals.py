@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attentest import InputError
-from attentest.intervals import clip, contains, union
+from attentest.statistics.intervals import clip, contains, union
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 9)), max_size=12)
 

@@ -8,7 +8,7 @@ import torch
 
 from attentest import AttentionTest, bundled_model
 from attentest.search import SpectralSearch
-from attentest.synthetic import null_images
+from attentest.simulation.synthetic_images import null_images
 from toys import tiny_vit
 
 EXACT = SpectralSearch(precision="float64")

@@ -12,72 +12,28 @@ import attentest
 PACKAGE = Path(attentest.__file__).parent
 
 FLOW = [
-    "errors",
-    "checks",
-    "device",
-    "machine",
-    "quiet",
-    "complete_file",
-    "table_file",
-    "picture",
-    "medical_file",
-    "image_file",
-    "image",
-    "resample",
-    "processor",
-    "preprocessing",
-    "attention",
-    "view",
-    "region",
-    "noise",
-    "contrast",
-    "frame",
-    "case",
-    "observation",
-    "line",
-    "comparison",
-    "intervals",
-    "truncated_normal",
-    "conditional_mean",
-    "confidence_interval",
-    "search",
-    "baselines",
-    "multiplicity",
-    "result",
-    "results",
-    "attention_test",
-    "calibration",
-    "bundled",
-    "synthetic",
-    "classifier",
-    "training",
-    "plots",
-    "rate_plot",
-    "document",
-    "verdict",
-    "record_file",
-    "recorded_work",
-    "run_log",
-    "demo",
-    "bench",
-    "reproduction",
-    "brain",
-    "cli",
+    "errors",  # the exceptions and the warning
+    "checks",  # checks of single parameters
+    "files",  # files that are written whole or not at all
+    "images",  # reading images and preparing them for a model
+    "attention",  # from a model to scores on its grid of patches
+    "region",  # from scores to the attention region
+    "noise",  # the covariance of the pixels
+    "contrast",  # what is compared
+    "statistics",  # the law of the statistic given the truncation set
+    "search",  # the truncation set
+    "results",  # numbers, tables and pictures
+    "pipeline",  # from images to results in one pass
+    "api",  # AttentionTest
+    "simulation",  # synthetic images, calibration
+    "training",  # the bundled classifiers
+    "studies",  # what uses the product and is not the product
+    "cli",  # the command line
 ]
-"""The design's order, from image to command line."""
+"""The rooms, from the image to the command line: each imports only from those before it."""
 
-MATHEMATICS = {
-    "errors",
-    "checks",
-    "intervals",
-    "search",
-    "truncated_normal",
-    "conditional_mean",
-    "confidence_interval",
-    "baselines",
-    "multiplicity",
-}
-"""Below the line nothing knows of images or models."""
+MATHEMATICS = {"errors", "checks", "statistics", "search"}
+"""These know nothing of images or models."""
 
 
 def imported(path: Path) -> set[str]:
@@ -134,5 +90,5 @@ def test_importing_attentest_is_light() -> None:
 
 def test_the_core_needs_no_optional_part() -> None:
     loaded = fresh_modules("from attentest import AttentionTest")
-    assert "attentest.attention_test" in loaded
-    assert not loaded & {"matplotlib", "typer", "attentest.cli", "attentest.plots", "torchvision", "timm"}
+    assert "attentest.api" in loaded
+    assert not loaded & {"matplotlib", "typer", "attentest.cli", "attentest.results.plots", "torchvision", "timm"}

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attentest.intervals import union
-from attentest.search.ledger import INSIDE, UNDECIDED, Ledger, Segments, unexplored
-from attentest.truncated_normal import Alternative, log_pvalue_bounds
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Ledger, Segments, unexplored
+from attentest.statistics.intervals import union
+from attentest.statistics.truncated_normal import Alternative, log_pvalue_bounds
 
 Z_OBS = np.array([1.5, -0.4])
 

@@ -5,8 +5,8 @@ import pytest
 
 from attentest import InputError
 from attentest.contrast import Background
-from attentest.line import lines_through
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
+from attentest.pipeline.line import lines_through
 
 N = 20
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attentest.errors import InputError
-from attentest.image_file import read_image
+from attentest.images.read import read_image
 
 EXPLICIT = "1.2.840.10008.1.2.1"
 BIG_ENDIAN = "1.2.840.10008.1.2.2"

@@ -13,9 +13,9 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError, ModelError, bundled_model
 from attentest.attention import load_model
-from attentest.bundled import BUNDLED
-from attentest.synthetic import null_images, signal_images
-from attentest.training import TrainingSettings
+from attentest.simulation.synthetic_images import null_images, signal_images
+from attentest.training.bundled import BUNDLED
+from attentest.training.synthetic_classifier import TrainingSettings
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from attentest import InputError
-from attentest.multiplicity import adjusted_pvalues, rate_of
+from attentest.statistics.multiplicity import adjusted_pvalues, rate_of
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)

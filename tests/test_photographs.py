@@ -18,7 +18,7 @@ from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
 
 from attentest import AttentionTest
 from attentest.attention import ViTScores
-from attentest.preprocessing import Preprocessing
+from attentest.images.preprocessing import Preprocessing
 from families import tiny
 
 data = pytest.importorskip("skimage.data")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attentest.errors import InputError
-from attentest.picture import chosen_frame, picture_pixels
+from attentest.images.pillow import chosen_frame, picture_pixels
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10
@@ -275,7 +275,8 @@ def test_frames_count_from_either_end() -> None:
 
 def test_pillow_is_imported_only_when_needed() -> None:
     code = (
-        "import sys, attentest.picture, attentest.image_file; print({'PIL', 'pydicom', 'nibabel'} & set(sys.modules))"
+        "import sys, attentest.images.pillow, attentest.images.read; "
+        "print({'PIL', 'pydicom', 'nibabel'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "set()"

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from attentest import AttentionTest, InputError
 from attentest.attention import ViTScores
+from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
-from attentest.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 from families import FAMILY_MODELS
 from toys import tiny_vit

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from attentest import AttentionTest, InputError
-from attentest.plots import (
+from attentest.results.plots import (
     EXTREME_COLOUR,
     Panel,
     check_figure_path,

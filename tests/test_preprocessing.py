@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from attentest import InputError
-from attentest.preprocessing import Preprocessing, identity_map
-from attentest.processor import CLASS_DEFAULTS
+from attentest.images.preprocessing import Preprocessing, identity_map
+from attentest.images.processor_config import CLASS_DEFAULTS
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 OPENAI = {

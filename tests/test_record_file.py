@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attentest import InputError
-from attentest.record_file import RecordFile
+from attentest.studies.record_file import RecordFile
 
 HEADER: dict[str, Any] = {"series": {"work": "selective"}, "seed": 0, "model_sha256": "ab", "settings": {"tol": 1e-4}}
 

@@ -6,7 +6,7 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
-from attentest.view import View
+from attentest.region.patch_grid import View
 
 
 def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 import torch
 
-import attentest.training
+import attentest.training.synthetic_classifier
 from attentest import AttentionTest, InputError, bundled_model, recorded_work
 from attentest.noise import AR1, FromImage
-from attentest.reproduction import run as running
-from attentest.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
-from attentest.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
-from attentest.reproduction.preset import PRESETS
-from attentest.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
-from attentest.reproduction.series import Series
-from attentest.reproduction.trial import SEARCH, TOL, Bench
-from attentest.run_log import read_runs
-from attentest.training import TrainingSettings
+from attentest.studies.reproduction import run as running
+from attentest.studies.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
+from attentest.studies.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
+from attentest.studies.reproduction.preset import PRESETS
+from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
+from attentest.studies.reproduction.series import Series
+from attentest.studies.reproduction.trial import SEARCH, TOL, Bench
+from attentest.studies.run_log import read_runs
+from attentest.training.synthetic_classifier import TrainingSettings
 
 NULL = Series(work="selective", model="base8", noise="correlated")
 PERMUTED = Series(work="permutation", model="base8", permutations=20)
@@ -200,7 +200,7 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
     settings = settings_of(tmp_path, NULL, count=4)
     with monkeypatch.context() as patched:
         patched.setitem(recorded_work.FIRST_CHUNK, "cpu", 4)
-        patched.setitem(attentest.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
+        patched.setitem(attentest.studies.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
         outcome = run(settings, tmp_path)
     assert (outcome.done, outcome.failed) == (4, 1)
     rows = rows_of(tmp_path, NULL)
@@ -277,8 +277,8 @@ def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> No
 
 def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
-    monkeypatch.setattr(attentest.training, "TrainingSettings", tiny)
-    monkeypatch.setattr(attentest.reproduction.trial, "EVALUATED_TOGETHER", 1)
+    monkeypatch.setattr(attentest.training.synthetic_classifier, "TrainingSettings", tiny)
+    monkeypatch.setattr(attentest.studies.reproduction.trial, "EVALUATED_TOGETHER", 1)
     series = Series(work="evaluation", model="large16", device="cpu")
     steps: list[str] = []
     run(settings_of(tmp_path, series, count=1), tmp_path, lambda label, done, total: steps.append(label))

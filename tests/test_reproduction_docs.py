@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attentest.reproduction.page import render_markdown
+from attentest.studies.reproduction.page import render_markdown
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction"
 

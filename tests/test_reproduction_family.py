@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import ndtr, ndtri, owens_t
 
 from attentest import InputError
-from attentest.reproduction.experiment import DISTANCES
-from attentest.reproduction.family import FAMILIES, nearly_gaussian
+from attentest.studies.reproduction.experiment import DISTANCES
+from attentest.studies.reproduction.family import FAMILIES, nearly_gaussian
 
 SHARES = (np.arange(20_000) + 0.5) / 20_000
 

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attentest.document import markdown
 from attentest.errors import InputError
-from attentest.reproduction.experiment import EXPERIMENTS
-from attentest.reproduction.figures import FIGURES
-from attentest.reproduction.finding import FINDINGS, findings
-from attentest.reproduction.page import render_html, render_markdown, write_report
-from attentest.reproduction.page_parts import command_of
-from attentest.reproduction.paper_model import Shelf
-from attentest.reproduction.preset import PRESETS
-from attentest.reproduction.published_figure import POWER, largest_agreeing_score, scores
-from attentest.reproduction.rejection import permutation_level
-from attentest.reproduction.run import RUN_FIELDS, RunSettings
-from attentest.reproduction.series import Series
-from attentest.reproduction.summary import summarise
-from attentest.reproduction.tally import band
-from attentest.reproduction.target_function import bent_steps
+from attentest.studies.document import markdown
+from attentest.studies.reproduction.experiment import EXPERIMENTS
+from attentest.studies.reproduction.figures import FIGURES
+from attentest.studies.reproduction.finding import FINDINGS, findings
+from attentest.studies.reproduction.page import render_html, render_markdown, write_report
+from attentest.studies.reproduction.page_parts import command_of
+from attentest.studies.reproduction.paper_model import Shelf
+from attentest.studies.reproduction.preset import PRESETS
+from attentest.studies.reproduction.published_figure import POWER, largest_agreeing_score, scores
+from attentest.studies.reproduction.rejection import permutation_level
+from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
+from attentest.studies.reproduction.series import Series
+from attentest.studies.reproduction.summary import summarise
+from attentest.studies.reproduction.tally import band
+from attentest.studies.reproduction.target_function import bent_steps
 from reproduction_data import (
     curve_row,
     selective_row,

@@ -288,7 +288,7 @@ def test_tables_that_cannot_be_written_are_refused(results: Results, tmp_path: P
 def test_tables_without_their_packages_say_what_to_install(hidden: str, call: str) -> None:
     code = (
         f"import sys; sys.modules[{hidden!r}] = None\n"
-        "from attentest.results import Results\nfrom attentest.errors import InputError\n"
+        "from attentest.results.batch import Results\nfrom attentest.errors import InputError\n"
         f"try: Results([]).{call}\nexcept InputError as error: print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

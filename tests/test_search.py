@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attentest import InputError, SearchError
-from attentest.intervals import contains, union
 from attentest.search import Adaptive, Combination, Fixed, GridSearch, Search, SearchProblem, as_search
-from attentest.search.bisection import Brackets, bisect
+from attentest.search.grid.bisection import Brackets, bisect
+from attentest.statistics.intervals import contains, union
 from toys import curve_problem
 
 BOUNDARY_ERROR = 2e-12

@@ -14,9 +14,9 @@ from scipy.stats import norm
 from torch import Tensor
 
 from attentest import InputError, SearchError
-from attentest.intervals import contains, union
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
-from attentest.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds
+from attentest.statistics.intervals import contains, union
+from attentest.statistics.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds
 from toys import CurveMargins, curve_problem
 
 Curve = Callable[[Tensor], Tensor]

@@ -15,7 +15,7 @@ from torch import nn
 
 from attentest import AttentestWarning, AttentionTest, InputError, ModelError
 from attentest.attention import Rollout, TorchScores, ViTScores, load_model
-from attentest.preprocessing import Preprocessing
+from attentest.images.preprocessing import Preprocessing
 from families import FAMILY_MODELS, SIZES, tiny
 from toys import SoftmaxScores, tiny_vit
 

@@ -8,8 +8,8 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.region import TopFraction, attention_map
+from attentest.region.patch_grid import View
 from attentest.search import Adaptive, Fixed, GridSearch
-from attentest.view import View
 from toys import tiny_vit
 
 VIEWS = {

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
-from attentest.classifier import ARCHITECTURES, TrainedModel, check_target
-from attentest.synthetic import null_images, signal_images
-from attentest.training import TrainingSettings, train
+from attentest.simulation.synthetic_images import null_images, signal_images
+from attentest.training.classifier import ARCHITECTURES, TrainedModel, check_target
+from attentest.training.synthetic_classifier import TrainingSettings, train
 
 
 def small(**changes: object) -> TrainingSettings:

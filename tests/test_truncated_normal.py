@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from attentest import InputError
-from attentest.intervals import union
-from attentest.truncated_normal import (
+from attentest.statistics.intervals import union
+from attentest.statistics.truncated_normal import (
     log_mass,
     log_pvalue,
     log_pvalue_bounds,

@@ -10,9 +10,9 @@ from scipy import stats
 
 from attentest import AttentionTest, bundled_model
 from attentest.attention import Rollout
+from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Isotropic, NoiseModel, PerChannel
-from attentest.preprocessing import Preprocessing
-from attentest.synthetic import null_images
+from attentest.simulation.synthetic_images import null_images
 from toys import tiny_vit
 
 COUNT = 1000

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attentest.bundled import bundled_model
 from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError, SearchError
+from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
     from attentest import attention, contrast, noise, search
-    from attentest.attention_test import AttentionTest
-    from attentest.calibration import Calibration, calibrate
-    from attentest.confidence_interval import ConfidenceInterval
-    from attentest.image_file import read_image
-    from attentest.preprocessing import Preprocessing
-    from attentest.result import AttentionTestResult
-    from attentest.results import ComponentResults, Results
+    from attentest.api import AttentionTest
+    from attentest.images.preprocessing import Preprocessing
+    from attentest.images.read import read_image
+    from attentest.results.batch import ComponentResults, Results
+    from attentest.results.calibration import Calibration
+    from attentest.results.result import AttentionTestResult
+    from attentest.simulation.calibrate import calibrate
+    from attentest.statistics.confidence_interval import ConfidenceInterval
 
 __version__ = "0.1.0"
 
@@ -46,18 +47,18 @@ __all__ = [
 ]
 
 _LAZY = {
-    "AttentionTest": ("attentest.attention_test", "AttentionTest"),
-    "AttentionTestResult": ("attentest.result", "AttentionTestResult"),
-    "Calibration": ("attentest.calibration", "Calibration"),
-    "ComponentResults": ("attentest.results", "ComponentResults"),
-    "ConfidenceInterval": ("attentest.confidence_interval", "ConfidenceInterval"),
-    "Preprocessing": ("attentest.preprocessing", "Preprocessing"),
-    "Results": ("attentest.results", "Results"),
+    "AttentionTest": ("attentest.api", "AttentionTest"),
+    "AttentionTestResult": ("attentest.results.result", "AttentionTestResult"),
+    "Calibration": ("attentest.results.calibration", "Calibration"),
+    "ComponentResults": ("attentest.results.batch", "ComponentResults"),
+    "ConfidenceInterval": ("attentest.statistics.confidence_interval", "ConfidenceInterval"),
+    "Preprocessing": ("attentest.images.preprocessing", "Preprocessing"),
+    "Results": ("attentest.results.batch", "Results"),
     "attention": ("attentest.attention", None),
-    "calibrate": ("attentest.calibration", "calibrate"),
+    "calibrate": ("attentest.simulation.calibrate", "calibrate"),
     "contrast": ("attentest.contrast", None),
     "noise": ("attentest.noise", None),
-    "read_image": ("attentest.image_file", "read_image"),
+    "read_image": ("attentest.images.read", "read_image"),
     "search": ("attentest.search", None),
 }
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from attentest import AttentionTest
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
 from attentest.errors import AttentestWarning, InputError, ModelError
-from attentest.preprocessing import Preprocessing
+from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 from families import with_random_weights
 from plain_forward import one_layer, rollout, timm_weights, torchvision_weights

@@ -7,7 +7,7 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
-from attentest.attention.foreign import as_score_function, model_settings
+from attentest.attention.conversion import as_score_function, model_settings
 from attentest.attention.functions import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
 from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import MOST_TOGETHER, RoughScoreFunction, ScoreFunction

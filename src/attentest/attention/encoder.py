@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attentest.attention.device import usable_device
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
-from attentest.device import usable_device
 from attentest.errors import AttentestWarning, InputError, ModelError
 
 LARGEST_SIDE = 2**14

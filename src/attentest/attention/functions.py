@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentest.attention.device import default_memory, usable_device
 from attentest.attention.score_function import MOST_TOGETHER
 from attentest.checks import whole_number
-from attentest.device import default_memory, usable_device
 from attentest.errors import InputError, ModelError
 
 NumpyFunction: TypeAlias = Callable[[NDArray[np.float64]], NDArray[Any]]

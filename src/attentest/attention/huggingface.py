@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
-from attentest.attention.kept import keep
 from attentest.attention.positions import resampled_positions
+from attentest.attention.precomputed import keep
 from attentest.attention.reading import ATTENTION_NAME, plain_attention
 from attentest.attention.tokens import Tokens
 

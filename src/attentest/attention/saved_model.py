@@ -13,9 +13,9 @@ import transformers
 from torch import nn
 from transformers.utils import cached_file
 
+from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import known_types, refusal_of_type
 from attentest.errors import ModelError
-from attentest.quiet import quiet_transformers
 
 LONGEST_ID, LONGEST_REASON = 96, 300
 

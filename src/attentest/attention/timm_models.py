@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
-from attentest.attention.kept import keep
 from attentest.attention.positions import resampled_positions
+from attentest.attention.precomputed import keep
 from attentest.attention.reading import show
 from attentest.attention.tokens import Tokens
 from attentest.errors import ModelError

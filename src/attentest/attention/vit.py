@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.aggregation import AggregationLike, as_aggregation
+from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder
 from attentest.attention.huggingface import family_of, read_huggingface
 from attentest.attention.reading import Reader
@@ -17,7 +18,6 @@ from attentest.attention.score_function import MOST_TOGETHER
 from attentest.attention.timm_models import is_timm, read_timm
 from attentest.attention.torchvision_models import is_torchvision, read_torchvision
 from attentest.checks import whole_number
-from attentest.device import default_memory
 from attentest.errors import AttentestError, AttentestWarning, ModelError
 
 CPU_BATCH_CAP = 64

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.bundled import bundled_model
 from attentest.cli.option_value import (
     as_aggregation,
     as_chosen_channels,
@@ -30,9 +29,10 @@ from attentest.cli.options import (
     SearchOption,
 )
 from attentest.errors import InputError
+from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
-    from attentest.attention_test import AttentionTest
+    from attentest.api import AttentionTest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ class AttentionTestOptions:
 
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
         """Return the test."""
-        from attentest import attention_test as library
+        from attentest import api as library
         from attentest.search import SpectralSearch
 
         if self.model == "":

@@ -14,7 +14,7 @@ from attentest.cli.output import progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.bench import Report
+    from attentest.studies.benchmark import Report
 
 
 def bench(
@@ -44,9 +44,9 @@ def bench(
 
     Takes about a quarter of an hour on two cores, most of it for the paper's searches.
     """
-    from attentest.bench import BenchSettings, benchmark_figure, run_benchmark
-    from attentest.bundled import BUNDLED
-    from attentest.plots import check_figure_path, save_figure
+    from attentest.results.plots import check_figure_path, save_figure
+    from attentest.studies.benchmark import BenchSettings, benchmark_figure, run_benchmark
+    from attentest.training.bundled import BUNDLED
 
     figure = out / "bench.png"
     check_figure_path(figure)
@@ -75,7 +75,7 @@ def bench(
 
 
 def _print_benchmark(report: Report) -> None:
-    from attentest.bench import ratio_to_adaptive
+    from attentest.studies.benchmark import ratio_to_adaptive
 
     console = table_console()
     headings = (

@@ -17,8 +17,8 @@ from attentest.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from attentest.brain.cohort import Cohort
-    from attentest.brain.study import StudySettings
+    from attentest.studies.brain.cohort import Cohort
+    from attentest.studies.brain.study import StudySettings
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
 """Panels of the help."""
@@ -75,15 +75,15 @@ def brain(
 
     attentest brain --data kaggle_3m --epochs 20 --sensitivity-images 0 --out first-look
     """
-    from attentest.brain.dataset import HOW_TO_GET, load_slices
+    from attentest.studies.brain.dataset import HOW_TO_GET, load_slices
 
     if data is None:
         say(HOW_TO_GET)
         raise typer.Exit(2)
-    from attentest.brain.classifier_training import BrainTraining
-    from attentest.brain.study import StudySettings
-    from attentest.brain.study import run as run_study
-    from attentest.device import usable_device
+    from attentest.attention.device import usable_device
+    from attentest.studies.brain.classifier_training import BrainTraining
+    from attentest.studies.brain.study import StudySettings
+    from attentest.studies.brain.study import run as run_study
 
     training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
     settings = StudySettings(
@@ -125,7 +125,7 @@ def _moved(move: Move, label: str, done: float, total: float) -> None:
 
 def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -> None:
     """Say what is about to be done, and what takes long before it starts."""
-    from attentest.brain.laboratory import model_directory
+    from attentest.studies.brain.laboratory import model_directory
 
     parts = ", ".join(
         f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of {part['patients']} patients"
@@ -139,20 +139,20 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    from attentest.brain.finding import findings
-    from attentest.brain.summary import summarise
+    from attentest.studies.brain.finding import findings
+    from attentest.studies.brain.summary import summarise
 
     summary = summarise(out)
     print_findings(summary, findings(summary), as_json)
 
 
 def _write_report(cohort: Cohort, out: Path, device: torch.device) -> None:
-    from attentest.brain.gallery import COUNT, gallery_results
-    from attentest.brain.laboratory import Laboratory
-    from attentest.brain.page import write_report
-    from attentest.brain.room import rooms_of
-    from attentest.brain.summary import summarise
-    from attentest.document import check_can_report
+    from attentest.studies.brain.gallery import COUNT, gallery_results
+    from attentest.studies.brain.laboratory import Laboratory
+    from attentest.studies.brain.page import write_report
+    from attentest.studies.brain.room import rooms_of
+    from attentest.studies.brain.summary import summarise
+    from attentest.studies.document import check_can_report
 
     check_can_report()  # before anything is computed
     laboratory = Laboratory(cohort, out, device)

@@ -28,8 +28,7 @@ from attentest.cli.output import print_json, progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.calibration import Calibration
-
+    from attentest.results.calibration import Calibration
 REPORT, FIGURE = "calibration.json", "calibration.png"
 
 
@@ -91,8 +90,9 @@ def calibrate(
 
     attentest calibrate --noise sample --true-noise 1.0
     """
-    from attentest.calibration import ALPHAS, Calibration, null_results
-    from attentest.image_file import read_image
+    from attentest.images.read import read_image
+    from attentest.results.calibration import ALPHAS, Calibration
+    from attentest.simulation.calibrate import null_results
 
     levels = tuple(alpha) if alpha else ALPHAS
     for level in levels:
@@ -134,8 +134,8 @@ def calibrate(
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
     """Refuse a directory that cannot be written to before hours of computation, not after."""
-    from attentest.complete_file import check_output_path
-    from attentest.plots import check_figure_path
+    from attentest.files import check_output_path
+    from attentest.results.plots import check_figure_path
 
     inputs = [path for path in (*options.input_files, mean, noise_file(true_noise)) if path is not None]
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -152,8 +152,8 @@ def _print_calibration(calibration: Calibration) -> None:
 
 
 def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
-    from attentest.complete_file import write_complete
-    from attentest.plots import calibration_figure, save_figure
+    from attentest.files import write_complete
+    from attentest.results.plots import calibration_figure, save_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     save_figure(calibration_figure(calibration), out / FIGURE)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attentest.cli.options import AlphaOption, JsonOption, SearchName, SearchOption, check_level
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.result_table import print_table
+
+if TYPE_CHECKING:
+    from attentest.results.plots import Panel
+
+SIZE = 16
+SIGNAL = 3.0
 
 
 def demo(
@@ -24,14 +31,13 @@ def demo(
     The naive test calls both regions significant. The selective test, which knows that the model chose the region by
     looking at the image, tells them apart.
     """
-    from attentest.demo import demo_panels
-    from attentest.plots import check_figure_path, results_figure, save_figure
-    from attentest.results import Results
+    from attentest.results.batch import Results
+    from attentest.results.plots import check_figure_path, results_figure, save_figure
 
     check_level(alpha)
     check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
-        panels = demo_panels(seed, search.value, progress)
+        panels = _tested_panels(seed, search.value, progress)
     if as_json:
         for panel in panels:
             print_json({"image": panel.title, **panel.result.to_dict()})
@@ -39,3 +45,24 @@ def demo(
         print_table(Results([panel.result for panel in panels], [panel.title for panel in panels]), alpha)
     save_figure(results_figure(panels), out)
     say(f"figure: {out}")
+
+
+def _tested_panels(seed: int, search: str, progress: Callable[[float, int | None], None]) -> list[Panel]:
+    """Draw one image of noise and one with a signal, test both with the bundled model, and return the results."""
+    import numpy as np
+
+    from attentest.api import AttentionTest
+    from attentest.results.plots import Panel
+    from attentest.simulation.synthetic_images import null_images, signal_images
+    from attentest.training.bundled import bundled_model
+
+    rng = np.random.default_rng(seed)
+    noise = null_images(rng, 1, SIZE)[0]
+    signal = signal_images(rng, 1, SIZE, SIGNAL)[0][0]
+    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search)
+    results = test.map([noise, signal], progress)
+    titles = ("pure noise", f"signal of {SIGNAL:g} sigma")
+    return [
+        Panel(title=title, image=image, result=result)
+        for title, image, result in zip(titles, (noise, signal), results, strict=True)
+    ]

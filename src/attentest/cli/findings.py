@@ -15,7 +15,7 @@ from attentest.cli.output import table_console
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print statements, verdicts and numbers as a table; or them and the summary as one JSON object."""
     if as_json:
-        from attentest.document import summary_text
+        from attentest.studies.document import summary_text
 
         sys.stdout.write(summary_text({**summary, "findings": findings}))
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.attention_test import AttentionTest
+    from attentest.api import AttentionTest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class ImageFiles:
 
     def read(self, path: Path) -> Any:
         """Return the pixels of one of them."""
-        from attentest.image_file import read_image
+        from attentest.images.read import read_image
 
         return read_image(path, frame=self.frame, window=self.window)
 

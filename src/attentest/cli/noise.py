@@ -77,8 +77,8 @@ def fit(
 
     attentest test scan.dcm --noise noise.safetensors
     """
-    from attentest.complete_file import check_output_path
-    from attentest.image_file import read_image
+    from attentest.files import check_output_path
+    from attentest.images.read import read_image
     from attentest.noise import load_noise, save_noise
 
     if max_lag is not None and estimator is not EstimatorName.stationary:

@@ -142,7 +142,7 @@ def as_chosen_channels(text: str) -> Channels:
 def _kernel(text: str) -> Any:
     from attentest.contrast import gaussian
     from attentest.contrast.kernel import KERNELS
-    from attentest.image_file import read_image
+    from attentest.images.read import read_image
 
     if text in KERNELS:
         return text

@@ -15,7 +15,7 @@ from attentest.cli.output import Interrupted, progress_bar, say, table_console
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.reproduction.run import RunSettings
+    from attentest.studies.reproduction.run import RunSettings
 
 RUN, MODELS = "What is run", "The models"
 """Panels of the help."""
@@ -126,11 +126,11 @@ def run(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    from attentest.reproduction.experiment import check_choice, chosen_experiments
-    from attentest.reproduction.paper_model import Shelf
-    from attentest.reproduction.preset import PRESETS
-    from attentest.reproduction.run import RunSettings
-    from attentest.reproduction.run import run as run_experiments
+    from attentest.studies.reproduction.experiment import check_choice, chosen_experiments
+    from attentest.studies.reproduction.paper_model import Shelf
+    from attentest.studies.reproduction.preset import PRESETS
+    from attentest.studies.reproduction.run import RunSettings
+    from attentest.studies.reproduction.run import run as run_experiments
 
     chosen = PRESETS[preset.value].limited(images, permutations)
     experiments = chosen_experiments(None if not experiment else [name.value for name in experiment])
@@ -171,8 +171,8 @@ def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
 @reproduce.command("list")
 def list_experiments() -> None:
     """List the experiments, and how many trials each takes with each preset."""
-    from attentest.reproduction.experiment import EXPERIMENTS
-    from attentest.reproduction.preset import PRESETS
+    from attentest.studies.reproduction.experiment import EXPERIMENTS
+    from attentest.studies.reproduction.preset import PRESETS
 
     table = Table("experiment", "in the paper", *(f"trials, {name}" for name in PRESETS))
     for experiment in EXPERIMENTS.values():
@@ -203,14 +203,14 @@ def _announce(settings: RunSettings, out: Path) -> None:
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    from attentest.reproduction.finding import findings
-    from attentest.reproduction.summary import summarise
+    from attentest.studies.reproduction.finding import findings
+    from attentest.studies.reproduction.summary import summarise
 
     summary = summarise(out)
     print_findings(summary, findings(summary), as_json)
 
 
 def _write_page(out: Path) -> None:
-    from attentest.reproduction.page import write_report
+    from attentest.studies.reproduction.page import write_report
 
     say(f"page: {write_report(out, out / 'report')}")

@@ -11,8 +11,8 @@ from rich.table import Table
 from attentest.cli.output import table_console
 
 if TYPE_CHECKING:
-    from attentest.result import AttentionTestResult
-    from attentest.results import ComponentResults, Results
+    from attentest.results.batch import ComponentResults, Results
+    from attentest.results.result import AttentionTestResult
 
 
 def print_table(results: Results, alpha: float, confidence_level: float | None = 0.95) -> None:
@@ -75,7 +75,7 @@ def _holm_bounds(components: ComponentResults) -> tuple[list[float], list[float]
     """Return the least and the greatest adjusted p-values: they grow with each p-value."""
     import numpy as np
 
-    from attentest.multiplicity import adjusted_pvalues
+    from attentest.statistics.multiplicity import adjusted_pvalues
 
     lower, upper = (
         adjusted_pvalues(np.array([result.log_pvalue_bounds[end] for result in components]), "holm") for end in (0, 1)

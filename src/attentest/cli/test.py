@@ -29,8 +29,8 @@ from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.attention_test import AttentionTest
-    from attentest.results import ComponentResults, Results
+    from attentest.api import AttentionTest
+    from attentest.results.batch import ComponentResults, Results
 
 MOST_PANELS = 40
 """Rows of a figure; more take minutes to draw and nobody looks at them."""
@@ -197,8 +197,8 @@ def _check_outputs(
     components: bool,
 ) -> None:
     """Refuse what cannot be written before hours of computation, not after."""
-    from attentest.plots import check_figure_path
-    from attentest.table_file import check_csv_path, check_parquet_path
+    from attentest.results.plots import check_figure_path
+    from attentest.results.tables import check_csv_path, check_parquet_path
 
     if csv is not None:
         check_csv_path(csv, inputs)
@@ -216,7 +216,7 @@ def _tested(
     attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool, interruption: Interruption
 ) -> Results:
     """Return the results, and print each batch as JSON if asked to."""
-    from attentest.results import Results
+    from attentest.results.batch import Results
 
     found = []
     with _bar(files) as progress:
@@ -268,7 +268,7 @@ def _component_columns(
 
 
 def _write_tables(columns: dict[str, list[Any]], csv: Path | None, parquet: Path | None) -> None:
-    from attentest.table_file import write_csv, write_parquet
+    from attentest.results.tables import write_csv, write_parquet
 
     for path, write in ((csv, write_csv), (parquet, write_parquet)):
         if path is not None:
@@ -277,7 +277,7 @@ def _write_tables(columns: dict[str, list[Any]], csv: Path | None, parquet: Path
 
 
 def _draw(files: ImageFiles, results: Results, figure: Path) -> None:
-    from attentest.plots import Panel, results_figure, save_figure
+    from attentest.results.plots import Panel, results_figure, save_figure
 
     panels = [
         Panel(title=path.name, image=pixels.squeeze(), result=result)

@@ -24,9 +24,9 @@ def train(
     device: DeviceOption = "cpu",
 ) -> None:
     """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
-    from attentest.classifier import check_target, save_or_rescue
-    from attentest.training import TrainingSettings
-    from attentest.training import train as run_training
+    from attentest.training.classifier import check_target, save_or_rescue
+    from attentest.training.synthetic_classifier import TrainingSettings
+    from attentest.training.synthetic_classifier import train as run_training
 
     check_target(directory)
     settings = TrainingSettings(

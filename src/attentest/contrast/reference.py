@@ -9,7 +9,7 @@ import numpy as np
 from attentest.checks import real_number
 from attentest.contrast.difference import Mask, Weights, mean_weights, stacking
 from attentest.errors import InputError
-from attentest.image import ImageLike, Sample, as_sample
+from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
 
 

@@ -23,7 +23,7 @@ from attentest.noise.stationary import Stationary
 from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
 
 if TYPE_CHECKING:
-    from attentest.image import ImageLike
+    from attentest.images.sample import ImageLike
 
 LARGEST_DENSE = 4096
 """Most values of an image whose full covariance is estimated: 64 x 64 grey pixels, a matrix of 128 MiB."""

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from attentest.complete_file import write_complete
 from attentest.errors import InputError
+from attentest.files import write_complete
 from attentest.noise.ar1 import AR1
 from attentest.noise.averaged import Averaged
 from attentest.noise.conversion import NoiseLike, as_noise

@@ -13,7 +13,7 @@ from attentest.noise.model import FloatArray
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
 
 if TYPE_CHECKING:
-    from attentest.image import ImageLike
+    from attentest.images.sample import ImageLike
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,7 +92,7 @@ def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> Re
 
 
 def _stack(images: Iterable[ImageLike]) -> FloatArray:
-    from attentest.image import as_sample  # here because torch is slow to import and noise models do without
+    from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
     if isinstance(images, (str, bytes)):
         raise InputError("reference images must be a list of images, got a text: read them with read_image first.")

@@ -18,7 +18,7 @@ from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
 from attentest.noise.per_channel import PerChannel
 
 if TYPE_CHECKING:
-    from attentest.image import ImageLike
+    from attentest.images.sample import ImageLike
 
 Method: TypeAlias = Literal["sample", "wavelet"]
 
@@ -43,7 +43,7 @@ def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
         covariance. It takes what the image shows for noise. "wavelet" is the median absolute detail between
         diagonal neighbours over that of standard noise, for grey images; smooth regions do not change it.
     """
-    from attentest.image import as_sample  # here because torch is slow to import and noise models do without
+    from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
     return FromImage(method).for_image(as_sample(image).pixels.numpy())
 

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map, unusable_scores
+from attentest.region.patch_grid import View
 from attentest.region.threshold import TIE, Threshold, ThresholdMargins, as_threshold, margins, region_of
 from attentest.region.top_fraction import TopFraction, TopMargins
-from attentest.view import View
 
 
 class RegionRule(Protocol):

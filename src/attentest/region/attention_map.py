@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attentest.view import View
+from attentest.region.patch_grid import View
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is below this share of its largest score varies by rounding alone."""

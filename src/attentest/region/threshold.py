@@ -11,8 +11,8 @@ from torch import Tensor
 from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
-from attentest.region.candidates import DecidingPixels
-from attentest.view import View
+from attentest.region.deciding_pixels import DecidingPixels
+from attentest.region.patch_grid import View
 
 TIE = 1e-11
 """How far above tau a pixel of the region lies. Between the greatest and the least patch a pixel can lie exactly at
@@ -80,7 +80,7 @@ class ThresholdMargins:
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one where every pixel of it lies
     above t and every other below: four extremes of the upsampled scores decide, and min-max normalisation is not
-    needed. Nor are most pixels: see :class:`~attentest.region.candidates.Candidates`.
+    needed. Nor are most pixels: see :class:`~attentest.region.deciding_pixels.Candidates`.
 
     Parameters
     ----------

@@ -11,9 +11,9 @@ from torch import Tensor
 from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
-from attentest.region.candidates import DecidingPixels
+from attentest.region.deciding_pixels import DecidingPixels
+from attentest.region.patch_grid import Axis, View
 from attentest.region.threshold import TIE
-from attentest.view import Axis, View
 
 ROUNDING = 1e-12
 """Weights of patches that differ by less are equal."""

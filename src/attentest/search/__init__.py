@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from attentest.errors import InputError
-from attentest.search.grid import GridSearch
+from attentest.search.grid.search import GridSearch
+from attentest.search.grid.steps import Adaptive, Combination, Fixed
 from attentest.search.outcome import CONVERGED, DECIDED, Report, Search, SearchOutcome
 from attentest.search.problem import Margins, SearchProblem
-from attentest.search.spectral import SpectralSearch
-from attentest.search.steps import Adaptive, Combination, Fixed
+from attentest.search.spectral.search import SpectralSearch
 
 SEARCHES: Mapping[str, Search] = {
     "spectral": SpectralSearch(),

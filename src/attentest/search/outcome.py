@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from attentest.intervals import Intervals
 from attentest.search.problem import SearchProblem
+from attentest.statistics.intervals import Intervals
 
 CONVERGED = "converged"
 DECIDED = "decided"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError
-from attentest.truncated_normal import Alternative
+from attentest.statistics.truncated_normal import Alternative
 
 Which: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = NDArray[np.float64]

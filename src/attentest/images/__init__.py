@@ -1,0 +1,1 @@
+"""Reading images and bringing them into the form a model takes."""

@@ -1,0 +1,296 @@
+"""From the user's image to the model's input: resizing, cropping and normalisation as one affine map in float64.
+
+The model's own image processor rounds to 8 bits and clips; here nothing is rounded or clipped, so that the way from
+the image to the attention stays a smooth map of the very pixels the noise is stated for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attentest.checks import positive_number, real_number, whole_number
+from attentest.errors import InputError
+from attentest.images.processor_config import processor_settings
+from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
+
+CROP_ROUNDINGS = ("down", "even")
+"""Where half a pixel goes when an odd number of pixels is cut: transformers rounds down, torchvision to even."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """What happens to an image before the model sees it, in this order: resize, crop, rescale, normalise.
+
+    Parameters
+    ----------
+    resize
+        The (height, width) to resize to, or the length of the shortest side, which the other side follows.
+    crop
+        The (height, width) cut from the centre, with zeros around an image that is too small.
+    interpolation, antialias
+        How to resize: see `resize_matrix`.
+    rescale
+        Factor for an image whose black is 0 and whose white is 255, such as 1/255.
+    mean, std
+        Subtracted and divided by after rescaling: one number per channel, or one for all.
+    crop_rounding
+        Where half a pixel goes when an odd number of pixels is cut: "down" as in transformers, or "even" as in
+        torchvision's ``center_crop``. Zeros around a small image always go as torchvision puts them, the odd one
+        below and to the right; the Pillow backend of transformers puts it above and to the left.
+    """
+
+    resize: tuple[int, int] | int | None = None
+    crop: tuple[int, int] | None = None
+    interpolation: str = "bilinear"
+    antialias: bool = True
+    rescale: float | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    crop_rounding: str = "down"
+
+    def __post_init__(self) -> None:
+        check_interpolation(self.interpolation, self.antialias)
+        if self.crop_rounding not in CROP_ROUNDINGS:
+            raise InputError(f"crop_rounding must be one of {', '.join(CROP_ROUNDINGS)}, got {self.crop_rounding!r}.")
+        if (self.mean is None) != (self.std is None):
+            missing = "mean" if self.mean is None else "std"
+            raise InputError(f"mean and std must be given together, but {missing} is missing.")
+        checked: dict[str, Any] = {}
+        if self.resize is not None:
+            single = not isinstance(self.resize, Sequence)
+            checked["resize"] = checked_side(self.resize, "resize") if single else checked_pair(self.resize, "resize")
+        if self.crop is not None:
+            checked["crop"] = checked_pair(self.crop, "crop")
+        if self.rescale is not None:
+            checked["rescale"] = positive_number(self.rescale, "rescale")
+        if self.mean is not None:
+            checked["mean"] = tuple(_finite(value, "mean") for value in _per_channel(self.mean, "mean"))
+            checked["std"] = tuple(positive_number(value, "std") for value in _per_channel(self.std, "std"))
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_processor(cls, processor: Any) -> Preprocessing:
+        """Read the preprocessing off what the model came with.
+
+        Parameters
+        ----------
+        processor
+            An image processor of transformers or a processor that holds one; the mapping in a
+            ``preprocessor_config.json`` or ``processor_config.json``; a timm data configuration; a torchvision
+            preset, such as ``weights.transforms()``; or a `Preprocessing`, returned as it is.
+
+        Notes
+        -----
+        In a ``preprocessor_config.json`` that names its class, missing keys and nulls mean the defaults of that
+        class. In a mapping that does not, they mean off, with three exceptions: ``resample`` is bilinear,
+        ``rescale_factor`` is 1/255, and ``do_rescale`` follows ``do_normalize``, because the files written before
+        that key existed always meant it.
+        """
+        return processor if isinstance(processor, Preprocessing) else cls(**processor_settings(processor))
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON-ready values."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
+        }
+
+    def with_size(self, size: tuple[int, int]) -> Preprocessing:
+        """Return the same preprocessing, but resized straight to (height, width) and not cropped."""
+        return dataclasses.replace(self, resize=size, crop=None)
+
+    def plan(self, shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
+        """Return the map from images of one shape to the model's input.
+
+        Parameters
+        ----------
+        shape
+            The (C, H, W) of the images.
+        channels
+            Channels of the model's input; a grey image is repeated in all of them.
+        levels
+            What the images call black and white, such as (0, 255); None if they do not say.
+        """
+        with torch.device("cpu"):  # whatever torch's default device is: the caller moves the map to the model's
+            return self._plan(_image_shape(shape, channels), channels, levels)
+
+    def _plan(self, image_shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
+        _, height, width = image_shape
+        resized = self._resized(height, width)
+        crop = resized if self.crop is None else self.crop
+        rows, vertical = self._axis(height, resized[0], crop[0])
+        columns, horizontal = self._axis(width, resized[1], crop[1])
+        black, factor = 0.0, 1.0
+        if self.rescale is not None:
+            black, white = _levels(levels)
+            factor = self.rescale * (255.0 / (white - black))
+        mean = _spread(self.mean, channels, "mean", 0.0)
+        std = _spread(self.std, channels, "std", 1.0)
+        return InputMap(
+            image_shape=image_shape,
+            input_shape=(channels, *crop),
+            rows=rows,
+            columns=columns,
+            gain=factor / std,
+            shift=-mean / std,
+            placement=(vertical, horizontal),
+            black=black,
+        )
+
+    def _resized(self, height: int, width: int) -> tuple[int, int]:
+        if self.resize is None:
+            return height, width
+        if not isinstance(self.resize, int):
+            return self.resize
+        short, long = sorted((height, width))
+        following = int(self.resize * long / short)
+        if following > LARGEST_SIZE:
+            raise InputError(
+                f"an image of height {height} and width {width} would be resized to {self.resize} by {following} "
+                f"pixels, and at most {LARGEST_SIZE} are allowed: crop it first."
+            )
+        return (self.resize, following) if height <= width else (following, self.resize)
+
+    def _axis(self, size: int, resized: int, crop: int) -> tuple[Tensor | None, tuple[float, float]]:
+        """Return the matrix (crop, size) of one axis, None for the identity, and the scale and offset along it."""
+        offset = self._offset(resized, crop)
+        placement = (resized / size, float(offset))
+        if size == resized == crop:
+            return None, placement
+        matrix = torch.zeros(crop, size, dtype=torch.float64)
+        cut, pad, kept = max(-offset, 0), max(offset, 0), min(resized, crop)
+        if size == resized:
+            matrix[pad : pad + kept, cut : cut + kept] = torch.eye(kept, dtype=torch.float64)
+        else:
+            resizing = resize_matrix(size, resized, self.interpolation, self.antialias)
+            matrix[pad : pad + kept] = resizing[cut : cut + kept]
+        return matrix, placement
+
+    def _offset(self, resized: int, crop: int) -> int:
+        """Return where the first pixel of a resized axis lies in the crop."""
+        if crop >= resized:
+            return (crop - resized) // 2
+        cut = resized - crop
+        return -(cut // 2 if self.crop_rounding == "down" else round(cut / 2))
+
+
+@dataclass(frozen=True, eq=False)
+class InputMap:
+    """The affine map from images (m, C, H, W) in the user's units to the model's input (m, channels, h, w).
+
+    Parameters
+    ----------
+    image_shape, input_shape
+        The (C, H, W) of an image and the (channels, h, w) of the input.
+    rows, columns
+        Resizing and cropping along each axis, (h, H) and (w, W), with zero rows where the crop pads; None for none.
+    gain, shift : (channels,)
+        What the model sees of a pixel v that is black + d: gain * d + shift. Padded places see the shift alone.
+    placement
+        The (scale, offset) of y and of x: what lies at y in the image, where pixel i covers [i, i + 1], lies at
+        y * scale + offset in the input.
+    black
+        What an image calls black, in its own units.
+    """
+
+    image_shape: tuple[int, int, int]
+    input_shape: tuple[int, int, int]
+    rows: Tensor | None
+    columns: Tensor | None
+    gain: Tensor
+    shift: Tensor
+    placement: tuple[tuple[float, float], tuple[float, float]]
+    black: float = 0.0
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the model's input (m, channels, h, w) of images (m, C, H, W)."""
+        return self.linear(images - self.black if self.black else images) + self.shift[:, None, None]
+
+    def linear(self, directions: Tensor) -> Tensor:
+        """Return the change of the input (m, channels, h, w) when the image changes by directions (m, C, H, W)."""
+        if tuple(directions.shape[-3:]) != self.image_shape:
+            raise InputError(
+                f"this preprocessing was planned for images of shape {self.image_shape}, "
+                f"got {tuple(directions.shape)}: plan it again for these."
+            )
+        placed = directions if self.columns is None else directions @ self.columns.T
+        placed = placed if self.rows is None else self.rows @ placed
+        return placed * self.gain[:, None, None]
+
+    def to(self, device: torch.device | str) -> InputMap:
+        """Return a copy whose tensors live on a device."""
+        return dataclasses.replace(
+            self,
+            rows=None if self.rows is None else self.rows.to(device),
+            columns=None if self.columns is None else self.columns.to(device),
+            gain=self.gain.to(device),
+            shift=self.shift.to(device),
+        )
+
+
+def identity_map(shape: tuple[int, int, int], channels: int) -> InputMap:
+    """Return the map that leaves images (C, H, W) alone, except that grey is repeated in all channels."""
+    return Preprocessing().plan(shape, channels, None)
+
+
+def _image_shape(shape: tuple[int, int, int], channels: int) -> tuple[int, int, int]:
+    wanted = whole_number(channels, "the number of channels of the model", 1, LARGEST_SIZE)
+    if len(shape) != 3:
+        raise InputError(f"the shape of an image must be (channels, height, width), got {tuple(shape)}.")
+    depth, height, width = (whole_number(size, "each size of an image", 1, 2**31) for size in shape)
+    if depth not in (1, wanted):
+        advice = "convert it to grey first" if wanted == 1 else "keep only the channels that the model was trained on"
+        allowed = "1 channel" if wanted == 1 else f"1 or {wanted} channels"
+        raise InputError(
+            f"the model takes images with {allowed}, but this one has {depth}: {advice} (arrays are (H, W, C), tensors "
+            "(C, H, W))."
+        )
+    return depth, height, width
+
+
+def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
+    if levels is None:
+        raise InputError(
+            "the model's preprocessing rescales from black 0 and white 255, but an image of floating-point numbers or "
+            "wide integers does not say what black and white are: give intensity_range=(black, white), for example "
+            "(0, 1), or --range 0,1 on the command line."
+        )
+    if not isinstance(levels, Sequence) or len(levels) != 2:
+        raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.")
+    black, white = (_finite(level, "intensity_range") for level in levels)
+    if not black < white or not math.isfinite(white - black):
+        raise InputError(f"intensity_range must be (black, white) with black below white, got ({black}, {white}).")
+    return black, white
+
+
+def _spread(values: tuple[float, ...] | None, channels: int, name: str, default: float) -> Tensor:
+    """Return one number for each channel."""
+    given = (default,) if values is None else values
+    if len(given) not in (1, channels):
+        raise InputError(
+            f"the preprocessing has {len(given)} values of {name}, but the model takes {channels} channel(s): give "
+            f"1 value or {channels}."
+        )
+    return torch.tensor(given, dtype=torch.float64).expand(channels).clone()
+
+
+def _finite(value: Any, name: str) -> float:
+    number = real_number(value, name)
+    if not math.isfinite(number):
+        raise InputError(f"{name} must be finite, got {number}.")
+    return number
+
+
+def _per_channel(values: Any, name: str) -> tuple[Any, ...]:
+    listed = values.tolist() if isinstance(values, (np.ndarray, Tensor)) else values
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or len(listed) == 0:
+        raise InputError(f"{name} must be a sequence of numbers, one per channel, got {values!r}.")
+    return tuple(listed)

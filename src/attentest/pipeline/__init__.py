@@ -1,0 +1,1 @@
+"""From images to results in one pass."""

@@ -1,0 +1,1 @@
+"""Results of one image and of many: numbers, tables and pictures."""

@@ -1,0 +1,237 @@
+"""The results of many images: a table, adjusted p-values, rates."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import level
+from attentest.errors import InputError
+from attentest.files import as_path
+from attentest.results.result import AttentionTestResult, selected
+from attentest.results.tables import write_csv, write_parquet
+from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+USUAL_LEVEL = 0.95
+"""Of confidence intervals, where nothing says otherwise."""
+
+
+class Results(Sequence[AttentionTestResult]):
+    """The results of many images, in order.
+
+    Parameters
+    ----------
+    results
+        Results, one an image.
+    names
+        What to call the images in tables, such as file names; by default their numbers from 0.
+    """
+
+    def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
+        if not isinstance(results, Iterable) or isinstance(names, str) or not isinstance(names, (Sequence, type(None))):
+            raise InputError(
+                f"Results takes an iterable of results and a list of names, got {type(results).__name__} and "
+                f"{type(names).__name__}."
+            )
+        self._results = tuple(results)
+        for result in self._results:
+            if not isinstance(result, AttentionTestResult):
+                raise InputError(f"Results takes results of AttentionTest, got {type(result).__name__} among them.")
+        self._names = tuple(range(len(self._results)) if names is None else names)
+        if len(self._names) != len(self._results):
+            raise InputError(f"there must be a name for each result, got {len(self._names)} for {len(self._results)}.")
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[AttentionTestResult]:
+        return iter(self._results)
+
+    @overload
+    def __getitem__(self, index: int) -> AttentionTestResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> AttentionTestResult | Results:
+        if isinstance(index, slice):
+            return type(self)(self._results[index], self.names[index])
+        return self._results[index]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} results)"
+
+    @property
+    def names(self) -> tuple[object, ...]:
+        """What the images are called."""
+        return self._names
+
+    @property
+    def pvalues(self) -> NDArray[np.float64]:
+        """Selective p-values."""
+        return np.array([result.pvalue for result in self])
+
+    @property
+    def naive_pvalues(self) -> NDArray[np.float64]:
+        """P-values that ignore the selection: not valid."""
+        return np.array([result.naive_pvalue for result in self])
+
+    def adjusted_pvalues(self, method: Adjustment = "bh") -> NDArray[np.float64]:
+        """Return the selective p-values adjusted for there being many.
+
+        Parameters
+        ----------
+        method
+            "bh", Benjamini and Hochberg: rejecting what is at most alpha keeps the expected share of false rejections
+            at alpha, for independent images. "holm": it keeps the probability of any false rejection at alpha.
+        """
+        return adjusted_pvalues(np.array([result.log_pvalue for result in self]), method)
+
+    def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
+        """Return the share of p-values that are at most alpha, with its Wilson interval.
+
+        Parameters
+        ----------
+        alpha
+            Significance level.
+        naive
+            Whether to count the p-values that ignore the selection instead.
+        confidence_level
+            Of the interval.
+        """
+        return rate_of((self.naive_pvalues if naive else self.pvalues) <= level(alpha), confidence_level)
+
+    def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
+        """Return what there is to say of each image, by column.
+
+        Parameters
+        ----------
+        confidence_level
+            Of the confidence intervals; by default that which the test went for.
+        """
+        if confidence_level is None:
+            confidence_level = (self[0].settings["confidence_level"] if len(self) else None) or USUAL_LEVEL
+        some = selected(self)
+        estimates, _, _ = some.estimates()
+        intervals = some.confidence_intervals([result.alternative for result in self], confidence_level)
+        adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in ("bh", "holm")}
+        return {
+            "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
+            "statistic": [result.statistic for result in self],
+            "pvalue": [result.pvalue for result in self],
+            "pvalue_low": [result.pvalue_bounds[0] for result in self],
+            "pvalue_high": [result.pvalue_bounds[1] for result in self],
+            "log_pvalue": [result.log_pvalue for result in self],
+            **adjusted,
+            "naive_pvalue": [result.naive_pvalue for result in self],
+            "bonferroni_pvalue": [result.bonferroni_pvalue for result in self],
+            "difference": [result.difference for result in self],
+            "standard_error": [result.standard_error for result in self],
+            "estimate": estimates.tolist(),
+            "confidence_level": [interval.confidence_level for interval in intervals],
+            "confidence_low": [interval.low for interval in intervals],
+            "confidence_high": [interval.high for interval in intervals],
+            "confidence_error": [interval.error for interval in intervals],
+            "part_pixels": [int(result.part.sum()) for result in self],
+            "region_pixels": [int(result.region.sum()) for result in self],
+            "seen_pixels": [int(result.seen.sum()) for result in self],
+            "alternative": [result.alternative for result in self],
+            "contrast": [result.settings["contrast"]["name"] for result in self],
+            "noise": [result.settings["noise"].get("model", "") for result in self],
+            "approximate_noise": [bool(result.settings["noise"].get("approximate", False)) for result in self],
+            "evaluations": [result.evaluations for result in self],
+            "status": [result.status for result in self],
+        }
+
+    def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
+        """Write the table as CSV, numbers exact to the last bit."""
+        write_csv(self.table(confidence_level), as_path(path, "the table"))
+
+    def to_pandas(self, confidence_level: float | None = None) -> pd.DataFrame:
+        """Return the table as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``)."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
+        return pd.DataFrame(self.table(confidence_level))
+
+    def to_parquet(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
+        """Write the table as Parquet; needs pyarrow (``pip install 'attentest[tables]'``)."""
+        table = self.table(confidence_level)
+        table["image"] = [str(name) for name in table["image"]]  # a column has one type
+        write_parquet(table, as_path(path, "the table"))
+
+    def summary(self, alpha: float = 0.05) -> str:
+        """Return in words what the results say at a level."""
+        alpha = level(alpha)
+        lines = [
+            f"{len(self)} image{'s' if len(self) != 1 else ''}",
+            f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}",
+            f"naive p <= {alpha:g}: {self.rejection_rate(alpha, naive=True)}",
+            self._adjusted("Benjamini-Hochberg", "bh", alpha),
+            self._adjusted("Holm", "holm", alpha),
+        ]
+        return "\n".join(lines + self._undecided(alpha))
+
+    def _adjusted(self, name: str, method: Adjustment, alpha: float) -> str:
+        rejected = int(np.sum(self.adjusted_pvalues(method) <= alpha))
+        return f"{name}-adjusted p <= {alpha:g}: {rejected} of {len(self)}"
+
+    def _undecided(self, alpha: float) -> list[str]:
+        open_ = sum(result.pvalue_bounds[0] <= alpha < result.pvalue_bounds[1] for result in self)
+        return [f"undecided: {open_} (their error bars contain {alpha:g})"] if open_ else []
+
+
+class ComponentResults(Results):
+    """The results of the connected components of one image's region, in reading order.
+
+    They are adjusted together, so there are no slices of them.
+    """
+
+    def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
+        super().__init__(results, names)
+        if len(self) == 0:
+            raise InputError("a region has at least one component, got none.")
+
+    def __getitem__(self, index: int) -> AttentionTestResult:  # type: ignore[override]  # no slices
+        if isinstance(index, slice):
+            raise InputError("the components of a region are adjusted together: take one, or list(...) of them.")
+        found: AttentionTestResult = super().__getitem__(index)
+        return found
+
+    @property
+    def region(self) -> NDArray[np.bool_]:
+        """The whole region (H, W)."""
+        return self[0].region
+
+    @property
+    def labels(self) -> NDArray[np.int32]:
+        """The number of each pixel's component (H, W): 0 outside, i + 1 for the i-th result."""
+        labels = np.zeros(self.region.shape, dtype=np.int32)
+        for number, result in enumerate(self, start=1):
+            labels[result.part] = number
+        return labels
+
+    def adjusted_pvalues(self, method: Adjustment = "holm") -> NDArray[np.float64]:
+        """Return the p-values adjusted across the components, by Holm's method unless told otherwise.
+
+        Each p-value is valid given the region, and the components are a function of the region. So, whichever region it
+        is, they are a fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on
+        each other.
+        """
+        return super().adjusted_pvalues(method)
+
+    def summary(self, alpha: float = 0.05) -> str:
+        """Return in words what the results say at a level."""
+        alpha = level(alpha)
+        lines = [
+            f"{len(self)} component{'s' if len(self) != 1 else ''} of one region",
+            self._adjusted("Holm", "holm", alpha),
+        ]
+        return "\n".join(lines + self._undecided(alpha))

@@ -1,0 +1,258 @@
+"""Pictures of results: image, attention map, region, the truncation set on the z axis; and of a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta, norm
+
+from attentest.errors import InputError
+from attentest.files import check_output_path
+from attentest.results.calibration import Calibration
+from attentest.results.result import AttentionTestResult
+from attentest.statistics.intervals import clip
+from attentest.statistics.truncated_normal import split_extreme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+
+REGION_COLOUR = "#d1495b"
+KEPT_COLOUR = "#9fc5e8"
+EXTREME_COLOUR = "#1f6fb2"
+NAIVE_COLOUR = REGION_COLOUR
+
+FEW_POINTS = 100
+"""So few p-values are shown as points."""
+
+FAR_OUT = 15.0
+"""A statistic farther from zero than this is shown with its surroundings alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Panel:
+    """One row of a figure: a tested image, shown as (H, W) or (H, W, 3), and its result."""
+
+    title: str
+    image: NDArray[np.float64]
+    result: AttentionTestResult
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def results_figure(panels: Sequence[Panel]) -> Figure:
+    """Draw a row for each tested image."""
+    if not panels:
+        raise InputError("there is nothing to draw: give at least one panel.")
+    figure = new_figure(13.0, 3.1 * len(panels))
+    grid = figure.add_gridspec(len(panels), 4, width_ratios=[1, 1.18, 1, 2.1])
+    for row, panel in enumerate(panels):
+        image_axes, map_axes, region_axes, set_axes = (figure.add_subplot(grid[row, i]) for i in range(4))
+        image_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
+        image_axes.set_title(panel.title, parse_math=False)
+        shown = map_axes.imshow(panel.result.attention, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+        map_axes.set_title("attention map")
+        figure.colorbar(shown, ax=map_axes, shrink=0.85)
+        region_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
+        draw_outline(region_axes, panel.result.region)
+        region_axes.set_title(f"region: {int(panel.result.region.sum())} of {int(panel.result.seen.sum())}")
+        for axes in (image_axes, map_axes, region_axes):
+            axes.set_xticks([])
+            axes.set_yticks([])
+        draw_truncation_set(set_axes, panel.result)
+    return figure
+
+
+def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path that cannot become a figure, or that would overwrite an input, before anything is computed."""
+    check_output_path(path, "the figure", FIGURE_SUFFIXES, inputs)
+    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure to a checked path."""
+    try:
+        figure.savefig(path, dpi=110)
+    except OSError as error:
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise InputError(
+            f"the figure {path} cannot be written ({reason}): give a place that can be written to."
+        ) from None
+
+
+def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
+    """Shade the truncation set under the logarithm of the standard normal density.
+
+    Dark is what is at least as extreme as the observed statistic; its share of the shaded probability is the p-value.
+    Far from zero only the part of the set around the statistic is shown.
+    """
+    low, high = _shown_range(result)
+    line = np.linspace(low, high, 801)
+    decades = norm.logpdf(line) / np.log(10)
+    floor, ceiling = decades.min(), decades.max()
+    axes.plot(line, decades, color="0.6", lw=1)
+    extreme, rest = split_extreme(result.statistic, result.intervals, result.settings["alternative"])
+    for part, colour in ((extreme, EXTREME_COLOUR), (rest, KEPT_COLOUR)):
+        for left, right in clip(part, low, high):
+            at = np.linspace(left, right, 101)
+            # The edge keeps a set far narrower than a pixel visible.
+            axes.fill_between(at, floor, norm.logpdf(at) / np.log(10), color=colour, lw=1.0)
+    axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
+    beside = result.statistic < low + 0.75 * (high - low)
+    axes.annotate(
+        f"z = {result.statistic:.2f}",
+        (result.statistic, 0.93),
+        xycoords=("data", "axes fraction"),
+        xytext=(4 if beside else -4, 0),
+        textcoords="offset points",
+        color=REGION_COLOUR,
+        ha="left" if beside else "right",
+        va="center",
+    )
+    axes.set_xlim(low, high)
+    axes.set_ylim(floor, ceiling + 0.1 * (ceiling - floor))
+    axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
+    axes.set_ylabel("log10 of the normal density")
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_title(_title(result), fontsize=9.5)
+
+
+def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COLOUR, width: float = 2.5) -> None:
+    """Draw the border of a region (H, W) along pixel edges; width in points."""
+    from matplotlib.collections import LineCollection
+
+    padded = np.pad(region, 1)
+    rows, columns = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    horizontal = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)] for r, c in zip(rows, columns, strict=True)]
+    rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
+    vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    axes.add_collection(LineCollection(horizontal + vertical, colors=colour, linewidths=width))
+
+
+def short_pvalue(p: float) -> str:
+    """Return a p-value as figures show it, with the sign before it: "= 0.042"."""
+    return "< 1e-307" if p < 1e-307 else f"= {p:.3f}" if p >= 0.001 else f"= {p:.1e}"
+
+
+def calibration_figure(calibration: Calibration) -> Figure:
+    """Draw the p-values of null images against those of a perfect test, and how often they were small."""
+    figure = new_figure(11.0, 5.2)
+    quantile_axes, rate_axes = figure.subplots(1, 2, width_ratios=[1.25, 1])
+    _draw_quantiles(quantile_axes, calibration)
+    _draw_rates(rate_axes, calibration)
+    return figure
+
+
+def _draw_quantiles(axes: Axes, calibration: Calibration) -> None:
+    count = len(calibration.pvalues)
+    rank = np.arange(1, count + 1)
+    expected = rank / (count + 1)  # the mean of the i-th of n uniform numbers, which is Beta(i, n + 1 - i)
+    low, high = (beta.ppf(tail, rank, count + 1 - rank) for tail in (0.025, 0.975))
+    axes.fill_between(expected, low, high, color="0.88", lw=0, label="95% of perfect tests, at each point")
+    axes.plot([0, 1], [0, 1], color="0.55", lw=1)
+    marker = {"marker": "o", "ms": 3} if count <= FEW_POINTS else {}
+    for pvalues, colour, label in (
+        (
+            calibration.naive_pvalues,
+            NAIVE_COLOUR,
+            f"naive (Kolmogorov-Smirnov p {short_pvalue(calibration.naive_ks_pvalue)})",
+        ),
+        (
+            calibration.pvalues,
+            EXTREME_COLOUR,
+            f"selective (Kolmogorov-Smirnov p {short_pvalue(calibration.ks_pvalue)})",
+        ),
+    ):
+        axes.plot(expected, np.sort(pvalues), color=colour, lw=1.8, label=label, **marker)  # type: ignore[arg-type]
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.set_xlabel("quantile of the uniform distribution")
+    axes.set_ylabel("quantile of the p-values")
+    axes.set_title(f"p-values of {count} null image{'s' if count > 1 else ''}")
+    axes.legend(loc="upper left", fontsize=9)
+
+
+def _draw_rates(axes: Axes, calibration: Calibration) -> None:
+    """Draw rates with their intervals on logarithmic axes; a rate of zero is an arrow out of the picture."""
+    alphas = np.array(calibration.alphas)
+    floor = alphas.min() / 5
+    ends = np.array([alphas.min() / 2, min(1.0, alphas.max() * 2)])
+    axes.plot(ends, ends, color="0.55", lw=1, label="as it should be")
+    for rates, colour, label, aside in (
+        (calibration.naive_rates, NAIVE_COLOUR, "naive", 1.04),
+        (calibration.rates, EXTREME_COLOUR, "selective", 1 / 1.04),
+    ):
+        level = rates[0].confidence_level
+        axes.vlines(
+            alphas * aside, [max(rate.low, floor) for rate in rates], [rate.high for rate in rates], color=colour
+        )
+        axes.plot(
+            alphas * aside,
+            [rate.value or np.nan for rate in rates],
+            "o",
+            color=colour,
+            ms=5,
+            label=f"{label}, with its {100 * level:.4g}% interval",
+        )
+        none = [alpha * aside for alpha, rate in zip(alphas, rates, strict=True) if not rate.count]
+        axes.plot(none, [floor * 1.1] * len(none), "v", color=colour, ms=6)
+    axes.set(xscale="log", yscale="log", xlim=tuple(ends), ylim=(floor, 1.3))
+    axes.set_xticks(alphas, [f"{alpha:g}" for alpha in alphas])
+    axes.set_xticks([], minor=True)
+    marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
+    axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+    axes.set_yticks([], minor=True)
+    axes.grid(axis="y", color="0.92")
+    axes.set_axisbelow(True)
+    axes.set_xlabel("significance level")
+    axes.set_ylabel("share of null images rejected")
+    axes.set_title("rejections where there is nothing to find")
+    axes.legend(loc="lower right", fontsize=9)
+
+
+def _shown_range(result: AttentionTestResult) -> tuple[float, float]:
+    """Return the part of the z axis to show: around zero, or around the statistic where that is far out."""
+    z = result.statistic
+    if abs(z) <= FAR_OUT:
+        reach = max(4.0, abs(z) + 1.5)
+        return -reach, reach
+    left, right = result.intervals[np.searchsorted(result.intervals[:, 1], z)]
+    left, right = max(left, z - FAR_OUT), min(right, z + FAR_OUT)
+    margin = 0.4 * (right - left)
+    return left - margin, right + margin
+
+
+def _displayed(image: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an image as Matplotlib shows it: grey as it is, colour scaled to [0, 1]."""
+    if image.ndim == 2:
+        return image
+    span = float(image.max() - image.min()) or 1.0
+    return np.asarray((image - image.min()) / span)
+
+
+def _title(result: AttentionTestResult) -> str:
+    """Return what was found, and what was asked if it was not the paper's question."""
+    asked = [result.settings["contrast"]["name"], result.alternative]
+    lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
+    lines.append(f"naive p {short_pvalue(result.naive_pvalue)},  selective p {short_pvalue(result.pvalue)}")
+    level = result.settings["confidence_level"]
+    if level is not None:
+        interval = result.confidence_interval(level)
+        lines.append(
+            f"difference {result.difference:.3g},  estimate {result.estimate:.3g},  {100 * level:.10g}% interval "
+            f"{interval.low:.3g} to {interval.high:.3g}"
+        )
+    return "\n".join(lines)

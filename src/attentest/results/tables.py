@@ -1,0 +1,49 @@
+"""Tables as CSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attentest.errors import InputError
+from attentest.files import check_output_path, write_complete
+
+
+def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """Write columns of equal length as CSV, numbers exact to the last bit."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    write_complete(path, text.getvalue().encode(), "the table")
+
+
+def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """Write columns of equal length, each of one type, as Parquet."""
+    pa, pq = _pyarrow()
+    content = io.BytesIO()
+    pq.write_table(pa.table(dict(table)), content)
+    write_complete(path, content.getvalue(), "the table")
+
+
+def check_csv_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path that cannot become a CSV file, before anything is computed."""
+    check_output_path(path, "the table", (".csv",), inputs)
+
+
+def check_parquet_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path that cannot become a Parquet file, before anything is computed."""
+    check_output_path(path, "the table", (".parquet",), inputs)
+    _pyarrow()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError("Parquet files need pyarrow: pip install 'attentest[tables]'.") from None
+    return pa, pq

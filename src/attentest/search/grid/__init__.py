@@ -1,0 +1,1 @@
+"""The grid searches of the paper (section 3 and appendix C.1)."""

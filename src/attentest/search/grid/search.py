@@ -1,0 +1,229 @@
+"""Procedure 1 of the paper: walk the z axis in steps, note where the region changes, bisect the boundaries.
+
+One driver serves the adaptive, the fixed and the combination search; they differ in their step rule alone. All
+images of a problem advance together, each on its own grid.
+
+The observed statistic is made a grid point of every search. It lies in Z by definition, so the interval around it
+is found by the same walk and bisection as any other, however narrow, and the paper's J(z_obs), an interval known to
+lie in Z that the procedure adds for this purpose, is part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.checks import positive_number, whole_number
+from attentest.errors import InputError, SearchError
+from attentest.search.grid.bisection import Brackets, bisect
+from attentest.search.grid.steps import StepRule
+from attentest.search.outcome import CONVERGED, Report, SearchOutcome
+from attentest.search.problem import Points, SearchProblem, Which
+from attentest.statistics.intervals import EMPTY, Intervals, union
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSearch:
+    """The paper's search over [-S, S] with S = extent + |z_obs|.
+
+    The bounds it gives count the brackets of the boundaries and the tails beyond S. They rest on the assumption
+    of the paper's procedure, that the region does not change and change back within one step.
+
+    Parameters
+    ----------
+    step
+        The step rule: ``Adaptive()``, ``Fixed()`` or ``Combination()``.
+    extent
+        How far beyond the observed statistic to search; the paper's 10.
+    boundary_tolerance
+        Width at which a bracket around a boundary is narrow enough. The default moves p by no more than
+        rounding unless Z itself is that narrow.
+    max_evaluations
+        Evaluations an image on the walk. A statistic so large that the range cannot be walked within them is
+        refused at once: most often the noise is not in the units of the pixels.
+    """
+
+    step: StepRule
+    extent: float = 10.0
+    boundary_tolerance: float = 1e-12
+    max_evaluations: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.step, StepRule) or isinstance(self.step, type):
+            raise InputError(f"step must be a step rule such as Adaptive() or Fixed(step=1e-3), got {self.step!r}.")
+        for name in ("extent", "boundary_tolerance"):
+            object.__setattr__(self, name, positive_number(getattr(self, name), name))
+        budget = whole_number(self.max_evaluations, "max_evaluations", 1, 10**15)
+        object.__setattr__(self, "max_evaluations", budget)
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return name and parameters."""
+        parameters = asdict(self.step)  # type: ignore[call-overload]  # step rules are dataclasses
+        return {
+            "name": self.step.name,
+            **parameters,
+            "extent": self.extent,
+            "boundary_tolerance": self.boundary_tolerance,
+            "max_evaluations": self.max_evaluations,
+        }
+
+    def images_together(self, batch_size: int) -> int:
+        """Return the batch size: each image asks for one point at a time."""
+        return batch_size
+
+    def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
+        """Return the truncation set of each image of a problem, in order."""
+        limit = self.extent + np.abs(problem.z_obs)
+        self._check_budget(problem, 2 * limit / self.step.widest)
+        walk = _Walk(problem, self.step, limit)
+        while walk.unfinished:
+            walk.advance()
+            self._check_budget(problem, walk.evaluations)
+            if report is not None:
+                report(walk.share_done)
+        brackets, evaluated = bisect(problem, walk.brackets(), self.boundary_tolerance)
+        evaluations = walk.evaluations + np.bincount(evaluated, minlength=len(limit))
+        return [
+            _outcome(brackets, image, bool(walk.starts_inside[image]), float(limit[image]), int(evaluations[image]))
+            for image in range(len(limit))
+        ]
+
+    def _check_budget(self, problem: SearchProblem, evaluations: NDArray[Any]) -> None:
+        worst = int(np.argmax(evaluations))
+        if evaluations[worst] > self.max_evaluations:
+            raise SearchError(
+                f"image {problem.number(worst)}: with an observed statistic of {problem.z_obs[worst]:.6g} the "
+                f"{self.step.name} search needs at least {evaluations[worst]:.3g} evaluations, more than "
+                f"max_evaluations = {self.max_evaluations}: is the noise in the units of the pixels?"
+            )
+
+
+class _Walk:
+    """The state of k images on their way from -S to S."""
+
+    def __init__(self, problem: SearchProblem, step: StepRule, limit: Points) -> None:
+        count = len(limit)
+        self._problem = problem
+        self._step = step
+        self._limit = limit
+        self._next = -limit
+        self._last = -limit
+        self._last_inside: NDArray[np.bool_] | None = None
+        self._active: Which = np.arange(count)
+        self._changes: list[tuple[Which, Points, Points, NDArray[np.bool_]]] = []
+        self.starts_inside = np.zeros(count, dtype=np.bool_)
+        self.evaluations = np.zeros(count, dtype=np.int64)
+
+    @property
+    def unfinished(self) -> bool:
+        return len(self._active) > 0
+
+    @property
+    def share_done(self) -> float:
+        return float(np.mean((self._last + self._limit) / (2 * self._limit)))
+
+    def brackets(self) -> Brackets:
+        """Return where the region changed, in order of z for each image."""
+        which, lower, upper, leaving = (np.concatenate(column) for column in zip(*self._changes, strict=True))
+        return Brackets(which=which, lower=lower, upper=upper, leaving=leaving)
+
+    def advance(self) -> None:
+        """Evaluate the next grid points of every active image and note the changes between them."""
+        active = self._active
+        evaluate = self._evaluate_block if self._step.looks_ahead else self._evaluate_point
+        points, inside, following = evaluate(active)
+        inside[points == self._problem.z_obs[active][:, None]] = True
+        if self._last_inside is None:
+            self._last_inside = inside[:, 0].copy()
+            self.starts_inside[:] = inside[:, 0]
+        before = np.column_stack([self._last_inside[active], inside[:, :-1]])
+        came_from = np.column_stack([self._last[active], points[:, :-1]])
+        row, column = np.nonzero(before != inside)
+        self._changes.append((active[row], came_from[row, column], points[row, column], before[row, column]))
+        self._last[active] = points[:, -1]
+        self._last_inside[active] = inside[:, -1]
+        self._next[active] = following
+        self._active = active[points[:, -1] < self._limit[active]]
+
+    def _evaluate_block(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Lay out and evaluate many grid points an image.
+
+        Returns
+        -------
+        points : (m, w)
+            Grid points; a row that reaches the limit repeats it.
+        inside : (m, w) bool
+            Which of them lie in Z.
+        following : (m,)
+            The grid points after the last ones.
+        """
+        columns = [self._next[active]]
+        for _ in range(self._problem.batch_size // len(active) - 1):
+            if (columns[-1] >= self._limit[active]).all():
+                break
+            columns.append(self._after(active, columns[-1]))
+        points = np.column_stack(columns)
+        fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
+        which = np.broadcast_to(active[:, None], points.shape)
+        inside = np.zeros(points.shape, dtype=np.bool_)
+        inside[fresh] = self._problem.inside_at(which[fresh], points[fresh])
+        self.evaluations[active] += fresh.sum(axis=1)
+        # Repeats of the limit were not evaluated: they are as the limit is.
+        evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
+        return points, np.take_along_axis(inside, evaluated, axis=1), self._after(active, points[:, -1])
+
+    def _evaluate_point(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Evaluate one grid point an image, with slopes where the step needs them; returns as for a block."""
+        z = self._next[active]
+        inside = np.empty((len(active), 1), dtype=np.bool_)
+        following = np.empty(len(active))
+        sloped = self._step.needs_slopes(z, self._problem.z_obs[active])
+        for chosen, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
+            if len(chosen) == 0:
+                continue
+            which, at, slopes = active[chosen], z[chosen], None
+            if with_slopes:
+                margins, slopes = self._problem.margins_and_slopes_at(which, at)
+            else:
+                margins = self._problem.margins_at(which, at)
+            inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
+            following[chosen] = self._after(which, at, margins, slopes)
+        self.evaluations[active] += 1
+        return z[:, None], inside, following
+
+    def _after(self, which: Which, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
+        """Return the grid points that follow ``z``, stopping at the observed statistic and at the limit."""
+        z_obs = self._problem.z_obs[which]
+        width = self._step.width(z, z_obs, margins, slopes)
+        following = np.maximum(z + width, np.nextafter(z, np.inf))
+        following = np.where((z < z_obs) & (z_obs < following), z_obs, following)
+        return np.minimum(following, self._limit[which])
+
+
+def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, evaluations: int) -> SearchOutcome:
+    own = brackets.which == image
+    lower, upper, leaving = brackets.lower[own], brackets.upper[own], brackets.leaving[own]
+    outer_end, inner_end = np.where(leaving, upper, lower), np.where(leaving, lower, upper)
+    tails = np.array([[-np.inf, -limit], [limit, np.inf]])
+    return SearchOutcome(
+        intervals=_between((lower + upper) / 2, starts_inside, limit),
+        certain=_between(inner_end, starts_inside, limit),
+        possible=union(_between(outer_end, starts_inside, limit), tails),
+        evaluations=evaluations,
+        status=CONVERGED,
+    )
+
+
+def _between(boundaries: Points, starts_inside: bool, limit: float) -> Intervals:
+    """Return the intervals between boundaries at which the set is left and entered in turn."""
+    edges = boundaries
+    if starts_inside:
+        edges = np.r_[-limit, edges]
+    if len(edges) % 2:
+        edges = np.r_[edges, limit]
+    return union(edges.reshape(-1, 2)) if len(edges) else EMPTY

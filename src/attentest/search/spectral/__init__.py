@@ -1,0 +1,1 @@
+"""The spectral search: piecewise Chebyshev interpolation of the scores with an error bar on p."""

@@ -1,0 +1,296 @@
+"""Interpolants of scores on pieces of the z axis, and how far off they are.
+
+A piece is either *fresh*, interpolated at nodes of its own, or *corrected*: a narrow zone of another piece, whose
+polynomial is kept and whose error is measured at a few points of the zone and subtracted. The error of an
+interpolant is smooth, so on a narrow zone it is nearly constant, and one evaluation gains what a fresh piece gains
+with ten.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attentest.search.problem import Points
+from attentest.search.spectral.cells import Interpolants
+from attentest.search.spectral.chebyshev import (
+    CHECK_POINT,
+    SIZE,
+    basis,
+    coefficients_from,
+    gauss_nodes,
+    lobatto_nodes,
+    node_polynomial,
+    second_derivative,
+)
+from attentest.search.spectral.segments import Floats, Integers, Mask
+
+ROUNDING = 32 * float(np.finfo(np.float64).eps)
+"""Rounding error of a score, as a share of the greatest score: five times what trained ViTs of the paper show."""
+
+LEBESGUE = 3.0
+"""How much an interpolant on up to 17 Lobatto nodes can enlarge errors of the values."""
+
+CHECK_SAFETY = 1.5
+"""The error may be this much greater elsewhere than a check point suggests."""
+
+CORRECTION_SAFETY = 2.0
+"""The error of a corrected piece may be this much greater than the smoothness of the error suggests."""
+
+RESOLVED = 0.05
+"""A piece whose last coefficients are a greater share of the greatest than this is not resolved: nothing is concluded
+from it."""
+
+WELL_RESOLVED = 1e-3
+"""Below this share the error is taken to follow the node polynomial, so that it vanishes towards the nodes."""
+
+SLOW_RATE = 0.4
+"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: what is cut off after
+the last is then as much as the last times their number."""
+
+SMOOTH_RATE = 0.65
+"""Corrections rest on a smooth error, so only pieces whose coefficients fall faster than this are corrected."""
+
+MOST_CORRECTIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """Interpolants of p pieces.
+
+    Parameters
+    ----------
+    image, left, right : (p,)
+        Whose, and where.
+    error : (p,)
+        Estimate of the greatest error of the smooth part.
+    floor : (p,)
+        Error that does not vanish at the nodes: rounding, or more where the values are rough.
+    rounding : (p,)
+        Rounding error of exact scores.
+    degree : (p,)
+        Of the Lobatto nodes, 0 for a corrected piece.
+    vanishes : (p,) bool
+        Whether the error vanishes at the nodes.
+    order : (p,)
+        Degree the error behaves like: bounds its slope.
+    rate : (p,)
+        Factor from one coefficient to the next.
+    fall : (p,)
+        The same on average, until rounding hides it.
+    stalls : (p,)
+        How often refining has not helped.
+    refined : (p,) bool
+        Whether zones of it have become pieces of their own.
+    coefficients : (p, SIZE, gh, gw)
+        In the Chebyshev basis, on the device.
+    """
+
+    image: Integers
+    left: Floats
+    right: Floats
+    error: Floats
+    floor: Floats
+    rounding: Floats
+    degree: Integers
+    vanishes: Mask
+    order: Integers
+    rate: Floats
+    fall: Floats
+    stalls: Integers
+    refined: Mask
+    coefficients: Tensor
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def followed_by(self, others: Pieces) -> Pieces:
+        """Return these pieces and others."""
+        columns = {
+            field.name: np.concatenate([getattr(self, field.name), getattr(others, field.name)])
+            for field in fields(self)
+            if field.name != "coefficients"
+        }
+        return Pieces(**columns, coefficients=torch.cat([self.coefficients, others.coefficients]))
+
+    def chosen(self, rows: Integers | Mask) -> Pieces:
+        """Return some of the pieces."""
+        columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "coefficients"}
+        return Pieces(**columns, coefficients=self.coefficients[on_device(np.arange(len(self))[rows], self)])
+
+    def interpolants(self) -> Interpolants:
+        """Return what the cells need to know."""
+        derivative = torch.from_numpy(second_derivative()).to(self.coefficients.device)
+        curvature = torch.einsum("kl,plhw->pkhw", derivative, self.coefficients).abs().sum(dim=1).amax(dim=(1, 2))
+        return Interpolants(
+            which=on_device(self.image, self),
+            coefficients=self.coefficients,
+            curvature=curvature,
+            error=on_device(self.error, self),
+            waves=on_device(np.where(self.vanishes, self.degree, 0), self),
+            floor=on_device(self.floor, self),
+        )
+
+    def at(self, piece: Integers, x: Floats) -> Floats:
+        """Return the points on the z axis of coordinates x in [-1, 1] of pieces, elementwise."""
+        left, right = self.left[piece], self.right[piece]
+        inner = (left + right) / 2 + (right - left) / 2 * x
+        return np.where(x <= -1, left, np.where(x >= 1, right, inner))
+
+
+def on_device(values: np.ndarray, pieces: Pieces) -> Tensor:
+    """Return an array where the coefficients are."""
+    return torch.from_numpy(np.ascontiguousarray(values)).to(pieces.coefficients.device)
+
+
+def fresh_points(left: Floats, right: Floats, degree: int) -> tuple[Points, Points]:
+    """Return the nodes (p, degree + 1) and the check point (p, 1) of fresh pieces."""
+    middle, half = (left + right) / 2, (right - left) / 2
+    nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
+    nodes[:, 0], nodes[:, -1] = left, right
+    return nodes, (middle + half * CHECK_POINT)[:, None]
+
+
+def fresh_pieces(
+    image: Integers,
+    left: Floats,
+    right: Floats,
+    degree: int,
+    at_nodes: Tensor,
+    at_check: Tensor,
+    noise: Floats,
+    jitter: Floats,
+    stalls: Integers,
+) -> Pieces:
+    """Interpolate scores (p, degree + 1, gh, gw) at the nodes, and estimate the error in two ways.
+
+    The coefficients of an analytic function fall geometrically, so what was cut off is a geometric series that
+    starts at the last ones; and one point that is not a node shows the error there. The greater counts. The check
+    point then joins the nodes.
+
+    Parameters
+    ----------
+    image, left, right, stalls : (p,)
+        The pieces.
+    degree
+        4, 8 or 16.
+    at_nodes, at_check
+        Scores at the points of :func:`fresh_points`.
+    noise : (p,)
+        Error of ``at_nodes`` if they are rough, else zero.
+    jitter : (p,)
+        Error of exact scores beyond the rounding that is always allowed for.
+    """
+    device = at_nodes.device
+    matrix = torch.from_numpy(coefficients_from(lobatto_nodes(degree))).to(device)
+    coefficients = torch.einsum("kj,pjhw->pkhw", matrix, at_nodes)
+    vanishing = torch.from_numpy(node_polynomial(degree)).to(device)
+    at_point = basis(torch.tensor(CHECK_POINT, dtype=torch.float64, device=device))
+    missed = at_check - torch.einsum("k,pkhw->phw", at_point, coefficients)
+    reach = float(at_point @ vanishing)
+    # What is known to be noise is counted in the floor, and is no sign of slow decay.
+    sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
+    rate, last = _decay(sizes)
+    cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
+    seen = np.maximum(missed.abs().amax(dim=(1, 2)).cpu().numpy() - LEBESGUE * noise, 0.0)
+    # One more node gains a factor of about the rate; believe in half of that.
+    error = np.maximum(cut_off, CHECK_SAFETY * seen / abs(reach)) * np.minimum(1.0, 2 * rate)
+    greatest = sizes.max(axis=1)
+    resolved = last <= RESOLVED * greatest
+    error = np.where(resolved, error, np.maximum(error, 2 * sizes.sum(axis=1)))
+    coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
+    rounding = LEBESGUE * jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    count = len(image)
+    hidden = last <= rounding + LEBESGUE * noise
+    average = (np.maximum(last, rounding + noise) / np.maximum(greatest, np.finfo(np.float64).tiny)) ** (
+        1 / (degree - 1)
+    )
+    return Pieces(
+        image=image,
+        left=left,
+        right=right,
+        error=error,
+        floor=rounding + LEBESGUE * noise,
+        rounding=rounding,
+        degree=np.full(count, degree),
+        vanishes=last <= WELL_RESOLVED * greatest,
+        order=np.full(count, degree + 2),
+        rate=rate,
+        fall=np.where(hidden, np.minimum(average, rate), rate),
+        stalls=stalls,
+        refined=np.zeros(count, dtype=np.bool_),
+        coefficients=coefficients,
+    )
+
+
+def _decay(sizes: Floats) -> tuple[Floats, Floats]:
+    """Return at what rate coefficients of orders 1 to n, of sizes (p, n), fall, and how large the last ones are.
+
+    By chance the last ones can be small, or fall fast: so the rate is no faster than it was on average, and the last
+    are taken to be no smaller than any before them would be by now at that average rate.
+    """
+    tiny = np.finfo(np.float64).tiny
+    count = sizes.shape[1]
+    last = sizes[:, -2:].max(axis=1)
+    lately = np.sqrt(last / np.maximum(sizes[:, -4:-2].max(axis=1), tiny))
+    on_average = (last / np.maximum(sizes.max(axis=1), tiny)) ** (1 / (count - 1))
+    expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
+    return np.clip(np.maximum(lately, on_average), 0.03, 0.95), expected.max(axis=1)
+
+
+def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
+    """Return by what factor ``count`` corrections reduce the error on a zone that is a share of its piece.
+
+    The error behaves like a polynomial of a degree: on the zone, interpolation of it at Chebyshev points leaves
+    2 (order share)^count / count! of it.
+    """
+    return CORRECTION_SAFETY * 2 * (order * share) ** count / math.factorial(count)
+
+
+def correction_points(left: Floats, right: Floats, count: int) -> Points:
+    """Return the points (p, count) at which zones are corrected."""
+    return (left + right)[:, None] / 2 + (right - left)[:, None] / 2 * gauss_nodes(count)
+
+
+def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tensor) -> tuple[Pieces, Mask]:
+    """Correct zones of pieces by scores (p, count, gh, gw) at the points of :func:`correction_points`.
+
+    Returns
+    -------
+    pieces
+        The zones as pieces.
+    surprises : (p,) bool
+        Where the error of the parent turned out greater than it was thought to be.
+    """
+    device = values.device
+    count = values.shape[1]
+    middle, half = (parents.left + parents.right) / 2, (parents.right - parents.left) / 2
+    start, end = (left - middle) / half, (right - middle) / half
+    inner = gauss_nodes(SIZE)  # enough to carry the parent's polynomial over exactly
+    points = (start + end)[:, None] / 2 + (end - start)[:, None] / 2 * inner
+    carried = torch.from_numpy(coefficients_from(inner)).to(device) @ basis(torch.from_numpy(points).to(device))
+    coefficients = torch.einsum("pkl,plhw->pkhw", carried, parents.coefficients)
+    nodes = gauss_nodes(count)
+    missed = values - torch.einsum("jk,pkhw->pjhw", basis(torch.from_numpy(nodes).to(device)), coefficients)
+    correction = torch.from_numpy(coefficients_from(nodes)).to(device)
+    coefficients = coefficients + torch.einsum("kj,pjhw->pkhw", correction, missed)
+    seen = missed.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    thought = parents.error + parents.floor
+    gain = correction_gain(parents.order, (right - left) / (parents.right - parents.left), count)
+    corrected = replace(
+        parents,
+        left=left,
+        right=right,
+        error=np.maximum(thought, 2 * seen) * np.minimum(1.0, gain),
+        floor=parents.rounding,
+        degree=np.zeros(len(left), dtype=np.int64),
+        vanishes=np.zeros(len(left), dtype=np.bool_),
+        order=np.full(len(left), count + 2),
+        refined=np.zeros(len(left), dtype=np.bool_),
+        coefficients=coefficients,
+    )
+    return corrected, seen > thought

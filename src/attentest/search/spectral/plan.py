@@ -1,0 +1,147 @@
+"""What a round of the spectral search does with the zones that matter: interpolate them anew, or correct them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from attentest.search.spectral.chebyshev import MAX_DEGREE
+from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Pieces, correction_gain
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, Integers, Mask, Segments, Zones
+
+DEGREE = 8
+"""Of a fresh piece; doubled where that pays."""
+
+MOSTLY_UNDECIDED = 0.35
+"""A piece of which more than this share is undecided is interpolated anew as a whole."""
+
+WORTH_DOUBLING = 0.05
+"""A piece is given twice the degree if that should reduce its error by this factor; otherwise it is split."""
+
+PROGRESS = 0.02
+"""A correction is expected to reduce the error at least by this factor, or a fresh piece is made."""
+
+_ZONE_BY_ZONE, _DOUBLED, _SPLIT = 0, 1, 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """Fresh pieces to make (q,)."""
+
+    image: Integers
+    left: Floats
+    right: Floats
+    degree: Integers
+    stalls: Integers
+    error_so_far: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrections:
+    """Zones of pieces to correct (q,), each at ``count`` points."""
+
+    piece: Integers
+    left: Floats
+    right: Floats
+    count: Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a round does: the segments it replaces, and by what."""
+
+    replaced: Mask
+    refined: Integers
+    anew: Integers
+    fresh: Fresh
+    corrections: Corrections
+
+
+def plan_for(segments: Segments, pieces: Pieces | None, chosen: Zones, aim: Floats) -> Plan:
+    """Return how to refine the chosen zones, given what may be left of the error bar of each image, (k,)."""
+    new = chosen.piece == NO_PIECE
+    fresh = [_fresh(chosen.chosen(new), np.inf)]
+    replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
+    nothing = np.empty(0, dtype=np.int64)
+    corrections = Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
+    refined = done_anew = nothing
+    known = chosen.chosen(~new)
+    if pieces is not None and len(known.zone):
+        whole, anew = _interpolate_anew(pieces, known)
+        # Zones of a piece that is interpolated anew lie between the outermost of them, and so does all that
+        # the piece says there; the rest of it stays.
+        start, end = _hulls(known, len(pieces))
+        start = np.where(whole == _DOUBLED, pieces.left, start)
+        end = np.where(whole == _DOUBLED, pieces.right, end)
+        owner = np.where(segments.piece == NO_PIECE, 0, segments.piece)
+        within = (segments.left >= start[owner]) & (segments.right <= end[owner])
+        replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
+        rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
+        replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
+        count = _corrections_needed(pieces, rest, aim)
+        fresh += [anew, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
+        some = count > 0
+        corrections = Corrections(
+            piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
+        )
+        refined, done_anew = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
+    return Plan(
+        replaced=replaced,
+        refined=refined,
+        anew=done_anew,
+        fresh=Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(Fresh)}),
+        corrections=corrections,
+    )
+
+
+def _hulls(zones: Zones, pieces: int) -> tuple[Floats, Floats]:
+    """Return where the zones of each piece begin and end."""
+    start, end = np.full(pieces, np.inf), np.full(pieces, -np.inf)
+    np.minimum.at(start, zones.piece, zones.left)
+    np.maximum.at(end, zones.piece, zones.right)
+    return start, end
+
+
+def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
+    """Return for each piece whether it is to be done again as a whole, and the fresh pieces for those."""
+    width = pieces.right - pieces.left
+    share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
+    whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
+    doubling = (pieces.degree == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
+    how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
+    doubled, split = np.flatnonzero(how == _DOUBLED), np.flatnonzero(how == _SPLIT)
+    start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
+    wide = end - start > 0.5 * width[split]
+    middle = np.where(wide, (start + end) / 2, end)
+    which = np.concatenate([doubled, split, split[wide]])
+    return how, Fresh(
+        image=pieces.image[which],
+        left=np.concatenate([pieces.left[doubled], start, middle[wide]]),
+        right=np.concatenate([pieces.right[doubled], middle, end[wide]]),
+        degree=np.where(np.arange(len(which)) < len(doubled), MAX_DEGREE, DEGREE),
+        stalls=pieces.stalls[which],
+        error_so_far=(pieces.error + pieces.floor)[which],
+    )
+
+
+def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
+    """Return at how many points each zone is to be corrected; 0 if it is better interpolated anew."""
+    share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
+    with np.errstate(divide="ignore"):  # an aim of zero: nothing is enough
+        enough = np.maximum(PROGRESS, np.exp(np.minimum(np.log(aim[zones.image]) - zones.log_cost, 0.0)))
+    count = np.zeros(len(share), dtype=np.int64)
+    for points in range(MOST_CORRECTIONS, 0, -1):
+        count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points
+    return np.where(pieces.rate[zones.piece] <= SMOOTH_RATE, count, 0)
+
+
+def _fresh(zones: Zones, error_so_far: float | Floats) -> Fresh:
+    return Fresh(
+        image=zones.image,
+        left=zones.left,
+        right=zones.right,
+        degree=np.full(len(zones.zone), DEGREE),
+        stalls=zones.stalls,
+        error_so_far=np.broadcast_to(error_so_far, zones.left.shape),
+    )

@@ -1,0 +1,1 @@
+"""Synthetic images, and the behaviour of a test on them."""

@@ -1,0 +1,112 @@
+"""The tests the paper compares with (appendix C.1): naive, Bonferroni and permutation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from attentest.checks import whole_number
+from attentest.statistics.truncated_normal import Alternative, check_alternative
+
+LOG_2 = float(np.log(2.0))
+
+TIE_TOLERANCE = 1e-12
+"""Statistics this close, relative to the observed one, are equal but for the order of summation."""
+
+MOST_PERMUTATIONS = 10**8
+"""More permutations than this are a slip of the keyboard."""
+
+
+def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
+    """Return the log p-value of a plain z-test, which ignores that the region was chosen by looking."""
+    check_alternative(alternative)
+    if alternative == "greater":
+        return float(log_ndtr(-z))
+    if alternative == "less":
+        return float(log_ndtr(z))
+    return LOG_2 + float(log_ndtr(-abs(z)))
+
+
+def bonferroni_log_pvalue(log_naive: float, pixels: int, kinds: int = 2) -> float:
+    """Return the log of min(1, kinds^pixels p): a correction for every region there could have been.
+
+    ``kinds`` is what each pixel could have been: in the region or not; for a component of a region, in it, in another
+    component, or outside.
+    """
+    return min(0.0, pixels * float(np.log(kinds)) + log_naive)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationResult:
+    """A permutation test.
+
+    Parameters
+    ----------
+    statistic
+        Observed statistic.
+    pvalue
+        (count + 1) / (B + 1) with ties counted as extreme: never zero, and valid for exchangeable pixels.
+    count_pvalue
+        count / B with ties not counted, the paper's formula.
+    permuted : (B,)
+        Statistics of the permuted images.
+    """
+
+    statistic: float
+    pvalue: float
+    count_pvalue: float
+    permuted: NDArray[np.float64] = field(repr=False)
+
+
+def permutation_test(
+    image: NDArray[np.float64],
+    statistics: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    permutations: int,
+    batch_size: int,
+    rng: np.random.Generator,
+    alternative: Alternative = "two-sided",
+) -> PermutationResult:
+    """Compare the statistic of an image with those of the same pixels in random order.
+
+    Parameters
+    ----------
+    image : (C, H, W)
+        Observed image; the channels of a pixel stay together.
+    statistics
+        Maps images (m, C, H, W) to their statistics (m,), each with a region of its own.
+    permutations
+        Number B of permutations.
+    batch_size
+        Images at a time.
+    rng
+        Source of randomness.
+    alternative
+        "two-sided" compares absolute values, as the paper does.
+    """
+    permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
+    flat = image.reshape(image.shape[0], -1)
+    grey = len(flat) == 1
+    # Where a pixel is one number it is shuffled itself: places and a gather take up to half as long again.
+    pixels: NDArray[Any] = flat[0] if grey else np.arange(flat.shape[1])
+    found = np.empty(permutations + 1)
+    for start in range(0, len(found), batch_size):
+        rows = np.tile(pixels, (min(batch_size, len(found) - start), 1))
+        shuffled = rows[1:] if start == 0 else rows  # the first of all is the image itself
+        rng.permuted(shuffled, axis=1, out=shuffled)
+        images = rows[:, None] if grey else np.moveaxis(flat.take(rows, axis=1), 1, 0)
+        found[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
+    observed, permuted = float(found[0]), found[1:]
+    extremity = {"two-sided": np.abs, "greater": np.positive, "less": np.negative}[alternative]
+    against = extremity(observed)
+    tie = TIE_TOLERANCE * abs(observed)
+    return PermutationResult(
+        statistic=observed,
+        pvalue=(int(np.sum(extremity(permuted) >= against - tie)) + 1) / (permutations + 1),
+        count_pvalue=int(np.sum(extremity(permuted) > against + tie)) / permutations,
+        permuted=permuted,
+    )

@@ -1,0 +1,81 @@
+"""Many tests at once: adjusted p-values, and rates with their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from attentest.checks import confidence
+from attentest.errors import InputError
+from attentest.statistics.truncated_normal import probability
+
+Adjustment: TypeAlias = Literal["holm", "bh"]
+
+
+def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
+    """Return adjusted p-values (m,), in the order of the p-values.
+
+    Parameters
+    ----------
+    log_pvalues : (m,)
+        Logs of the p-values of m hypotheses.
+    method
+        "holm": rejecting what is at most alpha keeps the probability of any false rejection at alpha, however the tests
+        depend on each other. "bh", Benjamini and Hochberg: it keeps the expected share of false rejections at alpha,
+        for independent (or positively dependent) tests.
+    """
+    if method == "bh":
+        return np.asarray(stats.false_discovery_control([probability(log) for log in log_pvalues], method="bh"))
+    if method != "holm":
+        raise InputError(f"the adjustment must be one of {', '.join(get_args(Adjustment))}, got {method!r}.")
+    order = np.argsort(log_pvalues, kind="stable")
+    steps = log_pvalues[order] + np.log(np.arange(len(order), 0, -1))
+    adjusted = np.empty(len(order))
+    adjusted[order] = [probability(log) for log in np.maximum.accumulate(steps)]
+    return adjusted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """A share of cases, with its Wilson interval.
+
+    Parameters
+    ----------
+    count, total
+        How many of how many.
+    low, high
+        Ends of the interval.
+    confidence_level
+        Of the interval.
+    """
+
+    count: int
+    total: int
+    low: float
+    high: float
+    confidence_level: float
+
+    @property
+    def value(self) -> float:
+        """The share."""
+        return self.count / self.total
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}] ({self.count} of {self.total})"
+
+
+def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
+    """Return the share of cases (m,) that are hits."""
+    confidence_level = confidence(confidence_level)
+    total = len(hits)
+    if total == 0:
+        raise InputError("there is nothing to take a rate of: give at least one result.")
+    count = int(np.sum(hits))
+    found = stats.binomtest(count, total).proportion_ci(confidence_level, method="wilson")
+    return Rate(
+        count=count, total=total, low=float(found.low), high=float(found.high), confidence_level=confidence_level
+    )

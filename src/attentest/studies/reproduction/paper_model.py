@@ -1,0 +1,137 @@
+"""The seven classifiers of the paper's experiments: bundled, trained on demand, or the authors' own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from attentest.errors import InputError
+from attentest.training.bundled import BUNDLED, bundled_model
+
+MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
+"""Architecture and side of the images of each."""
+
+PUBLISHED = {"base8": "d8", "small16": "d16small", "base16": "d16", "base32": "d32", "base64": "d64"}
+"""Directories of the authors' models that were published."""
+
+RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
+"""Of an evaluation, roughly, for progress bars; the others are one."""
+
+WEIGHTS = "model.safetensors"
+
+TrainingProgress = Callable[[str, float, float], None]
+"""Called with (model, epochs done, epochs in all)."""
+
+
+def architecture_of(model: str) -> str:
+    """Return the architecture of a model's name: "base" of "base16"."""
+    return model.rstrip("0123456789")
+
+
+def side_of(model: str) -> int:
+    """Return the side of its images: 16 of "base16"."""
+    return int(model.removeprefix(architecture_of(model)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperModel:
+    """A model on disk.
+
+    Parameters
+    ----------
+    directory
+        Where it is.
+    sha256
+        Of its weights.
+    training
+        Its training record; empty for the authors' models.
+    """
+
+    directory: Path
+    sha256: str
+    training: dict[str, Any]
+
+    @classmethod
+    def read(cls, directory: Path) -> PaperModel:
+        """Read what identifies a model, and refuse weights that are not those of its training record."""
+        weights, record = directory / WEIGHTS, directory / "training.json"
+        try:
+            sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
+            training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
+        except (OSError, ValueError) as error:
+            raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
+        recorded = training.get("weights_sha256", sha256)
+        if recorded != sha256:
+            raise InputError(f"{weights} is not the file that {record} was written for: remove the directory.")
+        return cls(directory=directory, sha256=sha256, training=training)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelf:
+    """Where models are looked for.
+
+    Parameters
+    ----------
+    trained
+        Directory of models that are not bundled; those that are missing are trained into it.
+    published
+        Directory of the authors' models, if there is one.
+    """
+
+    trained: Path
+    published: Path | None = None
+
+    def find(self, model: str, published: bool = False) -> PaperModel:
+        """Return a model."""
+        if published:
+            if self.published is None or model not in PUBLISHED:
+                raise InputError(f"there is no published model {model}: say where the authors' models are.")
+            return _of_kind(model, self.published / PUBLISHED[model])
+        if _is_bundled(model):
+            return PaperModel.read(bundled_model(side_of(model), architecture_of(model)))
+        return _of_kind(model, self.trained / model)
+
+    def missing(self, models: Iterable[str]) -> list[str]:
+        """Return those that would have to be trained."""
+        return [model for model in models if not _is_bundled(model) and not (self.trained / model).exists()]
+
+    def train(self, model: str, device: torch.device | str, progress: TrainingProgress | None = None) -> float:
+        """Train a model as ``attentest train`` does, with its defaults and seed 0, and return the seconds it took."""
+        from attentest.training.classifier import check_target
+        from attentest.training.synthetic_classifier import TrainingSettings, train
+
+        directory = self.trained / model
+        check_target(directory)
+        settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model))
+        start = time.perf_counter()
+        trained = train(settings, device, None if progress is None else lambda *done: progress(model, *done))
+        trained.save(directory)
+        return time.perf_counter() - start
+
+
+def _of_kind(model: str, directory: Path) -> PaperModel:
+    """Read a model, and refuse one of another architecture or for other images than its name says."""
+    from attentest.training.classifier import ARCHITECTURES
+
+    found = PaperModel.read(directory)
+    try:
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        kind = {name: config[name] for name in ("image_size", "num_hidden_layers", "hidden_size")}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{directory / 'config.json'} does not say what the model is ({error!r}).") from None
+    shape = ARCHITECTURES[architecture_of(model)]
+    wanted = {"image_size": side_of(model), "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
+    if kind != wanted:
+        raise InputError(f"{directory} is no {model}: its configuration has {kind}, but it must have {wanted}.")
+    return found
+
+
+def _is_bundled(model: str) -> bool:
+    return (architecture_of(model), side_of(model)) in BUNDLED

@@ -1,0 +1,1 @@
+"""Training of the classifiers that ship with attentest, and the classifiers themselves."""

@@ -1,0 +1,259 @@
+"""The paper's classifiers (appendix C.2): their architectures, how one is fitted, and how it is kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import ViTConfig, ViTForImageClassification
+
+from attentest.attention.quiet import quiet_transformers
+from attentest.errors import InputError, ModelError
+
+RECORD_FILE = "training.json"
+PREPROCESSING_FILE = "preprocessor_config.json"
+EVALUATION_BATCH = 256
+
+Progress = Callable[[float, float], None]
+Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
+"""From the inputs (m, 1, d, d) to as many varied ones, in the same order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """One row of the paper's table of architectures (appendix C.2)."""
+
+    layers: int
+    hidden: int
+    heads: int
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "small": Architecture(layers=4, hidden=32, heads=2),
+    "base": Architecture(layers=8, hidden=64, heads=4),
+    "large": Architecture(layers=12, hidden=128, heads=8),
+    "huge": Architecture(layers=16, hidden=256, heads=16),
+}
+
+
+def patch_size_of(image_size: int) -> int:
+    """Return the side of a patch: max(2, image_size // 8), as the paper's own models have it."""
+    return max(2, image_size // 8)
+
+
+def classifier_config(architecture: str, image_size: int, dropout: float) -> ViTConfig:
+    """Return the Hugging Face configuration of a classifier: one channel, one logit.
+
+    Parameters
+    ----------
+    architecture
+        "small", "base", "large" or "huge".
+    image_size
+        Side of the images in pixels, a multiple of `patch_size_of` it.
+    dropout
+        Of the hidden layers while training; attention weights are never dropped.
+    """
+    shape = ARCHITECTURES[architecture]
+    return ViTConfig(
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=4 * shape.hidden,
+        hidden_act="gelu",
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=0.0,
+        layer_norm_eps=1e-6,
+        image_size=image_size,
+        patch_size=patch_size_of(image_size),
+        num_channels=1,
+        num_labels=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """A trained classifier and the record of how it came to be.
+
+    Parameters
+    ----------
+    model
+        On the CPU, in evaluation mode.
+    record
+        What it was trained with and how well it did, JSON-ready.
+    preprocessing
+        What happens to an image before the model sees it, as a ``preprocessor_config.json`` says it; None where the
+        model takes images as they are.
+    """
+
+    model: ViTForImageClassification
+    record: Mapping[str, Any]
+    preprocessing: Mapping[str, Any] | None = None
+
+    @classmethod
+    def read(cls, directory: str | Path) -> TrainedModel:
+        """Read what `save` wrote."""
+        directory = Path(directory)
+        preprocessing = directory / PREPROCESSING_FILE
+        try:
+            record = json.loads((directory / RECORD_FILE).read_text(encoding="utf-8"))
+            settings = json.loads(preprocessing.read_text(encoding="utf-8")) if preprocessing.exists() else None
+            with quiet_transformers():
+                model, info = ViTForImageClassification.from_pretrained(
+                    directory, use_safetensors=True, local_files_only=True, output_loading_info=True
+                )
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise ModelError(
+                f"{directory} holds no complete classifier ({reason}): name a directory that a training wrote."
+            ) from None
+        if info["missing_keys"]:  # the library would fill them with random numbers
+            raise ModelError(
+                f"the weights in {directory} lack {min(info['missing_keys'])}: name a directory that a training wrote."
+            )
+        return cls(model=model.eval(), record=record, preprocessing=settings)
+
+    def save(self, directory: Path) -> None:
+        """Write weights, configuration, preprocessing and record to a new or empty directory, all or nothing."""
+        check_target(directory)
+        directory = directory.resolve()
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".training-") as scratch:
+            staging = Path(scratch) / directory.name
+            try:
+                with quiet_transformers():
+                    self.model.save_pretrained(staging)
+            except SafetensorError as error:  # how a full disk shows
+                raise OSError(f"the weights cannot be written to {directory.parent}: {error}") from None
+            weights = hashlib.sha256((staging / "model.safetensors").read_bytes()).hexdigest()
+            _write_json(staging / RECORD_FILE, {**self.record, "weights_sha256": weights})
+            if self.preprocessing is not None:
+                _write_json(staging / PREPROCESSING_FILE, self.preprocessing)
+            if directory.exists():
+                directory.rmdir()
+            shutil.move(staging, directory)
+
+
+def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
+    """Save a model; where that fails, save it elsewhere and say where: it took long to train."""
+    try:
+        trained.save(directory)
+    except (OSError, InputError) as error:
+        rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
+        trained.save(rescue)
+        raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
+
+
+def check_target(directory: Path) -> None:
+    """Refuse a directory that already holds something, before hours of training rather than after."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
+    ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
+    if not (ancestor.is_dir() and os.access(ancestor, os.W_OK)):
+        raise InputError(f"{directory} cannot be made: {ancestor} is not a directory that can be written to.")
+
+
+def fit_classifier(
+    config: ViTConfig,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer],
+    rng: np.random.Generator,
+    seed: int,
+    epochs: int,
+    batch_size: int,
+    device: torch.device,
+    schedule: Callable[[float], float] | None = None,
+    augment: Augmentation | None = None,
+    progress: Progress | None = None,
+) -> ViTForImageClassification:
+    """Fit a new classifier with binary cross-entropy.
+
+    Parameters
+    ----------
+    config
+        What to fit: see `classifier_config`.
+    inputs : (m, 1, d, d) float32
+        What the model sees of the images.
+    labels : (m,) float32
+        0 or 1.
+    optimizer
+        Makes the optimizer of the parameters it is given.
+    rng
+        Orders the batches and varies the images.
+    seed
+        Of the initial weights and the dropout.
+    epochs, batch_size
+        Passes over the images, and images a step.
+    device
+        Where to fit.
+    schedule
+        From the share of the steps that are done, in [0, 1), to the factor of the learning rate; by default one.
+    augment
+        Varies the images of an epoch, all at once and on the device, so that no batch waits for it.
+    progress
+        Called with (epochs done, epochs in all).
+
+    Returns
+    -------
+    ViTForImageClassification
+        On the device, in evaluation mode.
+    """
+    # Initial weights and dropout can only be seeded through torch's own generators: fork them, so that the
+    # caller's random state is as it was.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        model = ViTForImageClassification(config).to(device)
+        model.train()
+        steps = optimizer(model.parameters())
+        in_all = epochs * -(-len(inputs) // batch_size)
+        rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / in_all))
+        loss_function = torch.nn.BCEWithLogitsLoss()
+        inputs, targets = inputs.to(device), labels.to(device)
+        for epoch in range(epochs):
+            order = torch.from_numpy(rng.permutation(len(inputs))).to(device)
+            shown = inputs if augment is None else augment(inputs, rng)
+            for batch in order.split(batch_size):
+                steps.zero_grad()
+                logits = model(pixel_values=shown[batch]).logits[:, 0]
+                loss = loss_function(logits, targets[batch])
+                loss.backward()
+                steps.step()
+                if rate is not None:
+                    rate.step()
+            if progress is not None:
+                progress(epoch + 1, epochs)
+    return model.eval()
+
+
+@torch.no_grad()
+def logits_of(model: ViTForImageClassification, inputs: Tensor) -> Tensor:
+    """Return the logits (m,) of inputs (m, 1, d, d), on the CPU; the model computes where it is."""
+    batches = inputs.split(EVALUATION_BATCH)
+    return torch.cat([model(pixel_values=batch.to(model.device)).logits[:, 0] for batch in batches]).cpu()
+
+
+def accuracy_of(model: ViTForImageClassification, inputs: Tensor, labels: Tensor) -> float:
+    """Return the share of inputs (m, 1, d, d) whose logit has the sign that their label (m,), 0 or 1, asks for."""
+    return float(((logits_of(model, inputs) > 0) == (labels > 0.5)).double().mean())
+
+
+def parameters_of(model: ViTForImageClassification) -> int:
+    """Return the number of parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,145 @@
+"""Training the paper's classifiers on its synthetic images (section 4, appendices A.1 and C.2)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import ViTConfig
+
+from attentest.attention.device import usable_device
+from attentest.errors import InputError
+from attentest.simulation.synthetic_images import null_images, signal_images
+from attentest.training.classifier import (
+    ARCHITECTURES,
+    Progress,
+    TrainedModel,
+    accuracy_of,
+    classifier_config,
+    fit_classifier,
+    parameters_of,
+    patch_size_of,
+)
+from attentest.training.provenance import versions
+
+TRAINING_DELTA = (1.0, 4.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """What determines a training run; the defaults are the paper's 16x16 base model.
+
+    Parameters
+    ----------
+    image_size
+        Side of the images in pixels. The patch size is max(2, image_size // 8) and must divide it.
+    architecture
+        "small", "base", "large" or "huge".
+    seed
+        Seeds the images, the initial weights, the order of the batches and the dropout.
+    images_per_class
+        Number of training images without and with a signal, each.
+    """
+
+    image_size: int = 16
+    architecture: str = "base"
+    seed: int = 0
+    epochs: int = 100
+    batch_size: int = 32
+    learning_rate: float = 1e-4
+    dropout: float = 0.1
+    images_per_class: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.architecture not in ARCHITECTURES:
+            raise InputError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.")
+        if self.image_size < 4 or self.image_size % self.patch_size:
+            raise InputError(
+                f"image_size must be at least 4 and a multiple of the patch size max(2, image_size // 8) "
+                f"= {self.patch_size}, got {self.image_size}."
+            )
+        for name in ("epochs", "batch_size", "images_per_class"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be at least 0 and below 2^63, got {self.seed}.")
+        if not 0 < self.learning_rate <= 1:
+            raise InputError(f"learning_rate must lie in (0, 1], got {self.learning_rate}.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}.")
+
+    @property
+    def patch_size(self) -> int:
+        """Side of a patch: max(2, image_size // 8), as the paper's own models have it."""
+        return patch_size_of(self.image_size)
+
+    def command(self) -> str:
+        """Return the command line that repeats this run."""
+        options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(self).items())
+        return f"attentest train DIRECTORY {options}"
+
+    def model_config(self) -> ViTConfig:
+        """Return the Hugging Face configuration of the classifier: one channel, one logit."""
+        return classifier_config(self.architecture, self.image_size, self.dropout)
+
+
+def train(
+    settings: TrainingSettings, device: torch.device | str = "cpu", progress: Progress | None = None
+) -> TrainedModel:
+    """Train a classifier of noise against signal with binary cross-entropy and Adam.
+
+    Parameters
+    ----------
+    settings
+        What to train.
+    device
+        Where to train.
+    progress
+        Called with (epochs done, epochs in all).
+
+    Returns
+    -------
+    TrainedModel
+        The model on the CPU in evaluation mode; accuracy is measured on as many new images.
+    """
+    device = usable_device(device)
+    rng = np.random.default_rng(settings.seed)
+    images, labels = _labelled_images(rng, settings)
+    model = fit_classifier(
+        settings.model_config(),
+        images,
+        labels,
+        optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
+        rng=rng,
+        seed=settings.seed,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        device=device,
+        progress=progress,
+    )
+    held_out = _labelled_images(rng, settings)
+    record = {
+        "command": settings.command(),
+        "settings": asdict(settings),
+        "accuracy": {
+            "training": accuracy_of(model, images, labels),
+            "held_out": accuracy_of(model, *held_out),
+            "images_each": len(images),
+        },
+        "parameters": parameters_of(model),
+        "device": device.type,
+        "versions": versions(),
+    }
+    return TrainedModel(model=model.cpu(), record=record)
+
+
+def _labelled_images(rng: np.random.Generator, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
+    """Draw images (2m, 1, d, d) and labels (2m,), float32: m of noise, then m with a signal."""
+    count, size = settings.images_per_class, settings.image_size
+    null = null_images(rng, count, size)
+    signal, _ = signal_images(rng, count, size, TRAINING_DELTA)
+    images = torch.from_numpy(np.concatenate([null, signal])).float().unsqueeze(1)
+    return images, torch.cat([torch.zeros(count), torch.ones(count)])
