@@ -13,6 +13,7 @@ PACKAGE = Path(attentest.__file__).parent
 
 FLOW = [
     "errors",  # the exceptions and the warning
+    "registry",  # everything that can be chosen by name
     "checks",  # checks of single parameters
     "files",  # files that are written whole or not at all
     "images",  # reading images and preparing them for a model
@@ -32,7 +33,7 @@ FLOW = [
 ]
 """The rooms, from the image to the command line: each imports only from those before it."""
 
-MATHEMATICS = {"errors", "checks", "statistics", "search"}
+MATHEMATICS = {"errors", "registry", "checks", "statistics", "search"}
 """These know nothing of images or models."""
 
 

@@ -228,7 +228,7 @@ def test_a_margin_that_is_not_a_number_names_image_and_point() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: as_search("thorough"), "adaptive, fixed, combination or a search object, got 'thorough'"),
+        (lambda: as_search("thorough"), "adaptive, fixed or combination, got 'thorough'"),
         (lambda: as_search(3), "got 3"),  # type: ignore[arg-type]
         (lambda: GridSearch(step=Fixed), "step must be a step rule"),  # type: ignore[arg-type]
         (lambda: GridSearch(step="fixed"), "got 'fixed'"),  # type: ignore[arg-type]

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from attentest.errors import InputError
+from attentest.registry import SEARCHES
 from attentest.search.grid.search import GridSearch
 from attentest.search.grid.steps import Adaptive, Combination, Fixed
 from attentest.search.outcome import CONVERGED, DECIDED, Report, Search, SearchOutcome
 from attentest.search.problem import Margins, SearchProblem
 from attentest.search.spectral.search import SpectralSearch
 
-SEARCHES: Mapping[str, Search] = {
-    "spectral": SpectralSearch(),
-    "adaptive": GridSearch(step=Adaptive()),
-    "fixed": GridSearch(step=Fixed()),
-    "combination": GridSearch(step=Combination()),
-}
-
 
 def as_search(search: str | Search) -> Search:
     """Return the search of a name, or a configured search as it is."""
     if isinstance(search, str):
-        if search not in SEARCHES:
-            raise InputError(f"search must be one of {', '.join(SEARCHES)} or a search object, got {search!r}.")
-        return SEARCHES[search]
+        named: Search = SEARCHES.load(search)()
+        return named
     if isinstance(search, Search) and not isinstance(search, type):
         return search
     raise InputError(f"search must be a name or a search object such as SpectralSearch(tol=1e-4), got {search!r}.")

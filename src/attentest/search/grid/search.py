@@ -21,7 +21,7 @@ from torch import Tensor
 from attentest.checks import positive_number, whole_number
 from attentest.errors import InputError, SearchError
 from attentest.search.grid.bisection import Brackets, bisect
-from attentest.search.grid.steps import StepRule
+from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
 from attentest.search.outcome import CONVERGED, Report, SearchOutcome
 from attentest.search.problem import Points, SearchProblem, Which
 from attentest.statistics.intervals import EMPTY, Intervals, union
@@ -101,6 +101,21 @@ class GridSearch:
                 f"{self.step.name} search needs at least {evaluations[worst]:.3g} evaluations, more than "
                 f"max_evaluations = {self.max_evaluations}: is the noise in the units of the pixels?"
             )
+
+
+def adaptive() -> GridSearch:
+    """Return the paper's Procedure 1: steps that follow the derivative of the margins."""
+    return GridSearch(step=Adaptive())
+
+
+def fixed() -> GridSearch:
+    """Return the paper's reference: steps of 1e-3."""
+    return GridSearch(step=Fixed())
+
+
+def combination() -> GridSearch:
+    """Return the paper's combination of fine steps near the observed statistic and coarse ones elsewhere."""
+    return GridSearch(step=Combination())
 
 
 class _Walk:
