@@ -10,11 +10,10 @@ from attentest.attention.aggregation import (
 from attentest.attention.conversion import as_score_function, model_settings
 from attentest.attention.functions import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
 from attentest.attention.saved_model import SavedModel, load_model
-from attentest.attention.score_function import MOST_TOGETHER, RoughScoreFunction, ScoreFunction
+from attentest.attention.score_function import RoughScoreFunction, ScoreFunction, ScoreProperties, score_properties
 from attentest.attention.vit import ViTScores, readable
 
 __all__ = [
-    "MOST_TOGETHER",
     "Aggregation",
     "AggregationLike",
     "LayerAttention",
@@ -24,6 +23,7 @@ __all__ = [
     "RoughScoreFunction",
     "SavedModel",
     "ScoreFunction",
+    "ScoreProperties",
     "TorchFunction",
     "TorchScores",
     "ViTScores",
@@ -32,5 +32,6 @@ __all__ = [
     "load_model",
     "model_settings",
     "readable",
+    "score_properties",
     "scores_from_attentions",
 ]

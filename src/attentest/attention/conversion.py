@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from attentest.attention.functions import function_scores
-from attentest.attention.score_function import MOST_TOGETHER, ScoreFunction
-from attentest.attention.vit import ViTScores, readable
-from attentest.checks import whole_number
+from attentest.attention.score_function import ScoreFunction, score_properties
+from attentest.attention.vit import readable
 from attentest.errors import InputError
 
 
@@ -26,7 +25,7 @@ def as_score_function(
     if isinstance(model, ScoreFunction) and not isinstance(model, type):
         if device is not None or batch_size is not None or image_shape is not None:
             raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
-        _check_score_function(model)
+        score_properties(model)
         return model
     if image_shape is not None and callable(model) and not isinstance(model, type):
         return function_scores(model, image_shape, device, batch_size, memory_budget)
@@ -37,14 +36,5 @@ def as_score_function(
 
 
 def model_settings(scores: ScoreFunction) -> dict[str, Any]:
-    """Return what there is to say of a model as JSON-ready values."""
-    return scores.describe() if isinstance(scores, ViTScores) else {"type": type(scores).__name__}
-
-
-def _check_score_function(scores: ScoreFunction) -> None:
-    whole_number(scores.batch_size, "the score function's batch_size", 1, MOST_TOGETHER)
-    shape: Any = scores.image_shape
-    if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)):
-        raise InputError(f"the score function's image_shape must be a tuple (channels, height, width), got {shape!r}.")
-    if not isinstance(scores.device, torch.device):
-        raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
+    """Return what results record about a model, JSON-ready."""
+    return score_properties(scores).description

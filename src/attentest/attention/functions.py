@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention.device import default_memory, usable_device
-from attentest.attention.score_function import MOST_TOGETHER
+from attentest.attention.score_function import LARGEST_BATCH, as_covered, as_truth
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
 
@@ -29,6 +29,20 @@ class NumpyScores:
     """A NumPy function from images (m, C, H, W) to scores (m, gh, gw), smooth in the pixels.
 
     It is called on the CPU and has no derivative, so the adaptive search cannot use it; the others can.
+
+    Parameters
+    ----------
+    function
+        Computes in float64 if it can: rounding errors of narrower dtypes widen the error bar of p.
+    image_shape
+        The shape (C, H, W) of its input images.
+    batch_size, memory_budget
+        As in ``AttentionTest``.
+    exact
+        Whether the function computes in float64 throughout; if not, its rounding errors are measured.
+    covered
+        Height and width of the part of the input, from its upper left corner, that the patches cover; by default the
+        whole input.
     """
 
     def __init__(
@@ -37,10 +51,15 @@ class NumpyScores:
         image_shape: tuple[int, int, int],
         batch_size: int | None = None,
         memory_budget: int | None = None,
+        *,
+        exact: bool = False,
+        covered: tuple[int, int] | None = None,
     ) -> None:
         self.image_shape = _checked_shape(image_shape)
         self.device = torch.device("cpu")
         self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
+        self.exact = as_truth(exact, "exact")
+        self.covered = as_covered(covered, self.image_shape[1:])
         self._function = function
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -70,14 +89,16 @@ class TorchScores:
     Parameters
     ----------
     function
-        Computes in float64 if it can: what it returns in a narrower dtype is taken with its rounding, which widens
-        the error bar. The adaptive search asks for its derivative in forward mode.
+        Computes in float64 if it can: rounding errors of narrower dtypes widen the error bar of p. The adaptive search
+        needs its derivative in forward mode.
     image_shape
-        The (C, H, W) of the images it takes.
+        The shape (C, H, W) of its input images.
     device
-        Where it is given its images; by default the CPU.
+        The device of its input images; by default the CPU.
     batch_size, memory_budget
         As in ``AttentionTest``.
+    exact, covered
+        As in :class:`NumpyScores`.
     """
 
     def __init__(
@@ -87,10 +108,15 @@ class TorchScores:
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
+        *,
+        exact: bool = False,
+        covered: tuple[int, int] | None = None,
     ) -> None:
         self.image_shape = _checked_shape(image_shape)
         self.device = usable_device("cpu" if device is None else device)
         self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
+        self.exact = as_truth(exact, "exact")
+        self.covered = as_covered(covered, self.image_shape[1:])
         self._function = function
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -150,6 +176,6 @@ def _batch_size(
     shape: tuple[int, int, int], device: torch.device, batch_size: int | None, memory_budget: int | None
 ) -> int:
     if batch_size is not None:
-        return whole_number(batch_size, "batch_size", 1, MOST_TOGETHER)
+        return whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
     memory = default_memory(device) if memory_budget is None else memory_budget
     return int(min(DEFAULT_BATCH, max(1, memory // 2 // (COPIES * 8 * math.prod(shape)))))

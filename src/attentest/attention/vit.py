@@ -14,7 +14,7 @@ from attentest.attention.encoder import Encoder
 from attentest.attention.huggingface import family_of, read_huggingface
 from attentest.attention.reading import Reader
 from attentest.attention.refusal import refusal
-from attentest.attention.score_function import MOST_TOGETHER
+from attentest.attention.score_function import LARGEST_BATCH
 from attentest.attention.timm_models import is_timm, read_timm
 from attentest.attention.torchvision_models import is_torchvision, read_torchvision
 from attentest.checks import whole_number
@@ -56,6 +56,9 @@ class ViTScores:
         Whether nobody else holds the model, so that it may be changed instead of copied.
     """
 
+    exact = True
+    """Scores are computed in float64 throughout."""
+
     def __init__(
         self,
         model: nn.Module,
@@ -69,7 +72,7 @@ class ViTScores:
     ) -> None:
         self._aggregation = as_aggregation(attention)
         if batch_size is not None:
-            batch_size = whole_number(batch_size, "batch_size", 1, MOST_TOGETHER)
+            batch_size = whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
         encoder = read_encoder(model, image_size, device, owned)
         self._encoder = encoder
         self._rough_encoder: Encoder | None = None
