@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attentest.region import ThresholdMargins, attention_map, margins, region_of
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 from attentest.search.spectral.cells import Interpolants, Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE, basis, second_derivative
 
@@ -22,10 +22,10 @@ def random_pieces(
     fall = smoothness ** np.arange(SIZE)
     coefficients = torch.from_numpy(rng.normal(size=(count, SIZE, 4, 4)) * fall[:, None, None])
     middle = torch.einsum("k,pkhw->phw", basis(torch.tensor(0.0, dtype=torch.float64)), coefficients)
-    view = View((8, 8), (4, 4))
-    regions = region_of(attention_map(middle, view), 0.6)
+    patch_grid = PatchGrid((8, 8), (4, 4))
+    regions = region_of(attention_map(middle, patch_grid), 0.6)
     bend = torch.einsum("kl,plhw->pkhw", torch.from_numpy(second_derivative()), coefficients)
-    return ThresholdMargins(regions, 0.6, view), Interpolants(
+    return ThresholdMargins(regions, 0.6, patch_grid), Interpolants(
         which=torch.arange(count),
         coefficients=coefficients,
         curvature=bend.abs().sum(dim=1).amax(dim=(1, 2)),
@@ -78,29 +78,32 @@ def test_the_best_guess_is_the_interpolant_at_its_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "step"),
+    ("patch_grid", "step"),
     [
-        (View((12, 8), (4, 4)), 0.05),
-        (View((120, 90), (4, 4)), 0.001),  # many pixels a patch: only those that can be extreme are looked at
-        (View((90, 120), (4, 4), (64.0, 60.0), ((0.9, -7.3), (0.6, 2.1))), 0.001),  # cropped, with a border outside
+        (PatchGrid((12, 8), (4, 4)), 0.05),
+        (PatchGrid((120, 90), (4, 4)), 0.001),  # many pixels a patch: only those that can be extreme are looked at
+        (
+            PatchGrid((90, 120), (4, 4), (64.0, 60.0), ((0.9, -7.3), (0.6, 2.1))),
+            0.001,
+        ),  # cropped, with a border
     ],
 )
-def test_four_extremes_say_what_all_margins_say(view: View, step: float) -> None:
+def test_four_extremes_say_what_all_margins_say(patch_grid: PatchGrid, step: float) -> None:
     rng = np.random.default_rng(0)
     scores = torch.from_numpy(rng.normal(size=(400, 4, 4)))
-    regions = region_of(attention_map(scores[:200], view), 0.6).repeat(2, 1, 1)
-    rule = ThresholdMargins(regions, 0.6, view)
+    regions = region_of(attention_map(scores[:200], patch_grid), 0.6).repeat(2, 1, 1)
+    rule = ThresholdMargins(regions, 0.6, patch_grid)
     which = torch.arange(400)
     mixed = scores.clone()
     mixed[200:] = scores[:200] + step * scores[200:]  # near the region, inside it or not
-    every = margins(attention_map(mixed, view), regions, 0.6)
+    every = margins(attention_map(mixed, patch_grid), regions, 0.6)
     assert torch.equal(rule(which, mixed), every)
     inside = every.amax(dim=1) < 0
     assert 20 < int(inside[200:].sum()) < 180
     clear = every.amax(dim=1).abs() > 1e-14  # on which side of zero rounding falls is anybody's guess
     assert clear.sum() >= 398
     assert torch.equal((combined(rule, which, mixed) < 0)[clear], inside[clear])
-    pixels = view.upsample(mixed).flatten(1)
+    pixels = patch_grid.upsample(mixed).flatten(1)
     region = regions.flatten(1)
     extremes, _ = rule.extremes(which, rule.pixels(which, mixed))
     every_pixel = [
@@ -116,8 +119,8 @@ def test_a_large_image_has_few_pixels_that_can_be_extreme() -> None:
     scores = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 14, 14)))
     counts = []
     for side in (224, 896):
-        view = View((side, side), (14, 14))
-        rule = ThresholdMargins(region_of(attention_map(scores, view), 0.6), 0.6, view)
+        patch_grid = PatchGrid((side, side), (14, 14))
+        rule = ThresholdMargins(region_of(attention_map(scores, patch_grid), 0.6), 0.6, patch_grid)
         counts.append(rule.pixels(torch.arange(3), scores).shape[1])
     assert counts[0] < 224**2 / 15
     assert counts[1] < 5 * counts[0]  # sixteen times the pixels

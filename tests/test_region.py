@@ -6,7 +6,7 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 
 
 def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -35,21 +35,21 @@ def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize(("grid", "size"), [((4, 4), (8, 8)), ((8, 8), (32, 32)), ((3, 5), (12, 10)), ((2, 2), (2, 2))])
 def test_upsampling_is_bilinear_with_half_pixel_centres(grid: tuple[int, int], size: tuple[int, int]) -> None:
     scores = np.random.default_rng(0).normal(size=grid)
-    ours = View(size, scores.shape).upsample(torch.from_numpy(scores)[None])[0].numpy()
+    ours = PatchGrid(size, scores.shape).upsample(torch.from_numpy(scores)[None])[0].numpy()
     np.testing.assert_allclose(ours, slow_bilinear(scores, *size), atol=1e-14)
 
 
 def test_map_runs_from_zero_to_one_image_by_image() -> None:
     scores = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 4, 4)) * [[[1]], [[100]], [[1e-3]]])
-    attention = attention_map(scores, View((8, 8), scores.shape[1:]))
+    attention = attention_map(scores, PatchGrid((8, 8), scores.shape[1:]))
     assert attention.amin(dim=(1, 2)).tolist() == [0, 0, 0]
     assert attention.amax(dim=(1, 2)).tolist() == [1, 1, 1]
-    assert torch.equal(attention_map(scores[1:2], View((8, 8), scores.shape[1:]))[0], attention[1])
+    assert torch.equal(attention_map(scores[1:2], PatchGrid((8, 8), scores.shape[1:]))[0], attention[1])
 
 
 def test_margins_are_negative_exactly_where_the_region_is_the_same() -> None:
     rng = np.random.default_rng(0)
-    attention = attention_map(torch.from_numpy(rng.normal(size=(50, 2, 2))), View((2, 2), (2, 2)))
+    attention = attention_map(torch.from_numpy(rng.normal(size=(50, 2, 2))), PatchGrid((2, 2), (2, 2)))
     region = region_of(attention[0], 0.6)
     f = margins(attention, region.expand(50, 2, 2), 0.6)
     same = [bool((region_of(a, 0.6) == region).all()) for a in attention]
@@ -61,7 +61,7 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same() -> None:
 
 
 def test_a_constant_map_on_the_line_lies_outside() -> None:
-    flat = attention_map(torch.ones(1, 2, 2, dtype=torch.float64), View((4, 4), (2, 2)))
+    flat = attention_map(torch.ones(1, 2, 2, dtype=torch.float64), PatchGrid((4, 4), (2, 2)))
     region = torch.zeros(1, 4, 4, dtype=torch.bool)
     region[0, 0, 0] = True
     assert margins(flat, region, 0.6).max() > 0

@@ -8,11 +8,11 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.region import TopFraction, attention_map
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 from attentest.search import Adaptive, Fixed, GridSearch
 from toys import tiny_vit
 
-VIEWS = {
+GRIDS = {
     "patch 1": ((4, 4), (4, 4)),
     "patch 2": ((8, 8), (4, 4)),
     "patch 5": ((15, 10), (3, 2)),
@@ -28,9 +28,9 @@ def vit(**options: Any) -> AttentionTest:
     return AttentionTest(tiny_vit(), noise=1.0, **options)
 
 
-def slow_region(scores: np.ndarray, view: View, q: float) -> np.ndarray:
+def slow_region(scores: np.ndarray, patch_grid: PatchGrid, q: float) -> np.ndarray:
     """The greatest pixels one by one; equal ones in reading order."""
-    pixels = view.upsample(torch.from_numpy(scores)[None])[0].numpy()
+    pixels = patch_grid.upsample(torch.from_numpy(scores)[None])[0].numpy()
     count = max(1, min(pixels.size - 1, round(q * pixels.size)))
     rounded = np.round(pixels, 12).ravel()
     chosen = sorted(range(pixels.size), key=lambda i: (-rounded[i], i))[:count]
@@ -39,30 +39,30 @@ def slow_region(scores: np.ndarray, view: View, q: float) -> np.ndarray:
     return region.reshape(pixels.shape)
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("q", [0.001, 0.05, 0.13, 0.5, 0.9, 0.999])
-def test_the_region_is_the_greatest_pixels(view: str, q: float) -> None:
-    size, grid = VIEWS[view]
-    lens = View(size, grid)
+def test_the_region_is_the_greatest_pixels(name: str, q: float) -> None:
+    size, grid = GRIDS[name]
+    patch_grid = PatchGrid(size, grid)
     scores = np.random.default_rng(0).normal(size=(10, *grid))
-    regions = TopFraction(q).regions(attention_map(torch.from_numpy(scores), lens), lens)
+    regions = TopFraction(q).regions(attention_map(torch.from_numpy(scores), patch_grid), patch_grid)
     for score, region in zip(scores, regions, strict=True):
-        assert np.array_equal(region.numpy(), slow_region(score, lens, q))
+        assert np.array_equal(region.numpy(), slow_region(score, patch_grid, q))
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("q", [0.02, 0.13, 0.5, 0.97])
-def test_margins_are_negative_exactly_where_the_region_is_the_same(view: str, q: float) -> None:
+def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, q: float) -> None:
     """Scores near the observed ones, so that some give the same region: every pixel's margin, and the extremes'."""
-    size, grid = VIEWS[view]
-    lens, rule = View(size, grid), TopFraction(q)
+    size, grid = GRIDS[name]
+    patch_grid, rule = PatchGrid(size, grid), TopFraction(q)
     rng = np.random.default_rng(1)
     observed = rng.normal(size=(1, *grid))
-    region = rule.regions(attention_map(torch.from_numpy(observed), lens), lens)
-    margins = rule.margins(region, lens)
+    region = rule.regions(attention_map(torch.from_numpy(observed), patch_grid), patch_grid)
+    margins = rule.margins(region, patch_grid)
     scores = torch.from_numpy(observed + rng.choice([0.01, 0.1, 0.5], size=(300, 1, 1)) * rng.normal(size=(300, *grid)))
     which = torch.zeros(300, dtype=torch.int64)
-    same = (rule.regions(attention_map(scores, lens), lens) == region).flatten(1).all(dim=1)
+    same = (rule.regions(attention_map(scores, patch_grid), patch_grid) == region).flatten(1).all(dim=1)
     assert 0 < int(same.sum()) < 300
     assert torch.equal((margins(which, scores) < 0).all(dim=1), same)
     pixels = margins.pixels(which, scores)

@@ -355,7 +355,7 @@ class AttentionTest:
         maps = []
         for batch in self._cases.batches(self._cases.each(images, None), self._scores.batch_size, self._memory // 2):
             observed = self._observe(torch.stack([case.image.pixels for case in batch]), self._cases.frame(batch[0]), 0)
-            maps.append(observed.view.on_image(observed.attention).cpu().numpy())
+            maps.append(observed.patch_grid.on_image(observed.attention).cpu().numpy())
         if not maps:
             raise InputError("there are no images to look at: the iterable is empty.")
         return np.concatenate(maps)
@@ -447,8 +447,8 @@ class AttentionTest:
 
         def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
             observed = self._observe(torch.from_numpy(batch), frame, None)
-            parts = parts_of(observed.view.on_image(observed.regions).cpu().numpy(), None)
-            seen = observed.view.seen.numpy()
+            parts = parts_of(observed.patch_grid.on_image(observed.regions).cpu().numpy(), None)
+            seen = observed.patch_grid.seen.numpy()
             return comparisons(batch, parts, seen, frame.weights, self._contrast, self._noise).lines.z_obs
 
         generator = as_generator(rng)
@@ -505,12 +505,12 @@ class AttentionTest:
         references = [case.reference.pixels for case in cases if case.reference is not None]
         reference_images = torch.stack(references).numpy() if references else None
         observed = self._observe(images, frame, first)
-        view = observed.view
-        seen = view.seen.numpy()
-        parts = parts_of(view.on_image(observed.regions).cpu().numpy(), connectivity)
+        patch_grid = observed.patch_grid
+        seen = patch_grid.seen.numpy()
+        parts = parts_of(patch_grid.on_image(observed.regions).cpu().numpy(), connectivity)
         # Copies, so that a result that is kept does not keep the arrays of all.
         regions = [region.copy() for region in parts.regions]
-        maps = [attention.copy() for attention in view.on_image(observed.attention).cpu().numpy()]
+        maps = [attention.copy() for attention in patch_grid.on_image(observed.attention).cpu().numpy()]
         # As many images at a time as have been found to fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(cases)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in cases]
@@ -559,7 +559,7 @@ class AttentionTest:
         return SearchProblem(
             z_obs=lines.z_obs,
             scores=observed.along(self._scores, direction, origin),
-            margins=self._rule.margins(observed.regions, observed.view),
+            margins=self._rule.margins(observed.regions, observed.patch_grid),
             device=device,
             batch_size=self._scores.batch_size,
             image_numbers=first + compared.owner,

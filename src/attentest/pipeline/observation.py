@@ -13,10 +13,10 @@ from attentest.attention import ScoreFunction, ViTScores
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.pipeline.image_geometry import Frame
 from attentest.region import RegionRule, attention_map, unusable_scores
-from attentest.region.patch_grid import Placement, View
+from attentest.region.patch_grid import PatchGrid, Placement
 
-VIEWS_KEPT = 16
-"""Making a view takes as long as observing hundreds of small images, and most tests need but one."""
+PATCH_GRIDS_KEPT = 16
+"""Making a patch grid takes as long as observing hundreds of small images, and most tests need but one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +25,7 @@ class Observation:
 
     inputs: Tensor
     scores: Tensor
-    view: View
+    patch_grid: PatchGrid
     attention: Tensor
     regions: Tensor
 
@@ -88,15 +88,15 @@ class Observer:
         if unusable := unusable_scores(scores):
             index, reason = unusable
             raise InputError(reason if first is None else f"image {first + index}: {reason}")
-        view = self._view(frame, (scores.shape[1], scores.shape[2]))
-        attention = attention_map(scores, view)
-        regions = self._rule.regions(attention, view)
+        patch_grid = self._patch_grid(frame, (scores.shape[1], scores.shape[2]))
+        attention = attention_map(scores, patch_grid)
+        regions = self._rule.regions(attention, patch_grid)
         empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
         if empty:
             which = "" if first is None else f"image {first + empty[0]}: "
             constant = not bool(attention[empty[0]].any())
-            raise InputError(which + (_constant(view) if constant else _tied()))
-        return Observation(inputs=inputs, scores=scores, view=view, attention=attention, regions=regions)
+            raise InputError(which + (_constant(patch_grid) if constant else _tied()))
+        return Observation(inputs=inputs, scores=scores, patch_grid=patch_grid, attention=attention, regions=regions)
 
     def _observed_scores(self, inputs: Tensor) -> Tensor:
         if isinstance(self._scores, ViTScores):
@@ -111,26 +111,26 @@ class Observer:
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _view(self, frame: Frame, grid: tuple[int, int]) -> View:
+    def _patch_grid(self, frame: Frame, grid: tuple[int, int]) -> PatchGrid:
         """Return how a grid of patches lies over the images of a frame."""
         covered = self._scores.covered if isinstance(self._scores, ViTScores) else self._scores.image_shape[1:]
         _, height, width = frame.shape
-        return _made_view((height, width), grid, covered, frame.inputs.placement, self._scores.device)
+        return _made_patch_grid((height, width), grid, covered, frame.inputs.placement, self._scores.device)
 
 
-@lru_cache(maxsize=VIEWS_KEPT)
-def _made_view(
+@lru_cache(maxsize=PATCH_GRIDS_KEPT)
+def _made_patch_grid(
     image_size: tuple[int, int],
     grid: tuple[int, int],
     covered: tuple[float, float],
     placement: Placement,
     device: torch.device,
-) -> View:
-    return View(image_size, grid, covered, placement, device)
+) -> PatchGrid:
+    return PatchGrid(image_size, grid, covered, placement, device)
 
 
-def _constant(view: View) -> str:
-    height, width = view.size
+def _constant(patch_grid: PatchGrid) -> str:
+    height, width = patch_grid.size
     return (
         f"the attention map is constant on the {height} x {width} pixels the model sees, so there is no region to "
         "test: use a larger image, or a crop that leaves more of it."

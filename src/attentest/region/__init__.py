@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map, unusable_scores
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 from attentest.region.threshold import TIE, Threshold, ThresholdMargins, as_threshold, margins, region_of
 from attentest.region.top_fraction import TopFraction, TopMargins
 
@@ -16,10 +16,10 @@ from attentest.region.top_fraction import TopFraction, TopMargins
 class RegionRule(Protocol):
     """How an attention map becomes a region."""
 
-    def regions(self, attention: Tensor, view: View) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; none where it is moot."""
 
-    def margins(self, regions: Tensor, view: View) -> ThresholdMargins | TopMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins | TopMargins:
         """Return what decides whether other scores give the same regions (k, H, W)."""
 
     def describe(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is below this share of its largest score varies by rounding alone."""
@@ -14,14 +14,14 @@ LARGEST_SCORE = 1e100
 """Squares of scores must not overflow."""
 
 
-def attention_map(scores: Tensor, view: View) -> Tensor:
+def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
     """Return the attention map A in [0, 1]: scores upsampled, then min-max normalised image by image.
 
     Parameters
     ----------
     scores : (m, gh, gw)
         Raw scores on the patch grid.
-    view
+    patch_grid
         How the grid lies over the image.
 
     Returns
@@ -29,7 +29,7 @@ def attention_map(scores: Tensor, view: View) -> Tensor:
     Tensor of shape (m, H, W)
         On the pixels that are seen. A constant map becomes zero everywhere: no pixel exceeds any threshold.
     """
-    pixels = view.upsample(scores)
+    pixels = patch_grid.upsample(scores)
     low = pixels.amin(dim=(-2, -1), keepdim=True)
     span = pixels.amax(dim=(-2, -1), keepdim=True) - low
     return (pixels - low) / torch.where(span > 0, span, 1.0)

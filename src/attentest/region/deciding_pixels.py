@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attentest.region.patch_grid import Axis, View
+from attentest.region.patch_grid import Axis, PatchGrid
 
 WORTH_IT = 6
 """A candidate costs about as much as this many pixels of a whole map, so they must be fewer by that."""
@@ -18,18 +18,18 @@ class DecidingPixels:
     ----------
     kinds : (k, H, W)
         The kind of each pixel seen, such as region and background.
-    view
+    patch_grid
         How the grid lies over the image.
     """
 
-    def __init__(self, kinds: Tensor, view: View) -> None:
-        self._view = view
+    def __init__(self, kinds: Tensor, patch_grid: PatchGrid) -> None:
+        self._patch_grid = patch_grid
         self._all = kinds.flatten(1)
-        self._few = Candidates.of(kinds, view)
+        self._few = Candidates.of(kinds, patch_grid)
 
     def values(self, which: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of images ``which`` (m,) with scores (m, gh, gw)."""
-        return self._view.upsample(scores).flatten(1) if self._few is None else self._few.pixels(which, scores)
+        return self._patch_grid.upsample(scores).flatten(1) if self._few is None else self._few.pixels(which, scores)
 
     def kinds(self, which: Tensor) -> Tensor:
         """Return the kinds (m, n) of the same pixels."""
@@ -56,12 +56,12 @@ class Candidates:
         self._patches, self._shares, self.kinds = patches, shares, kinds
 
     @classmethod
-    def of(cls, kinds: Tensor, view: View) -> Candidates | None:
+    def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> Candidates | None:
         """Return the candidates of images with kinds of pixels (k, H, W), or None where there are too many."""
         kept = torch.zeros_like(kinds, dtype=torch.bool)
         for value in kinds.unique():
             kind = kinds == value
-            kept |= _ends(kind, view.columns) & _ends(kind.mT, view.rows).mT
+            kept |= _ends(kind, patch_grid.columns) & _ends(kind.mT, patch_grid.rows).mT
         count = int(kept.flatten(1).sum(dim=1).max())
         if count * WORTH_IT > kept[0].numel():
             return None
@@ -69,9 +69,9 @@ class Candidates:
         order = kept.flatten(1).to(torch.uint8).sort(dim=1, descending=True, stable=True)
         chosen = torch.where(order.values[:, :count] > 0, order.indices[:, :count], order.indices[:, :1])
         width = kept.shape[-1]
-        (top, above), (left, before) = _two_patches(view.rows), _two_patches(view.columns)
+        (top, above), (left, before) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
         row, column = chosen // width, chosen % width
-        across = view.columns.matrix.shape[1]
+        across = patch_grid.columns.matrix.shape[1]
         patches = top[row].unsqueeze(-1) * across + left[column].unsqueeze(-2)
         shares = above[row].unsqueeze(-1) * before[column].unsqueeze(-2)
         return cls(patches.flatten(-2), shares.flatten(-2), kinds.flatten(1).gather(1, chosen))

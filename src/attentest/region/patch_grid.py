@@ -60,7 +60,7 @@ class Axis:
         return replace(self, cell=self.cell.to(device), matrix=self.matrix.to(device))
 
 
-class View:
+class PatchGrid:
     """Attention of a grid of patches on the pixels of an image: bilinear, with half-pixel centres.
 
     Parameters

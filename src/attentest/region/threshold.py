@@ -12,7 +12,7 @@ from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
 from attentest.region.deciding_pixels import DecidingPixels
-from attentest.region.patch_grid import View
+from attentest.region.patch_grid import PatchGrid
 
 TIE = 1e-11
 """How far above tau a pixel of the region lies. Between the greatest and the least patch a pixel can lie exactly at
@@ -28,13 +28,13 @@ class Threshold:
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", as_threshold(self.tau))
 
-    def regions(self, attention: Tensor, view: View) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) of attention maps (m, H, W); a constant map has none."""
         return region_of(attention, self.tau)
 
-    def margins(self, regions: Tensor, view: View) -> ThresholdMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
         """Return what decides whether other scores give the same regions (k, H, W)."""
-        return ThresholdMargins(regions, self.tau, view)
+        return ThresholdMargins(regions, self.tau, patch_grid)
 
     def describe(self) -> dict[str, Any]:
         """Return the setting."""
@@ -88,15 +88,15 @@ class ThresholdMargins:
         The observed regions among the pixels that are seen, where the scores are.
     threshold
         tau.
-    view
+    patch_grid
         How the grid lies over the image.
     """
 
-    def __init__(self, regions: Tensor, threshold: float, view: View) -> None:
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
         self._regions = regions
         self._threshold = threshold
-        self._view = view
-        self._deciding = DecidingPixels(regions, view)
+        self._patch_grid = patch_grid
+        self._deciding = DecidingPixels(regions, patch_grid)
         # Of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
         low, high = 1.0 - (threshold + TIE), threshold + TIE
@@ -104,7 +104,7 @@ class ThresholdMargins:
 
     def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
         """Return the paper's margins f_i (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
-        return margins(attention_map(scores, self._view), self._regions[which], self._threshold)
+        return margins(attention_map(scores, self._patch_grid), self._regions[which], self._threshold)
 
     def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the pixels that may be extreme in images ``which`` (m,)."""

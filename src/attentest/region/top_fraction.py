@@ -12,7 +12,7 @@ from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
 from attentest.region.deciding_pixels import DecidingPixels
-from attentest.region.patch_grid import Axis, View
+from attentest.region.patch_grid import Axis, PatchGrid
 from attentest.region.threshold import TIE
 
 ROUNDING = 1e-12
@@ -39,9 +39,9 @@ class TopFraction:
             raise InputError(f"top_fraction (q) must lie strictly between 0 and 1, got {number}.")
         object.__setattr__(self, "q", number)
 
-    def regions(self, attention: Tensor, view: View) -> Tensor:
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) of attention maps (m, H, W); no region where pixels tie at the cut."""
-        alike = _equals(view)
+        alike = _equals(patch_grid)
         pixels = attention.flatten(1)[:, alike]
         count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
         order = pixels.argsort(dim=1, descending=True, stable=True)
@@ -51,9 +51,9 @@ class TopFraction:
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
-    def margins(self, regions: Tensor, view: View) -> TopMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
         """Return what decides whether other scores give the same regions (k, H, W)."""
-        return TopMargins(regions, view)
+        return TopMargins(regions, patch_grid)
 
     def describe(self) -> dict[str, Any]:
         """Return the setting."""
@@ -70,27 +70,27 @@ class TopMargins:
     ----------
     regions : (k, H, W) bool
         The observed regions among the pixels that are seen.
-    view
+    patch_grid
         How the grid lies over the image.
     """
 
-    def __init__(self, regions: Tensor, view: View) -> None:
-        self._view = view
-        alike = _equals(view)
+    def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
+        self._patch_grid = patch_grid
+        alike = _equals(patch_grid)
         flat = regions.flatten(1)
         members = torch.zeros_like(flat, dtype=torch.int64).index_add_(1, alike, flat.long())[:, alike]
         size = torch.bincount(alike, minlength=len(alike))[alike]
         kinds = torch.where(flat, INSIDE, OUTSIDE)
         kinds[(members > 0) & (members < size)] = SPLIT
         self._kinds = kinds
-        self._deciding = DecidingPixels(kinds.unflatten(1, regions.shape[1:]), view)
+        self._deciding = DecidingPixels(kinds.unflatten(1, regions.shape[1:]), patch_grid)
         # Of the lowest inside, the highest outside, and the split pixels as highest and as lowest.
         self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
         self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
 
     def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
         """Return a margin for each pixel (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
-        pixels = attention_map(scores, self._view).flatten(1)
+        pixels = attention_map(scores, self._patch_grid).flatten(1)
         kinds = self._kinds[which]
         extremes, _ = self._extremes(kinds, pixels)
         not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
@@ -125,9 +125,9 @@ class TopMargins:
         return torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], dim=1)
 
 
-def _equals(view: View) -> Tensor:
+def _equals(patch_grid: PatchGrid) -> Tensor:
     """Return for each pixel seen the first of those (n,) that equal it whatever the scores."""
-    rows, columns = (_first_alike(axis) for axis in (view.rows, view.columns))
+    rows, columns = (_first_alike(axis) for axis in (patch_grid.rows, patch_grid.columns))
     return (rows[:, None] * len(columns) + columns).flatten()
 
 
