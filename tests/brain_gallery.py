@@ -13,6 +13,7 @@ from attentest.studies.brain.condition import Condition
 from attentest.studies.brain.gallery import Gallery
 from attentest.studies.brain.slices import SIDE, Slices
 from attentest.studies.brain.split import Split
+from truncated import normal
 
 
 def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
@@ -20,7 +21,7 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
     region = np.zeros((SIDE, SIDE), dtype=bool)
     region[10 + index : 30, 12:40] = True
     return AttentionTestResult(
-        statistic=40.0,
+        law=normal(40.0),
         standard_error=0.8,
         region=region,
         part=region,
@@ -33,7 +34,10 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
         log_pvalue_bounds=(float(np.log(p)), float(np.log(p))),
         naive_log_pvalue=-800.0,
         bonferroni_log_pvalue=0.0,
+        alternative="two-sided",
         alpha=None,
+        confidence_level=0.95,
+        connectivity=None,
         evaluations=100,
         status="converged",
         settings={"alternative": "two-sided"},

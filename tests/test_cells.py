@@ -26,7 +26,7 @@ def random_pieces(
     regions = region_of(attention_map(middle, patch_grid), 0.6)
     bend = torch.einsum("kl,plhw->pkhw", torch.from_numpy(second_derivative()), coefficients)
     return ThresholdMargins(regions, 0.6, patch_grid), Interpolants(
-        which=torch.arange(count),
+        image=torch.arange(count),
         coefficients=coefficients,
         curvature=bend.abs().sum(dim=1).amax(dim=(1, 2)),
         error=torch.full((count,), error, dtype=torch.float64),

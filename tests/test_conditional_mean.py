@@ -9,15 +9,16 @@ from scipy import optimize, stats
 
 from attentest import InputError
 from attentest.statistics.conditional_mean import FARTHEST, mean_bounds, means_at
-from attentest.statistics.confidence_interval import Selected, naive_confidence_interval
+from attentest.statistics.confidence_interval import naive_confidence_interval
 from attentest.statistics.intervals import clip, union
 from exact_normal import exact_log_share
+from truncated import estimates_of, interval_of, known_set, normal
 
 LINE = np.array([[-np.inf, np.inf]])
 
 
 def mean_at(z: float, intervals: np.ndarray, level: float) -> float:
-    return float(means_at(np.array([z]), np.array([level]), [intervals], [intervals])[0])
+    return float(means_at(normal(z), np.array([level]), [intervals], [intervals])[0])
 
 
 @pytest.mark.parametrize("z", [0.0, -3.2, 40.0, 1e6])
@@ -67,7 +68,7 @@ def test_bounds_hold_for_every_set_between(edges: list, z: float, margin: float,
     shrunk = truth + np.array([margin / 4, -margin / 4])
     certain = union(shrunk[shrunk[:, 0] < shrunk[:, 1]], [[z - 0.1, z + 0.1]])
     possible = union(truth, [[extra - margin, extra + margin]], [[-np.inf, -9], [9, np.inf]])
-    low, high = (float(end[0]) for end in mean_bounds(np.array([z]), [certain], [possible], np.array([level])))
+    low, high = (float(end[0]) for end in mean_bounds(normal(z), [certain], [possible], np.array([level])))
     assert low <= mean_at(z, truth, level) <= high
 
 
@@ -76,13 +77,13 @@ def test_many_at_once_are_as_one_by_one() -> None:
     z = rng.normal(size=30)
     sets = [union(np.sort(rng.normal(0, 3, 6)).reshape(-1, 2), [[at - 0.1, at + 0.1]]) for at in z]
     levels = rng.uniform(0.01, 0.99, 30)
-    together = means_at(z, levels, sets, sets)
+    together = means_at(normal(*z), levels, sets, sets)
     alone = [mean_at(at, intervals, level) for at, intervals, level in zip(z, sets, levels, strict=True)]
     np.testing.assert_allclose(together, alone, rtol=1e-12)
 
 
 def test_nothing_on_one_side_gives_an_infinite_end() -> None:
-    z = np.array([1.0])
+    z = normal(1.0)
     above, below = [np.array([[1.0, 2.0]])], [np.array([[0.0, 1.0]])]
     nothing = [np.empty((0, 2))]
     assert means_at(z, np.array([0.5]), above, nothing)[0] == -np.inf
@@ -115,19 +116,9 @@ def test_agrees_with_an_independent_package() -> None:
             assert mean_at(z, intervals, level) == pytest.approx(root, abs=1e-6)
 
 
-def one(z: float, intervals: np.ndarray, standard_error: float = 1.0, possible: np.ndarray | None = None) -> Selected:
-    return Selected(
-        statistics=np.array([z]),
-        standard_errors=np.array([standard_error]),
-        found=[intervals],
-        certain=[intervals],
-        possible=[intervals if possible is None else possible],
-    )
-
-
 def test_without_truncation_the_interval_is_the_naive_one() -> None:
     for alternative in ("two-sided", "greater", "less"):
-        (interval,) = one(2.0, LINE, 3.0).confidence_intervals([alternative], 0.9)
+        interval = interval_of(2.0, known_set(LINE), alternative, 0.9, standard_error=3.0)
         naive = naive_confidence_interval(6.0, 3.0, alternative, 0.9)
         assert tuple(interval) == pytest.approx(tuple(naive), rel=1e-9)
         assert interval.error == pytest.approx(0.0, abs=1e-9)
@@ -140,9 +131,9 @@ def test_without_truncation_the_interval_is_the_naive_one() -> None:
 def test_one_sided_intervals_are_bounded_on_the_side_of_the_alternative() -> None:
     """As in SciPy: "greater" gives a lower bound, at which the one-sided p-value is 1 - confidence."""
     intervals = union([[1.0, 3.0]], [[-2.0, 0.5]])
-    (greater,) = one(1.5, intervals).confidence_intervals(["greater"], 0.9)
-    (less,) = one(1.5, intervals).confidence_intervals(["less"], 0.9)
-    (both,) = one(1.5, intervals).confidence_intervals(["two-sided"], 0.8)
+    greater = interval_of(1.5, known_set(intervals), "greater", 0.9)
+    less = interval_of(1.5, known_set(intervals), "less", 0.9)
+    both = interval_of(1.5, known_set(intervals), "two-sided", 0.8)
     assert greater.high == np.inf
     assert less.low == -np.inf
     assert (greater.low, less.high) == pytest.approx(tuple(both), rel=1e-12)
@@ -150,24 +141,25 @@ def test_one_sided_intervals_are_bounded_on_the_side_of_the_alternative() -> Non
 
 def test_the_interval_is_the_widest_of_what_is_possible() -> None:
     certain = np.array([[1.0, 3.0]])
-    known = one(1.5, certain).confidence_intervals(["two-sided"], 0.95)[0]
-    (wider,) = one(1.5, certain, possible=union(certain, [[6.0, np.inf]])).confidence_intervals(["two-sided"], 0.95)
+    known = interval_of(1.5, known_set(certain))
+    partly = known_set(certain, possible=union(certain, [[6.0, np.inf]]))
+    wider = interval_of(1.5, partly)
     assert tuple(wider) == pytest.approx(tuple(known))  # what may be there could only make it narrower
     assert known.error == 0
     assert wider.error > 0.1
-    best, low, high = one(1.5, certain, possible=union(certain, [[6.0, np.inf]])).estimates()
+    best, low, high = estimates_of(1.5, partly)
     assert low[0] < best[0] <= high[0]
 
 
 def test_an_infinite_interval_is_reported_as_such() -> None:
-    (interval,) = one(1.0, np.array([[1.0, 2.0]])).confidence_intervals(["two-sided"], 0.95)
+    interval = interval_of(1.0, known_set(np.array([[1.0, 2.0]])))
     assert interval.low == -np.inf
     assert interval.high == 1.0 - FARTHEST  # wider than it is, so that it contains a number
-    best, _, _ = one(1.0, np.array([[1.0, 2.0]])).estimates()
+    best, _, _ = estimates_of(1.0, known_set(np.array([[1.0, 2.0]])))
     assert best[0] == -np.inf
 
 
 @pytest.mark.parametrize("level", [0, 1, 1.5, -0.1, np.nan, "0.95", None])
 def test_a_confidence_level_outside_the_open_unit_interval_is_refused(level: object) -> None:
     with pytest.raises(InputError, match="confidence_level must"):
-        one(1.0, LINE).confidence_intervals(["two-sided"], level)  # type: ignore[arg-type]
+        interval_of(1.0, known_set(LINE), level=level)  # type: ignore[arg-type]

@@ -8,28 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from attentest.search import GridSearch, SearchOutcome, SpectralSearch
+from attentest.search import GridSearch, SpectralSearch
 from attentest.search.grid.steps import Fixed
-from attentest.statistics.confidence_interval import ConfidenceInterval, Selected
 from attentest.statistics.intervals import union
 from toys import curve_problem
+from truncated import interval_of, known_set
 
 SEARCH = SpectralSearch()
 
 
-def interval_of(z: float, outcome: SearchOutcome, level: float = 0.95) -> ConfidenceInterval:
-    return Selected(
-        statistics=np.array([z]),
-        standard_errors=np.ones(1),
-        found=[outcome.intervals],
-        certain=[outcome.certain],
-        possible=[outcome.possible],
-    ).confidence_intervals(["two-sided"], level)[0]
-
-
 def exact_interval(z: float, intervals: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    known = SearchOutcome(intervals=intervals, certain=intervals, possible=intervals, evaluations=0, status="")
-    return tuple(interval_of(z, known, level))  # type: ignore[return-value]
+    return tuple(interval_of(z, known_set(intervals), level=level))  # type: ignore[return-value]
 
 
 def between(low: float, high: float):  # type: ignore[no-untyped-def]
@@ -78,7 +67,7 @@ def test_without_a_level_only_p_is_resolved_and_the_interval_is_wide_but_holds()
 def test_a_higher_level_than_was_searched_for_still_holds() -> None:
     z, curves, intervals = CASES["another part far above"]
     (outcome,) = SEARCH.find(curve_problem([z], *curves, confidence_level=0.5))
-    found, exact = interval_of(z, outcome, 0.999), exact_interval(z, union(intervals), 0.999)
+    found, exact = interval_of(z, outcome, level=0.999), exact_interval(z, union(intervals), 0.999)
     assert found.low <= exact[0] + 1e-9
     assert found.high >= exact[1] - 1e-9
 
@@ -90,7 +79,7 @@ def test_images_together_are_as_one_by_one() -> None:
         (alone,) = SEARCH.find(curve_problem([z], between(1.0, 2.5), confidence_level=0.9))
         ends = exact_interval(z, np.array([[1.0, 2.5]]), 0.9)
         for found in (outcome, alone):
-            assert tuple(interval_of(z, found, 0.9)) == pytest.approx(ends, abs=2e-3 * (ends[1] - ends[0]))
+            assert tuple(interval_of(z, found, level=0.9)) == pytest.approx(ends, abs=2e-3 * (ends[1] - ends[0]))
 
 
 def test_p_is_not_touched_by_the_interval() -> None:

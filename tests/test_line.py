@@ -23,7 +23,7 @@ def observed() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("noise", [Isotropic(0.3), AR1(0.5, 2.0), Diagonal(np.linspace(0.1, 3, N))])
 def test_the_line_passes_through_the_image(observed: tuple[np.ndarray, np.ndarray], noise: object) -> None:
     images, eta = observed
-    lines = lines_through(images, eta, noise)  # type: ignore[arg-type]
+    lines = lines_through(images, eta, [noise] * len(images))  # type: ignore[arg-type]
     through = lines.a + lines.b * lines.z_obs[:, None]
     np.testing.assert_allclose(through, images, rtol=0, atol=8 * np.finfo(float).eps * np.abs(images).max())
 
@@ -31,7 +31,7 @@ def test_the_line_passes_through_the_image(observed: tuple[np.ndarray, np.ndarra
 def test_matches_the_matrices_of_the_paper(observed: tuple[np.ndarray, np.ndarray]) -> None:
     images, eta = observed
     sigma = 0.7 ** np.abs(np.subtract.outer(np.arange(N), np.arange(N)))
-    lines = lines_through(images, eta, Dense(sigma))
+    lines = lines_through(images, eta, [Dense(sigma)] * len(images))
     for k in range(3):
         variance = eta[k] @ sigma @ eta[k]
         projector = np.eye(N) - np.outer(sigma @ eta[k], eta[k]) / variance
@@ -43,10 +43,10 @@ def test_matches_the_matrices_of_the_paper(observed: tuple[np.ndarray, np.ndarra
 
 def test_a_noise_model_of_another_size_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:
     with pytest.raises(InputError, match="for 7 pixels, but the image has 20"):
-        lines_through(*observed, Diagonal(np.ones(7)))
+        lines_through(*observed, [Diagonal(np.ones(7))] * len(observed[0]))
 
 
 def test_noise_that_does_not_reach_the_contrast_is_refused(observed: tuple[np.ndarray, np.ndarray]) -> None:
     common = Dense(np.ones((N, N)))  # every pixel moves alike, so no difference of means varies
     with pytest.raises(InputError, match="no variance"):
-        lines_through(*observed, common)
+        lines_through(*observed, [common] * len(observed[0]))

@@ -109,7 +109,7 @@ def test_adaptive_visits_the_grid_of_procedure_1() -> None:
         return problem.scores(which, z)
 
     watched = SearchProblem(
-        z_obs=problem.z_obs, scores=recording, margins=problem.margins, device=problem.device, batch_size=1
+        law=problem.law, scores=recording, margins=problem.margins, device=problem.device, batch_size=1
     )
     (outcome,) = GridSearch(step=Adaptive(), boundary_tolerance=1.0).find(watched)  # no bisection
     grid, d_obs = literal_procedure(lambda z: [float(c(torch.tensor(z, dtype=torch.float64))) for c in curves], z_obs)
@@ -188,9 +188,7 @@ def test_evaluations_count_model_calls() -> None:
         np.add.at(calls, which.numpy(), 1)
         return inner.scores(which, z)
 
-    problem = SearchProblem(
-        z_obs=inner.z_obs, scores=counting, margins=inner.margins, device=inner.device, batch_size=7
-    )
+    problem = SearchProblem(law=inner.law, scores=counting, margins=inner.margins, device=inner.device, batch_size=7)
     outcomes = GridSearch(step=Combination()).find(problem)
     assert [outcome.evaluations for outcome in outcomes] == calls.tolist()
 
@@ -206,7 +204,7 @@ def test_progress_rises_to_one() -> None:
 def test_bisection_narrows_to_the_tolerance() -> None:
     problem = curve_problem([0.0], waves)
     brackets = Brackets(
-        which=np.array([0, 0]),
+        image=np.array([0, 0]),
         lower=np.array([0.9, 5.0]),
         upper=np.array([1.2, 5.5]),
         leaving=np.array([True, False]),

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.intervals import contains, union
-from attentest.statistics.truncated_normal import Alternative, log_pvalue, log_pvalue_bounds
 from toys import CurveMargins, curve_problem
+from truncated import bounds_on_log_p, log_pvalue, normal
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -34,7 +35,7 @@ def find(search: SpectralSearch, z_obs: float, *curves: Curve) -> SearchOutcome:
 
 
 def bar(z_obs: float, outcome: SearchOutcome, alternative: Alternative = "two-sided") -> tuple[float, float]:
-    low, high = log_pvalue_bounds(z_obs, outcome.certain, outcome.possible, alternative)
+    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative)
     return math.exp(low), math.exp(high)
 
 
@@ -76,7 +77,7 @@ def test_a_relative_tolerance_resolves_tiny_pvalues(z_obs: float) -> None:
     search = SpectralSearch(tol=0.0, rtol=1e-3)
     outcome = find(search, z_obs, lambda z: torch.tanh(z_obs - 0.3 - z))
     exact = log_pvalue(z_obs, np.array([[z_obs - 0.3, np.inf]]))
-    low, high = log_pvalue_bounds(z_obs, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible)
     assert outcome.status == "converged"
     assert low <= exact + 1e-9 <= high + 2e-9
     assert math.expm1(high - low) <= 1.01e-3
@@ -88,7 +89,7 @@ def test_a_pvalue_too_small_for_a_float_has_a_relative_error_bar() -> None:
     outcome = find(SpectralSearch(tol=0.0, rtol=1e-4), z_obs, lambda z: 0.5 - torch.cos(z - z_obs))
     centres = z_obs + 2 * math.pi * np.arange(-20, 20)
     exact = log_pvalue(z_obs, np.column_stack([centres - math.pi / 3, centres + math.pi / 3]))
-    low, high = log_pvalue_bounds(z_obs, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible)
     assert outcome.status == "converged"
     assert exact < -1000
     assert low <= exact + 1e-9 <= high + 2e-9
@@ -240,7 +241,7 @@ def counting(problem: SearchProblem) -> tuple[SearchProblem, list[tuple[int, flo
         return problem.scores(which, z)
 
     watched = SearchProblem(
-        z_obs=problem.z_obs, scores=scores, margins=problem.margins, device=problem.device, batch_size=13
+        law=problem.law, scores=scores, margins=problem.margins, device=problem.device, batch_size=13
     )
     return watched, calls
 
@@ -276,13 +277,13 @@ def test_images_of_very_different_p_do_not_disturb_each_other() -> None:
 
     z_obs = [33.0, 0.4, 36.0, 1.2, 29.0, -1.0]
     options = {"margins": CurveMargins(), "device": torch.device("cpu")}
-    together = EXACT.find(SearchProblem(z_obs=np.array(z_obs), scores=scores, batch_size=10_000, **options))
+    together = EXACT.find(SearchProblem(law=normal(*z_obs), scores=scores, batch_size=10_000, **options))
     for image, (z, outcome) in enumerate(zip(z_obs, together, strict=True)):
 
         def own(which: Tensor, z: Tensor, image: int = image) -> Tensor:
             return scores(which + image, z)
 
-        (alone,) = EXACT.find(SearchProblem(z_obs=np.array([z]), scores=own, batch_size=10_000, **options))
+        (alone,) = EXACT.find(SearchProblem(law=normal(z), scores=own, batch_size=10_000, **options))
         assert outcome.status == alone.status == "converged"
         assert outcome.evaluations == alone.evaluations
         assert bar(z, outcome) == pytest.approx(bar(z, alone), abs=1e-12)
@@ -321,7 +322,7 @@ def test_far_out_a_tiny_p_is_resolved_when_asked_for() -> None:
     relative = SpectralSearch(tol=0, rtol=1e-3)
     outcome = find(relative, -3900.0, lambda z: (z + 3890.0) / 50)  # Z = (-inf, -3890)
     expected = log_pvalue(-3900.0, np.array([[-np.inf, -3890.0]]))
-    low, high = log_pvalue_bounds(-3900.0, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(-3900.0, outcome.certain, outcome.possible)
     assert outcome.status == "converged"
     assert low - 1e-6 <= expected <= high + 1e-6
     assert high - low <= 1.1e-3

@@ -9,13 +9,10 @@ from scipy import stats
 
 from attentest import InputError
 from attentest.statistics.intervals import union
-from attentest.statistics.truncated_normal import (
-    log_mass,
-    log_pvalue,
-    log_pvalue_bounds,
-    probability,
-)
+from attentest.statistics.log_probability import probability
+from attentest.statistics.normal_mass import log_mass
 from exact_normal import exact_log_share, exact_mass
+from truncated import bounds_on_log_p, log_pvalue
 
 RELATIVE_ERROR = 1e-10
 
@@ -128,7 +125,7 @@ def test_masses_relative_to_a_point_lose_nothing_however_far_the_mean_is(mean: f
 def test_bounds_enclose_every_set_between() -> None:
     rng = np.random.default_rng(3)
     certain, possible = union([[1.0, 2.0]], [[-3, -2.5]]), union([[0.2, 2.6]], [[-4, -1]])
-    lower, upper = log_pvalue_bounds(1.5, certain, possible)
+    lower, upper = bounds_on_log_p(1.5, certain, possible)
     ends = rng.uniform([0.2, 2.0, -4.0], [1.0, 2.6, -3.0], (200, 3))
     inside = [log_pvalue(1.5, union(certain, [[a, 1]], [[2, b]], [[-4, c]])) for a, b, c in ends]
     assert lower < min(inside) < max(inside) < upper

@@ -13,6 +13,7 @@ from transformers import ViTConfig, ViTForImageClassification
 
 from attentest.region import TIE
 from attentest.search import SearchProblem
+from truncated import normal
 
 
 def tiny_vit(image_size: int = 8, patch_size: int = 2, channels: int = 1, seed: int = 0) -> ViTForImageClassification:
@@ -65,13 +66,13 @@ class CurveMargins:
     signs = torch.ones(1, dtype=torch.float64)
     weights = torch.ones(1, 1, dtype=torch.float64)
 
-    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         return scores.flatten(1)
 
-    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
         return scores.flatten(1)
 
-    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         greatest = pixels.max(dim=1, keepdim=True)
         return greatest.values, greatest.indices
 
@@ -81,11 +82,11 @@ def curve_problem(
 ) -> SearchProblem:
     """A problem whose images share the same margins f_i(z), given as functions of a tensor z (m,)."""
 
-    def scores(which: Tensor, z: Tensor) -> Tensor:
+    def scores(image: Tensor, z: Tensor) -> Tensor:
         return torch.stack([curve(z) for curve in curves], dim=1).unsqueeze(1)
 
     return SearchProblem(
-        z_obs=np.array(z_obs, dtype=np.float64),
+        law=normal(*z_obs),
         scores=scores,
         margins=CurveMargins(),
         device=torch.device("cpu"),

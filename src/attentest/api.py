@@ -1,9 +1,10 @@
-"""The test itself: a model, a noise model and a search in; images in; results out."""
+"""The test itself: made from a model, a noise model and a search; maps images to results."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,13 +15,12 @@ from numpy.typing import NDArray
 from attentest.attention import (
     AggregationLike,
     NumpyFunction,
-    RoughScoreFunction,
     ScoreFunction,
     TorchFunction,
     ViTScores,
     as_score_function,
     load_model,
-    model_settings,
+    score_properties,
 )
 from attentest.attention.device import as_memory_budget, default_memory
 from attentest.checks import as_generator, confidence, optional_level
@@ -29,25 +29,24 @@ from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
-from attentest.pipeline.hypotheses import Comparisons, comparisons, parts_of
-from attentest.pipeline.image_geometry import Frame, Frames, preprocessing_and_size
-from attentest.pipeline.inputs import Case, Cases
-from attentest.pipeline.observation import Observation, Observer
+from attentest.pipeline.geometry import Geometries, preprocessing_and_size
+from attentest.pipeline.inputs import Inputs, batches
+from attentest.pipeline.run import Pipeline
 from attentest.region import as_region_rule
 from attentest.results.batch import ComponentResults, Results
-from attentest.results.result import AttentionTestResult, results_of
-from attentest.search import Report, Search, SearchProblem, as_search
+from attentest.results.result import AttentionTestResult
+from attentest.search import Search, as_search
+from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import PermutationResult, permutation_test
-from attentest.statistics.truncated_normal import Alternative, check_alternative
 
 Progress: TypeAlias = Callable[[float, "int | None"], None]
-"""Called with (images done, images in all or None if unknown); done has a fraction while a search is under way."""
+"""Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
 
-HELD = (Sequence, np.ndarray, torch.Tensor)
-"""Images that can be looked at twice; others may be gone once they were seen, though their number is known."""
+REITERABLE = (Sequence, np.ndarray, torch.Tensor)
+"""Containers that can be iterated twice."""
 
 BACKGROUND = Background()
-"""What the region is compared with by default."""
+"""The default contrast."""
 
 
 class AttentionTest:
@@ -65,7 +64,7 @@ class AttentionTest:
     threshold
         tau: the region is where the attention map exceeds it; by default 0.6, as in the paper.
     top_fraction
-        q, instead of a threshold: the region is this share of the pixels, those of greatest attention.
+        q, instead of a threshold: the region is this fraction of the pixels, those of greatest attention.
     attention
         How attention becomes a map: "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or
         ``LayerAttention(...)`` from ``attentest.attention``.
@@ -76,10 +75,10 @@ class AttentionTest:
     image_size
         Side, or (height, width), of the model's input, for a model run at another size than it was trained at.
     intensity_range
-        What the images call black and white, for preprocessing that rescales; by default what their dtype says: 0 and
-        255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, nothing for floats.
+        The pixel values of black and white, for preprocessing that rescales; by default those of the dtype: 0 and 255
+        for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none for floats.
     channels
-        What is compared in colour images: "mean" over channels, the number of one, or a weight for each.
+        What is compared in colour images: the "mean" over channels, one channel by number, or a weight for each.
     contrast
         What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``,
         ``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``, or a function from a
@@ -91,11 +90,11 @@ class AttentionTest:
         "two-sided" (the paper's), "greater" (the region is brighter) or "less".
     confidence_level
         The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
-        The grid searches go as far as they go, and what lies beyond makes the interval wider.
+        The grid searches have a fixed range, and what lies beyond it makes the interval wider.
     device
         Where to compute, for example "cuda"; by default where the model is.
     batch_size
-        Images a model call; by default chosen by memory.
+        Images per model call; by default as many as memory allows.
     memory_budget
         Bytes that a model call and the search may use together; by default a quarter of the free memory, and no more
         than 2 GiB on the CPU.
@@ -135,16 +134,16 @@ class AttentionTest:
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         check_alternative(alternative)
-        self._noise = as_noise_or_maker(noise)
-        self._search = as_search(search)
-        self._rule = as_region_rule(threshold, top_fraction)
-        self._contrast = as_contrast(contrast)
-        self._confidence_level = None if confidence_level is None else confidence(confidence_level)
-        self._alternative: Alternative = alternative
+        noise_model = as_noise_or_maker(noise)
+        chosen_search = as_search(search)
+        rule = as_region_rule(threshold, top_fraction)
+        chosen_contrast = as_contrast(contrast)
+        searched_level = None if confidence_level is None else confidence(confidence_level)
         memory_budget = as_memory_budget(memory_budget)
         self._preprocessing, image_size = preprocessing_and_size(preprocessing, image_size)
+        scores: ScoreFunction
         if isinstance(model, torch.nn.Module) and image_shape is None:
-            self._scores: ScoreFunction = ViTScores(
+            scores = ViTScores(
                 model,
                 attention=attention,
                 image_size=image_size,
@@ -157,30 +156,40 @@ class AttentionTest:
                 raise InputError("attention belongs to models: a score function gives its own scores.")
             if image_size is not None and preprocessing is None:
                 raise InputError("image_size belongs to models and preprocessing: a score function has its own size.")
-            self._scores = as_score_function(model, device, batch_size, memory_budget, image_shape)
-        self._memory = default_memory(self._scores.device) if memory_budget is None else memory_budget
-        frames = Frames(
-            self._scores.image_shape,
-            self._preprocessing,
-            intensity_range,
-            self._noise,
-            self._contrast,
-            channels,
-            self._scores.device,
+            scores = as_score_function(model, device, batch_size, memory_budget, image_shape)
+        properties = score_properties(scores)
+        geometries = Geometries(
+            input_shape=scores.image_shape,
+            preprocessing=self._preprocessing,
+            intensity_range=intensity_range,
+            noise=noise_model,
+            contrast=chosen_contrast,
+            channels=channels,
+            device=scores.device,
         )
-        self._cases = Cases(frames, self._contrast, self._noise)
-        self._observe = Observer(self._scores, self._rule)
-        self._settings = {
-            **self._rule.describe(),
-            "contrast": dict(self._contrast.describe()),
-            "alternative": alternative,
-            "confidence_level": self._confidence_level,
-            "search": dict(self._search.describe()),
-            "noise": dict(self._noise.describe()),
-            "model": model_settings(self._scores),
-            "preprocessing": None if self._preprocessing is None else self._preprocessing.describe(),
-            "channels": frames.channels,
-        }
+        self._inputs = Inputs(geometries=geometries, contrast=chosen_contrast, noise=noise_model)
+        self._pipeline = Pipeline(
+            scores=scores,
+            properties=properties,
+            rule=rule,
+            contrast=chosen_contrast,
+            noise=noise_model,
+            search=chosen_search,
+            alternative=alternative,
+            confidence_level=searched_level,
+            memory=default_memory(scores.device) if memory_budget is None else memory_budget,
+            settings={
+                **rule.describe(),
+                "contrast": dict(chosen_contrast.describe()),
+                "alternative": alternative,
+                "confidence_level": searched_level,
+                "search": dict(chosen_search.describe()),
+                "noise": dict(noise_model.describe()),
+                "model": properties.description,
+                "preprocessing": None if self._preprocessing is None else self._preprocessing.describe(),
+                "channels": geometries.channels,
+            },
+        )
 
     @classmethod
     def from_pretrained(
@@ -256,22 +265,22 @@ class AttentionTest:
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """The (C, H, W) of the model's input; without preprocessing, that of the images."""
-        return self._scores.image_shape
+        return self._pipeline.scores.image_shape
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
-        return self._scores.device
+        """The device the model computes on."""
+        return self._pipeline.scores.device
 
     @property
     def noise(self) -> NoiseModel | ImageNoise:
-        """The noise model, or what makes one out of each image."""
-        return self._noise
+        """The noise model, or the estimator that makes one from each image."""
+        return self._pipeline.noise
 
     @property
     def contrast(self) -> Contrast:
         """What regions are compared with."""
-        return self._contrast
+        return self._pipeline.contrast
 
     @property
     def preprocessing(self) -> Preprocessing | None:
@@ -280,25 +289,26 @@ class AttentionTest:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How the test is made, JSON-ready."""
-        return copy.deepcopy(self._settings)
+        """A record of how the test is made, JSON-ready."""
+        return copy.deepcopy(self._pipeline.settings)
 
     def with_confidence_level(self, confidence_level: float | None) -> AttentionTest:
         """Return the same test, searching as far as another confidence level needs; the model is shared."""
-        other = copy.copy(self)
-        other._confidence_level = None if confidence_level is None else confidence(confidence_level)
-        other._settings = {**self._settings, "confidence_level": other._confidence_level}
-        return other
+        level = None if confidence_level is None else confidence(confidence_level)
+        return self._with(confidence_level=level, settings={**self._pipeline.settings, "confidence_level": level})
 
     def with_search(self, search: str | Search) -> AttentionTest:
         """Return the same test with another search; the model is shared."""
+        chosen = as_search(search)
+        return self._with(search=chosen, settings={**self._pipeline.settings, "search": dict(chosen.describe())})
+
+    def _with(self, **changes: Any) -> AttentionTest:
         other = copy.copy(self)
-        other._search = as_search(search)
-        other._settings = {**self._settings, "search": dict(other._search.describe())}
+        other._pipeline = replace(self._pipeline, **changes)
         return other
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        settings = ", ".join(f"{name}={value!r}" for name, value in self._pipeline.settings.items())
         return f"AttentionTest(image_shape={self.image_shape}, {settings})"
 
     def __call__(
@@ -319,7 +329,7 @@ class AttentionTest:
             to their end), and the result's ``reject`` says on which side p lies. Confidence intervals are then as wide
             as what was searched allows.
         """
-        return self._test([self._cases.one(image, reference)], None, optional_level(alpha))[0][0]
+        return self._pipeline.run([self._inputs.one(image, reference)], alpha=optional_level(alpha))[0][0]
 
     def components(
         self,
@@ -341,8 +351,9 @@ class AttentionTest:
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
-        case = self._cases.one(image, reference)
-        return ComponentResults(self._test([case], None, optional_level(alpha), as_connectivity(connectivity))[0])
+        chosen_level, chosen_connectivity = optional_level(alpha), as_connectivity(connectivity)
+        given = self._inputs.one(image, reference)
+        return ComponentResults(self._pipeline.run([given], alpha=chosen_level, connectivity=chosen_connectivity)[0])
 
     def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
         """Return the attention maps (k, H, W), from 0 to 1, of images of one size; nothing is tested.
@@ -353,16 +364,17 @@ class AttentionTest:
             As in :meth:`map`.
         """
         maps = []
-        for batch in self._cases.batches(self._cases.each(images, None), self._scores.batch_size, self._memory // 2):
-            observed = self._observe(torch.stack([case.image.pixels for case in batch]), self._cases.frame(batch[0]), 0)
-            maps.append(observed.patch_grid.on_image(observed.attention).cpu().numpy())
+        batch_size, memory = self._pipeline.scores.batch_size, self._pipeline.memory // 2
+        for batch in batches(self._inputs.each(images, None), batch_size, memory):
+            pixels = np.stack([each.image.pixels for each in batch])
+            maps.append(self._pipeline.observe(pixels, batch[0].geometry, 0).maps_on_images())
         if not maps:
             raise InputError("there are no images to look at: the iterable is empty.")
         return np.concatenate(maps)
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""
-        self._cases.one(image, reference)
+        self._inputs.check(image, reference)
 
     def map(
         self,
@@ -372,7 +384,7 @@ class AttentionTest:
         references: Iterable[ImageLike] | None = None,
         alpha: float | None = None,
     ) -> Results:
-        """Test many images and return their results in order; the numbers are those of one by one to within rounding.
+        """Test many images and return their results in order; they equal those of one by one to within the error bars.
 
         Parameters
         ----------
@@ -440,21 +452,17 @@ class AttentionTest:
         rng
             A generator, or a seed for one.
         """
-        if self._contrast.reference is not None:
+        if self._pipeline.contrast.reference is not None:
             raise InputError("pixels of an image with a reference cannot be permuted: use another contrast.")
-        case = self._cases.one(image)
-        frame = self._cases.frame(case)
-
-        def statistics(batch: NDArray[np.float64]) -> NDArray[np.float64]:
-            observed = self._observe(torch.from_numpy(batch), frame, None)
-            parts = parts_of(observed.patch_grid.on_image(observed.regions).cpu().numpy(), None)
-            seen = observed.patch_grid.seen.numpy()
-            return comparisons(batch, parts, seen, frame.weights, self._contrast, self._noise).lines.z_obs
-
-        generator = as_generator(rng)
-        batch_size = self._scores.batch_size
-        pixels = case.image.pixels.numpy()
-        return permutation_test(pixels, statistics, permutations, batch_size, generator, self._alternative)
+        given = self._inputs.one(image)
+        return permutation_test(
+            given.image.pixels,
+            lambda images: self._pipeline.statistics(images, given.geometry),
+            permutations,
+            self._pipeline.scores.batch_size,
+            as_generator(rng),
+            self._pipeline.alternative,
+        )
 
     def _stream(
         self,
@@ -473,103 +481,21 @@ class AttentionTest:
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
         chosen_level = optional_level(alpha)
-        total = len(images) if isinstance(images, HELD) else None
-        if total is not None and (references is None or isinstance(references, HELD)):
-            for _ in self._cases.each(images, references):  # find a bad image before hours of computation, not after
-                pass
-        together = self._search.images_together(self._scores.batch_size)
+        total = len(images) if isinstance(images, REITERABLE) else None
+        if total is not None and (references is None or isinstance(references, REITERABLE)):
+            self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
+        together = self._pipeline.search.images_together(self._pipeline.scores.batch_size)
         done = 0
-        for batch in self._cases.batches(self._cases.each(images, references), together, self._memory // 2):
+        for batch in batches(self._inputs.each(images, references), together, self._pipeline.memory // 2):
 
             def report(share: float, start: int = done, count: int = len(batch)) -> None:
                 if progress is not None:
                     progress(start + share * count, total)
 
-            yield from self._test(batch, done, chosen_level, connectivity, report)
+            yield from self._pipeline.run(
+                batch, first_number=done, alpha=chosen_level, connectivity=connectivity, report=report
+            )
             done += len(batch)
             report(0.0, start=done)
         if done == 0:
             raise InputError("there are no images to test: the iterable is empty.")
-
-    def _test(
-        self,
-        cases: list[Case],
-        first: int | None,
-        alpha: float | None,
-        connectivity: int | None = None,
-        report: Report | None = None,
-    ) -> list[list[AttentionTestResult]]:
-        """Return the results of images of one frame: one of each, or one of each component."""
-        frame = self._cases.frame(cases[0])
-        images = torch.stack([case.image.pixels for case in cases])
-        references = [case.reference.pixels for case in cases if case.reference is not None]
-        reference_images = torch.stack(references).numpy() if references else None
-        observed = self._observe(images, frame, first)
-        patch_grid = observed.patch_grid
-        seen = patch_grid.seen.numpy()
-        parts = parts_of(patch_grid.on_image(observed.regions).cpu().numpy(), connectivity)
-        # Copies, so that a result that is kept does not keep the arrays of all.
-        regions = [region.copy() for region in parts.regions]
-        maps = [attention.copy() for attention in patch_grid.on_image(observed.attention).cpu().numpy()]
-        # As many images at a time as have been found to fit in memory; of components there may be many more.
-        chunks = list(parts.chunks(len(cases)))
-        by_image: list[list[AttentionTestResult]] = [[] for _ in cases]
-        for number, chunk in enumerate(chunks):
-            compared = comparisons(
-                images.numpy(), chunk, seen, frame.weights, self._contrast, self._noise, reference_images
-            )
-            several = observed
-            if connectivity is not None:
-                several = observed.chosen(torch.from_numpy(compared.owner).to(self._scores.device))
-
-            def progress(share: float, done: int = number) -> None:
-                if report is not None:
-                    report((done + share) / len(chunks))
-
-            outcomes = self._search.find(self._problem(several, compared, frame, first or 0, alpha), progress)
-            own_regions = [regions[owner] for owner in compared.owner]
-            results = results_of(
-                compared.lines.z_obs,
-                compared.lines.standard_error,
-                own_regions,
-                own_regions if connectivity is None else [mask.copy() for mask in compared.masks],
-                [maps[owner] for owner in compared.owner],
-                seen,
-                outcomes,
-                self._alternative,
-                alpha,
-                [self._settings_of(noise, connectivity) for noise in compared.noise],
-            )
-            for owner, result in zip(compared.owner, results, strict=True):
-                by_image[owner].append(result)
-        return by_image
-
-    def _settings_of(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:
-        return {**self._settings, "components": connectivity, "noise": dict(noise.describe())}
-
-    def _problem(
-        self, observed: Observation, compared: Comparisons, frame: Frame, first: int, alpha: float | None
-    ) -> SearchProblem:
-        device = self._scores.device
-        lines = compared.lines
-        # The way from image to input is affine, so the line through an image is a line through its input.
-        direction = frame.inputs.linear(torch.from_numpy(lines.b).to(device).unflatten(1, frame.shape))
-        origin = torch.from_numpy(lines.z_obs).to(device)
-        rough = self._scores.rough if isinstance(self._scores, RoughScoreFunction) else None
-        return SearchProblem(
-            z_obs=lines.z_obs,
-            scores=observed.along(self._scores, direction, origin),
-            margins=self._rule.margins(observed.regions, observed.patch_grid),
-            device=device,
-            batch_size=self._scores.batch_size,
-            image_numbers=first + compared.owner,
-            alternative=self._alternative,
-            alpha=alpha,
-            confidence_level=self._confidence_level,
-            observed=observed.scores,
-            rough_scores=None if rough is None else observed.along(rough, direction, origin),
-            rough_is_faster=isinstance(self._scores, RoughScoreFunction) and self._scores.rough_is_faster,
-            exact=isinstance(self._scores, ViTScores),
-            memory=self._memory // 2,
-            count=observed.regions[0].numel(),
-        )

@@ -51,7 +51,7 @@ class Reference:
     def check_image(self, shape: tuple[int, int, int]) -> None:
         """Refuse images (C, H, W) of another size than the reference."""
         if self.sample is not None:
-            check_pair(shape, self.sample)
+            check_pair(shape, self.sample.shape)
         if self.noise is not None:
             try:
                 check_noise(self.noise, shape)
@@ -68,10 +68,10 @@ class Reference:
         return f"Reference({image}, noise={0 if self.exact else self.noise!r})"
 
 
-def check_pair(shape: tuple[int, int, int], reference: Sample) -> None:
-    """Refuse a reference of another size than the image (C, H, W)."""
-    if reference.shape != shape:
+def check_pair(shape: tuple[int, int, int], reference_shape: tuple[int, int, int]) -> None:
+    """Refuse a reference of another shape than the image (C, H, W)."""
+    if reference_shape != shape:
         raise InputError(
-            f"the reference image has (C, H, W) = {reference.shape}, but the image has {shape}: both must show the "
+            f"the reference image has (C, H, W) = {reference_shape}, but the image has {shape}: both must show the "
             "same pixels, so bring the reference to the image's size first."
         )

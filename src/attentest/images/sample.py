@@ -1,4 +1,4 @@
-"""Images as they enter: PIL, NumPy or torch in, one checked (C, H, W) float64 tensor out."""
+"""Images as statistical samples: from PIL, NumPy or torch to one checked (C, H, W) float64 array."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | Sample"
 
 LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
-"""What dtypes call black and white, where they say so."""
+"""The values of black and white, for the dtypes that define them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,12 +29,12 @@ class Sample:
     Parameters
     ----------
     pixels : (C, H, W) float64
-        Pixel values unchanged, on the CPU; a copy, the caller's image is never shared.
+        Pixel values unchanged; a copy, the caller's image is never shared.
     levels
-        What the image's dtype calls black and white, None where it does not say.
+        The values that the dtype of the image uses for black and white, None where it defines none.
     """
 
-    pixels: Tensor
+    pixels: NDArray[np.float64]
     levels: tuple[float, float] | None
 
     @property
@@ -42,6 +42,10 @@ class Sample:
         """The (C, H, W)."""
         channels, height, width = self.pixels.shape
         return channels, height, width
+
+
+Layout: TypeAlias = tuple[tuple[int, int, int], "tuple[float, float] | None"]
+"""The (C, H, W) of an image, and its black and white."""
 
 
 def as_sample(image: ImageLike) -> Sample:
@@ -54,31 +58,48 @@ def as_sample(image: ImageLike) -> Sample:
     """
     if isinstance(image, Sample):
         return image
+    values, levels = _checked_values(image)
+    return Sample(pixels=np.array(values, dtype=np.float64, order="C"), levels=levels)
+
+
+def check_image(image: ImageLike) -> Layout:
+    """Return the layout of an image that can become a sample; refuse others. The pixels are not converted."""
+    if isinstance(image, Sample):
+        return image.shape, image.levels
+    values, levels = _checked_values(image)
+    channels, height, width = values.shape
+    return (channels, height, width), levels
+
+
+def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
+    """Return the pixel values (C, H, W) of an image, in their own dtype where NumPy has it, and its levels."""
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")
+        if image.is_complex():
+            raise InputError("an image must have real pixel values, got complex ones.")
         pixels = image.detach().cpu()
+        narrow = pixels.is_floating_point() and pixels.dtype not in (torch.float32, torch.float64)
+        values = pixels.to(torch.float64).numpy() if narrow else pixels.numpy()
         received, levels = "torch tensor", LEVELS.get(image.dtype)
     else:
         values, levels = _numpy_pixels(image)
         received = "image array"
         if values.ndim == 3:
             values = np.moveaxis(values, -1, 0)
-        pixels = torch.from_numpy(np.ascontiguousarray(values))
-    if pixels.is_complex():
-        raise InputError("an image must have real pixel values, got complex ones.")
-    if pixels.ndim == 2:
-        pixels = pixels.unsqueeze(0)
-    if pixels.ndim != 3 or pixels.numel() == 0:
+    if values.ndim == 2:
+        values = values[None]
+    if values.ndim != 3 or values.size == 0:
         raise InputError(
             f"an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor, "
-            f"but the {received} has shape {tuple(pixels.shape)}."
+            f"but the {received} has shape {tuple(values.shape)}."
         )
-    pixels = pixels.to(torch.float64, copy=True)
-    if not bool(torch.isfinite(pixels).all()):
-        bad = int((~torch.isfinite(pixels)).sum())
-        raise InputError(f"an image must have finite pixel values, but {bad} of {pixels.numel()} are NaN or infinite.")
-    return Sample(pixels=pixels, levels=levels)
+    if values.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
+            bad = int(np.count_nonzero(~np.isfinite(values.astype(np.float64, copy=False))))
+        if bad:
+            raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
+    return values, levels
 
 
 def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
@@ -98,5 +119,4 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
             f"got {type(image).__name__} of {values.dtype}."
         )
     named = {"u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool}.get(values.dtype.str[1:])
-    # torch knows no unsigned integers above 8 bits and no long double, and these all fit in float64.
-    return values.astype(np.float64), None if named is None else LEVELS[named]
+    return values, None if named is None else LEVELS[named]

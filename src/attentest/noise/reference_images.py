@@ -103,7 +103,7 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
     arrays: list[FloatArray] = []
     for number, image in enumerate(each, start=1):
         try:
-            pixels = as_sample(image).pixels.numpy()
+            pixels = as_sample(image).pixels
         except InputError as error:
             raise InputError(f"reference image {number} cannot be used: {error}") from None
         if arrays and pixels.shape != arrays[0].shape:

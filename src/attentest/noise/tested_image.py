@@ -45,7 +45,7 @@ def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
     """
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
-    return FromImage(method).for_image(as_sample(image).pixels.numpy())
+    return FromImage(method).for_image(as_sample(image).pixels)
 
 
 @dataclass(frozen=True)

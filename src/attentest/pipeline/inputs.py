@@ -1,4 +1,4 @@
-"""Images to test, with their references, checked and put together in batches."""
+"""Images to test, with their references and noise models, each converted and estimated once."""
 
 from __future__ import annotations
 
@@ -9,103 +9,157 @@ from typing import Any
 
 from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, as_sample
+from attentest.images.sample import ImageLike, Sample, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
-from attentest.pipeline.image_geometry import Frame, Frames
+from attentest.pipeline.geometry import Geometries, Geometry
 
-ARRAYS_AN_IMAGE = 12
+ARRAYS_PER_IMAGE = 12
 """Arrays of the size of an image that its test holds at a time."""
 
-
-NO_MORE = object()
-"""Stands for the images, or the references, that there are not."""
+ENDED = object()
+"""Sentinel: one of the two iterables ended first."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Case:
-    """An image to test, with its reference where the contrast has one."""
-
-    image: Sample
-    reference: Sample | None = None
-
-
-def _reference_sample(reference: ImageLike) -> Sample:
-    try:
-        return as_sample(reference)
-    except InputError as error:
-        raise InputError(f"the reference: {error}") from None
-
-
-class Cases:
-    """Makes cases of images as they come; what does not fit is refused.
+class Input:
+    """An image to test.
 
     Parameters
     ----------
-    frames
-        How images reach the model.
-    contrast
-        What is compared, with a reference or without.
+    image
+        The image.
+    geometry
+        How it reaches the model.
     noise
-        Noise model, or what makes one out of each image.
+        Its noise model.
+    reference, reference_noise
+        Its reference image and the noise model of that, where the contrast has one; no noise if it is exact.
     """
 
-    def __init__(self, frames: Frames, contrast: Contrast, noise: NoiseModel | ImageNoise) -> None:
-        self._frames, self._contrast, self._noise = frames, contrast, noise
+    image: Sample
+    geometry: Geometry
+    noise: NoiseModel
+    reference: Sample | None = None
+    reference_noise: NoiseModel | None = None
 
-    def one(self, image: ImageLike, reference: ImageLike | None = None) -> Case:
-        """Return an image that can be tested, with its reference."""
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inputs:
+    """Makes inputs of images; images that do not fit the test are refused.
+
+    Parameters
+    ----------
+    geometries
+        How images reach the model.
+    contrast
+        Contrast, with a reference or without.
+    noise
+        Noise model, or an estimator that makes one from each image.
+    """
+
+    geometries: Geometries
+    contrast: Contrast
+    noise: NoiseModel | ImageNoise
+
+    def one(self, image: ImageLike, reference: ImageLike | None = None) -> Input:
+        """Return one image as an input, with its reference."""
         sample = as_sample(image)
-        self._frames.of(sample)
-        if isinstance(self._noise, ImageNoise):
-            self._noise.for_image(sample.pixels.numpy())  # refuses an image that has no noise to find
-        wanted = self._contrast.reference
-        if wanted is None and reference is not None:
-            raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
+        geometry = self.geometries.of((sample.shape, sample.levels))
+        noise = self.noise.for_image(sample.pixels) if isinstance(self.noise, ImageNoise) else self.noise
+        wanted = self.contrast.reference
+        given = self._given_reference(reference)
+        if wanted is None or given is None:
+            return Input(image=sample, geometry=geometry, noise=noise)
+        own: Sample = _about_the_reference(as_sample, given)
+        check_pair(sample.shape, own.shape)
+        return Input(
+            image=sample,
+            geometry=geometry,
+            noise=noise,
+            reference=own,
+            reference_noise=None if wanted.exact else self._reference_noise(own),
+        )
+
+    def check(self, image: ImageLike, reference: ImageLike | None = None) -> None:
+        """Refuse an image that the test cannot take, without converting it."""
+        layout = check_image(image)
+        self.geometries.of(layout)
+        given = self._given_reference(reference)
+        if given is not None:
+            check_pair(layout[0], _about_the_reference(check_image, given)[0])
+
+    def each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Input]:
+        """Yield the inputs of images; an error says which image it is about."""
+        for number, (image, reference) in enumerate(_pairs(images, references)):
+            yield _numbered(number, self.one, image, reference)
+
+    def check_each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> None:
+        """Refuse images of which the test cannot take one; an error says which."""
+        for number, (image, reference) in enumerate(_pairs(images, references)):
+            _numbered(number, self.check, image, reference)
+
+    def _given_reference(self, reference: ImageLike | None) -> ImageLike | None:
+        """Return the reference image to use; None if the contrast needs none."""
+        wanted = self.contrast.reference
         if wanted is None:
-            return Case(image=sample)
-        own = wanted.sample if reference is None else _reference_sample(reference)
-        if own is None:
+            if reference is not None:
+                raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
+            return None
+        given = wanted.sample if reference is None else reference
+        if given is None:
             raise InputError(
                 "the contrast compares with a reference image, and there is none: give Reference(image) one for all "
                 "images, or each image its own with reference= (references= in map)."
             )
-        check_pair(sample.shape, own)
-        if isinstance(self._noise, ImageNoise) and wanted.noise is None and not wanted.exact:
-            try:
-                self._noise.for_image(own.pixels.numpy())
-            except InputError as error:
-                raise InputError(f"the reference: {error}") from None
-        return Case(image=sample, reference=own)
+        return given
 
-    def each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Case]:
-        """Yield the cases of images; an error says which one it is about."""
-        pairs: Iterable[Any] = ((image, None) for image in images)
-        if references is not None:
-            pairs = zip_longest(images, references, fillvalue=NO_MORE)
-        for index, (image, reference) in enumerate(pairs):
-            if image is NO_MORE or reference is NO_MORE:
-                more = "references" if image is NO_MORE else "images"
-                raise InputError(f"there must be as many references as images, but only {more} go on after {index}.")
-            try:
-                yield self.one(image, reference)
-            except InputError as error:
-                raise InputError(f"image {index}: {error}") from None
+    def _reference_noise(self, reference: Sample) -> NoiseModel:
+        wanted = self.contrast.reference
+        if wanted is not None and wanted.noise is not None:
+            return wanted.noise
+        if isinstance(self.noise, ImageNoise):
+            model: NoiseModel = _about_the_reference(self.noise.for_image, reference.pixels)
+            return model
+        return self.noise
 
-    def frame(self, case: Case) -> Frame:
-        """Return how the image of a case reaches the model."""
-        return self._frames.of(case.image)
 
-    def batches(self, cases: Iterable[Case], together: int, memory: int) -> Iterator[list[Case]]:
-        """Yield images of one frame together, at most so many, and no more than memory, in bytes, holds."""
-        batch: list[Case] = []
-        for case in cases:
-            if batch and self.frame(case) is not self.frame(batch[0]):
-                yield batch
-                batch = []
-            batch.append(case)
-            one_more = ARRAYS_AN_IMAGE * 8 * case.image.pixels.numel() * (len(batch) + 1)
-            if len(batch) == together or one_more > memory:
-                yield batch
-                batch = []
-        if batch:
+def batches(inputs: Iterable[Input], most: int, memory: int) -> Iterator[list[Input]]:
+    """Yield inputs of one geometry together, at most ``most`` and no more than fit in ``memory`` bytes."""
+    batch: list[Input] = []
+    for each in inputs:
+        if batch and each.geometry is not batch[0].geometry:
             yield batch
+            batch = []
+        batch.append(each)
+        one_more = ARRAYS_PER_IMAGE * 8 * each.image.pixels.size * (len(batch) + 1)
+        if len(batch) == most or one_more > memory:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _pairs(images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[tuple[Any, Any]]:
+    """Yield images with their references; refuse iterables of different lengths."""
+    if references is None:
+        yield from ((image, None) for image in images)
+        return
+    for number, (image, reference) in enumerate(zip_longest(images, references, fillvalue=ENDED)):
+        if image is ENDED or reference is ENDED:
+            more = "references" if image is ENDED else "images"
+            raise InputError(f"there must be as many references as images, but only {more} go on after {number}.")
+        yield image, reference
+
+
+def _numbered(number: int, function: Any, image: Any, reference: Any) -> Any:
+    try:
+        return function(image, reference)
+    except InputError as error:
+        raise InputError(f"image {number}: {error}") from None
+
+
+def _about_the_reference(function: Any, value: Any) -> Any:
+    try:
+        return function(value)
+    except InputError as error:
+        raise InputError(f"the reference: {error}") from None

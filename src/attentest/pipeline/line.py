@@ -1,4 +1,4 @@
-"""The line X(z) = a + b z that conditioning on the nuisance leaves of the image space (section 3)."""
+"""The lines X(z) = a + b z along which only the tested contrast varies (section 3)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Lines:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReferenceParts:
-    """What references add to contrasts: values (k,) eta' R of theirs and variances (k,) eta' Sigma_R eta of these."""
+class ReferenceTerms:
+    """What references R add to contrasts: their values eta' R (k,) and variances eta' Sigma_R eta (k,)."""
 
     values: NDArray[np.float64]
     variances: NDArray[np.float64]
@@ -55,8 +55,8 @@ class ReferenceParts:
 def lines_through(
     images: NDArray[np.float64],
     eta: NDArray[np.float64],
-    noise: NoiseModel | Sequence[NoiseModel],
-    references: ReferenceParts | None = None,
+    noise: Sequence[NoiseModel],
+    references: ReferenceTerms | None = None,
 ) -> Lines:
     """Return the lines through images along which only the tested contrast varies.
 
@@ -67,36 +67,35 @@ def lines_through(
     eta : (k, n)
         Contrast of each image.
     noise
-        The covariance Sigma, of all or of each.
+        Noise model of each image.
     references
-        With references, image and reference are one vector with independent noise, and the line is a line through both;
-        what is returned is its way through the image, which alone the model sees.
+        With references, image and reference form one vector with independent noise, and the line passes through both;
+        what is returned is its projection on the image, which is all that the model sees.
     """
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
-    # A variance at rounding level of its own terms is zero: the noise does not reach the tested contrast.
+    # A variance at the level of the rounding of its own terms is zero.
     terms = eta * covariance_eta
     floor = eta.shape[1] * np.finfo(np.float64).eps * np.abs(terms, out=terms).sum(axis=1)
     values = np.einsum("ki,ki->k", eta, images)
     if references is not None:
         variance, values = variance + references.variances, values + references.values
     if not np.all(np.isfinite(variance)):
-        raise InputError("the variance of what is compared overflows: use a contrast and noise in smaller units.")
+        raise InputError("the variance of the compared difference overflows: use smaller units for contrast and noise.")
     if np.any(variance <= floor):
         raise InputError(
-            f"the noise model gives what is compared no variance ({float(variance.min()):.3g}): there is no noise to "
-            "test it against."
+            f"the noise model gives the compared difference no variance ({float(variance.min()):.3g}): there is no "
+            "noise to test it against."
         )
     scale = np.sqrt(variance)
     return Lines(images=images, covariance_eta=covariance_eta, z_obs=values / scale, standard_error=scale)
 
 
-def covariance_times(noise: NoiseModel | Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return Sigma eta (k, n) of contrasts (k, n), with one noise model or one for each."""
-    models = noise if isinstance(noise, Sequence) else [noise]
-    for model in models:
+def covariance_times(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return Sigma eta (k, n) of contrasts (k, n) with the noise model of each."""
+    for model in noise:
         if model.size not in (None, eta.shape[1]):
             raise InputError(f"the noise model is for {model.size} pixels, but the image has {eta.shape[1]}.")
-    if isinstance(noise, Sequence):
-        return np.stack([model.apply(row) for model, row in zip(noise, eta, strict=True)])
-    return noise.apply(eta)
+    if all(model is noise[0] for model in noise):
+        return noise[0].apply(eta)
+    return np.stack([model.apply(row) for model, row in zip(noise, eta, strict=True)])

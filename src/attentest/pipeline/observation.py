@@ -1,27 +1,37 @@
-"""What a model makes of images as they are: their scores, maps and regions."""
+"""Model output for the observed images: scores, attention maps and regions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import ScoreFunction, ViTScores
+from attentest.attention import ScoreFunction
 from attentest.errors import AttentestError, InputError, ModelError
-from attentest.pipeline.image_geometry import Frame
+from attentest.pipeline.geometry import Geometry
 from attentest.region import RegionRule, attention_map, unusable_scores
-from attentest.region.patch_grid import PatchGrid, Placement
-
-PATCH_GRIDS_KEPT = 16
-"""Making a patch grid takes as long as observing hundreds of small images, and most tests need but one."""
+from attentest.region.patch_grid import PatchGrid
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """Images as observed: inputs (k, C, h, w), scores (k, gh, gw), maps and regions (k, H', W') of what is seen."""
+    """Observed images, on the device of the model.
+
+    Parameters
+    ----------
+    inputs : (k, C, h, w)
+        Model inputs.
+    scores : (k, gh, gw)
+        Raw scores.
+    patch_grid
+        How the patches lie on the pixels of the images.
+    attention : (k, H', W'), regions : (k, H', W') bool
+        Attention maps and regions on the pixels that the model sees.
+    """
 
     inputs: Tensor
     scores: Tensor
@@ -29,104 +39,107 @@ class Observation:
     attention: Tensor
     regions: Tensor
 
-    def chosen(self, which: Tensor) -> Observation:
-        """Return some of the images (m,), or some several times."""
+    def chosen(self, image: NDArray[np.int64]) -> Observation:
+        """Return the images with indices (m,), which may repeat."""
+        rows = torch.from_numpy(image).to(self.scores.device)
         return replace(
             self,
-            inputs=self.inputs[which],
-            scores=self.scores[which],
-            attention=self.attention[which],
-            regions=self.regions[which],
+            inputs=self.inputs[rows],
+            scores=self.scores[rows],
+            attention=self.attention[rows],
+            regions=self.regions[rows],
         )
+
+    def regions_on_images(self) -> NDArray[np.bool_]:
+        """Return the regions (k, H, W) on all pixels of the images."""
+        return np.asarray(self.patch_grid.on_image(self.regions).cpu().numpy())
+
+    def maps_on_images(self) -> NDArray[np.float64]:
+        """Return the attention maps (k, H, W) on all pixels of the images."""
+        return np.asarray(self.patch_grid.on_image(self.attention).cpu().numpy())
 
     def along(
         self, function: Callable[[Tensor], Tensor], direction: Tensor, origin: Tensor
     ) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return a function of images' inputs as one of image numbers (m,) and points z (m,) on the images' lines.
+        """Return a function of model inputs as a function of image indices (m,) and points z (m,) on their lines.
 
         Parameters
         ----------
         function
-            From inputs (m, C, h, w).
+            Maps inputs (m, C, h, w) to scores.
         direction : (k, C, h, w)
-            Of each line, in the inputs.
+            Direction of each line, in the inputs.
         origin : (k,)
-            The points at which the lines pass through the images.
+            The points z at which the lines pass through the observed inputs.
         """
 
-        def scores(which: Tensor, z: Tensor) -> Tensor:
+        def scores(image: Tensor, z: Tensor) -> Tensor:
             # a + b z, written around the observed image so that z_obs gives that image exactly.
-            return function(self.inputs[which] + direction[which] * (z - origin[which])[:, None, None, None])
+            return function(self.inputs[image] + direction[image] * (z - origin[image])[:, None, None, None])
 
         return scores
 
 
-class Observer:
-    """Looks at images with a model.
+@torch.no_grad()
+def observe(
+    images: NDArray[np.float64],
+    geometry: Geometry,
+    scores: ScoreFunction,
+    covered: tuple[int, int],
+    rule: RegionRule,
+    first_number: int | None = None,
+) -> Observation:
+    """Evaluate a model on images (k, C, H, W) of one geometry.
 
     Parameters
     ----------
+    images : (k, C, H, W)
+        The images.
+    geometry
+        How they reach the model.
     scores
-        The model's scores.
+        The model.
+    covered
+        Height and width of the part of its input that the patches cover.
     rule
-        How a map becomes a region.
+        How an attention map becomes a region.
+    first_number
+        Number of the first image in error messages; None for a single image.
     """
-
-    def __init__(self, scores: ScoreFunction, rule: RegionRule) -> None:
-        self._scores, self._rule = scores, rule
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor, frame: Frame, first: int | None) -> Observation:
-        """Observe images (k, C, H, W) of a frame; ``first`` is what errors call the first, if there are several."""
-        inputs = frame.inputs(images.to(self._scores.device))
-        scores = self._observed_scores(inputs)
-        if scores.ndim != 3 or len(scores) != len(images) or scores.dtype != torch.float64 or scores.numel() == 0:
-            raise ModelError(
-                f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
-                f"images, but it returned {scores.dtype} of shape {tuple(scores.shape)}."
-            )
-        if unusable := unusable_scores(scores):
-            index, reason = unusable
-            raise InputError(reason if first is None else f"image {first + index}: {reason}")
-        patch_grid = self._patch_grid(frame, (scores.shape[1], scores.shape[2]))
-        attention = attention_map(scores, patch_grid)
-        regions = self._rule.regions(attention, patch_grid)
-        empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
-        if empty:
-            which = "" if first is None else f"image {first + empty[0]}: "
-            constant = not bool(attention[empty[0]].any())
-            raise InputError(which + (_constant(patch_grid) if constant else _tied()))
-        return Observation(inputs=inputs, scores=scores, patch_grid=patch_grid, attention=attention, regions=regions)
-
-    def _observed_scores(self, inputs: Tensor) -> Tensor:
-        if isinstance(self._scores, ViTScores):
-            return self._scores(inputs)
-        try:
-            return self._scores(inputs.clone())  # the line starts there, and a foreign function may write into it
-        except AttentestError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
-    def _patch_grid(self, frame: Frame, grid: tuple[int, int]) -> PatchGrid:
-        """Return how a grid of patches lies over the images of a frame."""
-        covered = self._scores.covered if isinstance(self._scores, ViTScores) else self._scores.image_shape[1:]
-        _, height, width = frame.shape
-        return _made_patch_grid((height, width), grid, covered, frame.inputs.placement, self._scores.device)
+    inputs = geometry.inputs(torch.from_numpy(images).to(scores.device))
+    found = _observed_scores(scores, inputs)
+    if found.ndim != 3 or len(found) != len(images) or found.dtype != torch.float64 or found.numel() == 0:
+        raise ModelError(
+            f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
+            f"images, but it returned {found.dtype} of shape {tuple(found.shape)}."
+        )
+    if unusable := unusable_scores(found):
+        index, reason = unusable
+        raise InputError(_named(first_number, index) + reason)
+    patch_grid = geometry.patch_grid((found.shape[1], found.shape[2]), covered, scores.device)
+    attention = attention_map(found, patch_grid)
+    regions = rule.regions(attention, patch_grid)
+    empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
+    if empty:
+        constant = not bool(attention[empty[0]].any())
+        raise InputError(_named(first_number, empty[0]) + (_constant(patch_grid) if constant else TIED))
+    return Observation(inputs=inputs, scores=found, patch_grid=patch_grid, attention=attention, regions=regions)
 
 
-@lru_cache(maxsize=PATCH_GRIDS_KEPT)
-def _made_patch_grid(
-    image_size: tuple[int, int],
-    grid: tuple[int, int],
-    covered: tuple[float, float],
-    placement: Placement,
-    device: torch.device,
-) -> PatchGrid:
-    return PatchGrid(image_size, grid, covered, placement, device)
+def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
+    try:
+        return scores(inputs.clone())  # a function of the user's may write into what it is given
+    except AttentestError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _named(first_number: int | None, index: int) -> str:
+    return "" if first_number is None else f"image {first_number + index}: "
 
 
 def _constant(patch_grid: PatchGrid) -> str:
@@ -137,8 +150,7 @@ def _constant(patch_grid: PatchGrid) -> str:
     )
 
 
-def _tied() -> str:
-    return (
-        "pixels of equal attention lie on both sides of the cut, so the top fraction is no definite region: use "
-        "another top_fraction, or a threshold."
-    )
+TIED = (
+    "pixels of equal attention lie on both sides of the cut, so the top fraction does not define a region: use another "
+    "top_fraction, or a threshold."
+)

@@ -12,16 +12,12 @@ from numpy.typing import NDArray
 from attentest.checks import level
 from attentest.errors import InputError
 from attentest.files import as_path
-from attentest.results.result import AttentionTestResult, selected
+from attentest.results.result import USUAL_LEVEL, AttentionTestResult, confidence_intervals_of, estimates_of
 from attentest.results.tables import write_csv, write_parquet
 from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-USUAL_LEVEL = 0.95
-"""Of confidence intervals, where nothing says otherwise."""
 
 
 class Results(Sequence[AttentionTestResult]):
@@ -30,9 +26,9 @@ class Results(Sequence[AttentionTestResult]):
     Parameters
     ----------
     results
-        Results, one an image.
+        Results, one per image.
     names
-        What to call the images in tables, such as file names; by default their numbers from 0.
+        Names of the images in tables, such as file names; by default their numbers from 0.
     """
 
     def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
@@ -69,7 +65,7 @@ class Results(Sequence[AttentionTestResult]):
 
     @property
     def names(self) -> tuple[object, ...]:
-        """What the images are called."""
+        """Names of the images."""
         return self._names
 
     @property
@@ -83,7 +79,7 @@ class Results(Sequence[AttentionTestResult]):
         return np.array([result.naive_pvalue for result in self])
 
     def adjusted_pvalues(self, method: Adjustment = "bh") -> NDArray[np.float64]:
-        """Return the selective p-values adjusted for there being many.
+        """Return the selective p-values adjusted for multiple testing.
 
         Parameters
         ----------
@@ -108,18 +104,16 @@ class Results(Sequence[AttentionTestResult]):
         return rate_of((self.naive_pvalues if naive else self.pvalues) <= level(alpha), confidence_level)
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
-        """Return what there is to say of each image, by column.
+        """Return one row per image, as columns.
 
         Parameters
         ----------
         confidence_level
-            Of the confidence intervals; by default that which the test went for.
+            Level of the confidence intervals; by default that of the test.
         """
         if confidence_level is None:
-            confidence_level = (self[0].settings["confidence_level"] if len(self) else None) or USUAL_LEVEL
-        some = selected(self)
-        estimates, _, _ = some.estimates()
-        intervals = some.confidence_intervals([result.alternative for result in self], confidence_level)
+            confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
+        intervals = confidence_intervals_of(self, confidence_level)
         adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in ("bh", "holm")}
         return {
             "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
@@ -133,7 +127,7 @@ class Results(Sequence[AttentionTestResult]):
             "bonferroni_pvalue": [result.bonferroni_pvalue for result in self],
             "difference": [result.difference for result in self],
             "standard_error": [result.standard_error for result in self],
-            "estimate": estimates.tolist(),
+            "estimate": estimates_of(self).best.tolist(),
             "confidence_level": [interval.confidence_level for interval in intervals],
             "confidence_low": [interval.low for interval in intervals],
             "confidence_high": [interval.high for interval in intervals],
@@ -168,7 +162,7 @@ class Results(Sequence[AttentionTestResult]):
         write_parquet(table, as_path(path, "the table"))
 
     def summary(self, alpha: float = 0.05) -> str:
-        """Return in words what the results say at a level."""
+        """Return a summary of the results at a significance level, in words."""
         alpha = level(alpha)
         lines = [
             f"{len(self)} image{'s' if len(self) != 1 else ''}",
@@ -228,7 +222,7 @@ class ComponentResults(Results):
         return super().adjusted_pvalues(method)
 
     def summary(self, alpha: float = 0.05) -> str:
-        """Return in words what the results say at a level."""
+        """Return a summary of the results at a significance level, in words."""
         alpha = level(alpha)
         lines = [
             f"{len(self)} component{'s' if len(self) != 1 else ''} of one region",

@@ -1,22 +1,23 @@
-"""Pictures of results: image, attention map, region, the truncation set on the z axis; and of a calibration."""
+"""Figures of results (image, attention map, region, truncation set) and of a calibration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, norm
+from scipy.stats import beta
 
 from attentest.errors import InputError
 from attentest.files import check_output_path
 from attentest.results.calibration import Calibration
 from attentest.results.result import AttentionTestResult
+from attentest.statistics.alternative import ordinary_range
 from attentest.statistics.intervals import clip
-from attentest.statistics.truncated_normal import split_extreme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,10 +31,10 @@ EXTREME_COLOUR = "#1f6fb2"
 NAIVE_COLOUR = REGION_COLOUR
 
 FEW_POINTS = 100
-"""So few p-values are shown as points."""
+"""Up to this many p-values are drawn as points."""
 
 FAR_OUT = 15.0
-"""A statistic farther from zero than this is shown with its surroundings alone."""
+"""A statistic farther from zero than this is shown with its surroundings only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +79,7 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
 
 
 def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path that cannot become a figure, or that would overwrite an input, before anything is computed."""
+    """Refuse a path to which no figure can be written, or that would overwrite an input."""
     check_output_path(path, "the figure", FIGURE_SUFFIXES, inputs)
     new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
 
@@ -95,22 +96,24 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
-    """Shade the truncation set under the logarithm of the standard normal density.
+    """Shade the truncation set under the logarithm of the density of z.
 
     Dark is what is at least as extreme as the observed statistic; its share of the shaded probability is the p-value.
-    Far from zero only the part of the set around the statistic is shown.
+    Far from zero only the part of the set around the observed z is shown.
     """
     low, high = _shown_range(result)
-    line = np.linspace(low, high, 801)
-    decades = norm.logpdf(line) / np.log(10)
+    decades = _log10_density(result, np.linspace(low, high, 801))[0]
     floor, ceiling = decades.min(), decades.max()
-    axes.plot(line, decades, color="0.6", lw=1)
-    extreme, rest = split_extreme(result.statistic, result.intervals, result.settings["alternative"])
-    for part, colour in ((extreme, EXTREME_COLOUR), (rest, KEPT_COLOUR)):
-        for left, right in clip(part, low, high):
-            at = np.linspace(left, right, 101)
+    axes.plot(np.linspace(low, high, 801), decades, color="0.6", lw=1)
+    cuts = np.concatenate(ordinary_range(result.law.statistic, result.alternative))
+    for left, right in clip(result.intervals, low, high):
+        ends = np.array([left, *np.sort(cuts[(cuts > left) & (cuts < right)]), right])
+        for start, end in pairwise(ends):
+            at = np.linspace(start, end, 101)
+            height, extreme = _log10_density(result, at)
+            colour = EXTREME_COLOUR if np.mean(extreme) > 0.5 else KEPT_COLOUR
             # The edge keeps a set far narrower than a pixel visible.
-            axes.fill_between(at, floor, norm.logpdf(at) / np.log(10), color=colour, lw=1.0)
+            axes.fill_between(at, floor, height, color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
     beside = result.statistic < low + 0.75 * (high - low)
     axes.annotate(
@@ -126,7 +129,7 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
     axes.set_xlim(low, high)
     axes.set_ylim(floor, ceiling + 0.1 * (ceiling - floor))
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
-    axes.set_ylabel("log10 of the normal density")
+    axes.set_ylabel("log10 of the density of z")
     axes.locator_params(axis="x", nbins=6)
     axes.set_title(_title(result), fontsize=9.5)
 
@@ -223,9 +226,24 @@ def _draw_rates(axes: Axes, calibration: Calibration) -> None:
     axes.legend(loc="lower right", fontsize=9)
 
 
+def _log10_density(
+    result: AttentionTestResult, points: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log10 of the density of z at ascending points (m,) for mean zero, and the extreme share of it."""
+    edges = np.concatenate([points[:1], (points[1:] + points[:-1]) / 2, points[-1:]])
+    left, right = np.r_[edges[:-1], -np.inf], np.r_[edges[1:], np.inf]
+    lower, upper = ordinary_range(result.law.statistic, result.alternative)
+    extreme, ordinary = result.law.log_masses(
+        np.zeros(len(left), dtype=np.int64), left, right, mean=0.0, lower=lower, upper=upper
+    )
+    mass = np.logaddexp(extreme, ordinary)
+    density = (mass[:-1] - mass[-1] - np.log(np.diff(edges))) / np.log(10)
+    return density, np.exp(extreme[:-1] - mass[:-1])
+
+
 def _shown_range(result: AttentionTestResult) -> tuple[float, float]:
-    """Return the part of the z axis to show: around zero, or around the statistic where that is far out."""
-    z = result.statistic
+    """Return the part of the z axis to show: around zero, or around the observed z where that is far out."""
+    z = float(result.law.z_obs[0])
     if abs(z) <= FAR_OUT:
         reach = max(4.0, abs(z) + 1.5)
         return -reach, reach
@@ -244,11 +262,11 @@ def _displayed(image: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _title(result: AttentionTestResult) -> str:
-    """Return what was found, and what was asked if it was not the paper's question."""
+    """Return the p-values and the interval, and the contrast and alternative if they are not the defaults."""
     asked = [result.settings["contrast"]["name"], result.alternative]
     lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
     lines.append(f"naive p {short_pvalue(result.naive_pvalue)},  selective p {short_pvalue(result.pvalue)}")
-    level = result.settings["confidence_level"]
+    level = result.confidence_level
     if level is not None:
         interval = result.confidence_interval(level)
         lines.append(

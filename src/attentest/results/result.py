@@ -12,16 +12,23 @@ from numpy.typing import NDArray
 
 from attentest.errors import SearchError
 from attentest.search import SearchOutcome
+from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
-from attentest.statistics.confidence_interval import ConfidenceInterval, Selected, naive_confidence_interval
-from attentest.statistics.intervals import Intervals, contains
-from attentest.statistics.truncated_normal import (
-    Alternative,
-    check_alternative,
-    log_pvalue_bounds,
-    log_pvalue_bounds_of_many,
-    probability,
+from attentest.statistics.confidence_interval import (
+    ConfidenceInterval,
+    Estimates,
+    confidence_intervals,
+    estimates,
+    naive_confidence_interval,
 )
+from attentest.statistics.intervals import Intervals, contains
+from attentest.statistics.law import Law
+from attentest.statistics.log_probability import probability
+from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.truncation_set import TruncationSet
+
+USUAL_LEVEL = 0.95
+"""Confidence level where nothing else was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -30,41 +37,48 @@ class AttentionTestResult:
 
     Parameters
     ----------
-    statistic
-        Standardised difference, region minus background unless another contrast was chosen: T(X) of the paper.
+    law
+        Law of the statistic given the truncation set, for this one image.
     standard_error
-        What it was divided by: the standard deviation of the difference, in the units of the pixels.
+        Standard deviation of the compared difference, in the units of the pixels.
     region : (H, W) bool
         The attention region.
     part : (H, W) bool
-        The part of it that is compared: all, or one connected component.
+        The compared part of the region: all of it, or one connected component.
     attention : (H, W) float64
         The attention map, from 0 to 1; 0 where the model sees nothing.
     seen : (H, W) bool
         The pixels the model sees: all, unless its preprocessing crops or its patches leave a border.
-    intervals : (k, 2) float64
-        Truncation set: the values of the statistic at which the model would choose this region, as far as the
-        search went. It goes only where p and the confidence interval depend on it.
-    certain_intervals, possible_intervals : (k, 2) float64
-        What is known to be in the truncation set, and what is not known to be outside it.
+    intervals : (n, 2) float64
+        Truncation set: the values of z at which the model would choose this region. It is searched only where p and
+        the confidence interval depend on it.
+    certain_intervals, possible_intervals : (n, 2) float64
+        A subset and a superset of the truncation set, as far as the search knows.
     log_pvalue, log_pvalue_bounds
         Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
-        exact as the search was asked to be: with a tolerance of 1e-6, all p below it are the same to it, and the set
-        may reach farther than it looked; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
+        exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below
+        it; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
     naive_log_pvalue, bonferroni_log_pvalue
-        Logarithms of the p-values that ignore the selection, and that correct for all regions of the pixels seen.
+        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions of the
+        pixels seen.
+    alternative
+        The alternative of the p-values and the confidence interval.
     alpha
         Level at which the test was asked to decide, if it was.
+    confidence_level
+        Level of the confidence interval that the search went for; None if it went for p alone.
+    connectivity
+        1 or 2 if the part is a connected component, None if the region was compared as a whole.
     evaluations
-        Model evaluations the search used for this image.
+        Number of model evaluations that the search used for this image.
     status
-        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or what stopped it
-        before: "max_evaluations", or "precision" where rounding of the scores hides the rest.
+        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
+        which it stopped early: "max_evaluations", or "precision" where rounding of the scores hides the rest.
     settings
-        How the test was made: region, contrast, alternative, search and noise, JSON-ready.
+        Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready.
     """
 
-    statistic: float
+    law: Law
     standard_error: float
     region: NDArray[np.bool_]
     part: NDArray[np.bool_]
@@ -77,10 +91,23 @@ class AttentionTestResult:
     log_pvalue_bounds: tuple[float, float]
     naive_log_pvalue: float
     bonferroni_log_pvalue: float
+    alternative: Alternative
     alpha: float | None
+    confidence_level: float | None
+    connectivity: int | None
     evaluations: int
     status: str
     settings: Mapping[str, Any]
+
+    @property
+    def statistic(self) -> float:
+        """Standardised difference, region minus background unless another contrast was chosen: T(X) of the paper."""
+        return float(self.law.statistic[0])
+
+    @property
+    def truncation_set(self) -> TruncationSet:
+        """The truncation set with what is certain and what is possible."""
+        return TruncationSet(intervals=self.intervals, certain=self.certain_intervals, possible=self.possible_intervals)
 
     @property
     def pvalue(self) -> float:
@@ -101,12 +128,6 @@ class AttentionTestResult:
         return self.pvalue <= self.alpha
 
     @property
-    def alternative(self) -> Alternative:
-        """The alternative of the p-values and the confidence interval."""
-        alternative: Alternative = self.settings["alternative"]
-        return alternative
-
-    @property
     def naive_pvalue(self) -> float:
         """P-value of a plain z-test on the region: not valid, shown for comparison."""
         return probability(self.naive_log_pvalue)
@@ -118,21 +139,21 @@ class AttentionTestResult:
 
     @property
     def difference(self) -> float:
-        """Observed difference, in the units of the pixels: too far from zero, because the region was chosen by it."""
+        """Observed difference, in the units of the pixels: biased away from zero, because it selected the region."""
         return self.statistic * self.standard_error
 
     @property
     def estimate(self) -> float:
         """Median-unbiased estimate of the difference, given the selection, in the units of the pixels.
 
-        As often too great as too small. Infinite if the statistic lies at the very end of the truncation set.
+        It is too great as often as too small. Infinite if the statistic lies at the very end of the truncation set.
         """
-        return float(selected([self]).estimates()[0][0])
+        return float(estimates_of([self]).best[0])
 
     @property
     def estimate_bounds(self) -> tuple[float, float]:
         """Least and greatest estimate compatible with what the search knows."""
-        _, low, high = selected([self]).estimates()
+        _, low, high = estimates_of([self])
         return float(low[0]), float(high[0])
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
@@ -141,9 +162,9 @@ class AttentionTestResult:
         Parameters
         ----------
         confidence_level
-            How often such intervals cover the truth, over images of which the model chooses this region. The search
-            went as far as the test's own ``confidence_level`` needed; at a higher one the interval is valid, and its
-            ``error`` says how much of its width may be due to that.
+            Probability that such an interval covers the true difference, over images in which the model chooses this
+            region. The search went as far as the test's own ``confidence_level`` needs; at a higher level the interval
+            is still valid, and its ``error`` says how much of its width may be due to the search.
 
         Returns
         -------
@@ -153,28 +174,27 @@ class AttentionTestResult:
             Where the truncation set lies on one side of zero, as it often does, p is one-sided: with alpha = 1 - level,
             zero is outside the interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
         """
-        return selected([self]).confidence_intervals([self.alternative], confidence_level)[0]
+        return confidence_intervals_of([self], confidence_level)[0]
 
     def naive_confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return the interval of a plain z-test: not valid, shown for comparison."""
         return naive_confidence_interval(self.difference, self.standard_error, self.alternative, confidence_level)
 
     def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
-        """Return the result for another alternative, from the same truncation set: no model is evaluated.
+        """Return the result for another alternative, from the same truncation set, without evaluating the model.
 
-        The set was explored as far as the first alternative needed: look at the bounds.
+        The set was searched as far as the first alternative needs, so the bounds on p may be wide.
         """
         check_alternative(alternative)
-        sets = self.certain_intervals, self.possible_intervals
-        log_p, _ = log_pvalue_bounds(self.statistic, self.intervals, self.intervals, alternative)
-        low, high = log_pvalue_bounds(self.statistic, *sets, alternative)
+        best, low, high = (float(log[0]) for log in log_pvalues(self.law, [self.truncation_set], alternative))
         log_naive = naive_log_pvalue(self.statistic, alternative)
         return replace(
             self,
-            log_pvalue=high if np.isneginf(log_p) else log_p,
+            alternative=alternative,
+            log_pvalue=best,
             log_pvalue_bounds=(low, high),
             naive_log_pvalue=log_naive,
-            bonferroni_log_pvalue=_bonferroni(log_naive, self.seen, self.settings),
+            bonferroni_log_pvalue=_bonferroni(log_naive, self.seen, self.connectivity),
             settings={**self.settings, "alternative": alternative},
         )
 
@@ -183,7 +203,7 @@ class AttentionTestResult:
 
         Infinite numbers become the strings "inf" and "-inf".
         """
-        level = self.settings["confidence_level"] or 0.95
+        level = self.confidence_level or USUAL_LEVEL
         values: dict[str, Any] = {
             "statistic": self.statistic,
             "pvalue": self.pvalue,
@@ -227,79 +247,125 @@ class AttentionTestResult:
         )
 
 
-def selected(results: Sequence[AttentionTestResult]) -> Selected:
-    """Return what estimates and confidence intervals of results are made from, all at once."""
-    return Selected(
-        statistics=np.array([result.statistic for result in results]),
-        standard_errors=np.array([result.standard_error for result in results]),
-        found=[result.intervals for result in results],
-        certain=[result.certain_intervals for result in results],
-        possible=[result.possible_intervals for result in results],
-    )
+def estimates_of(results: Sequence[AttentionTestResult]) -> Estimates:
+    """Return the median-unbiased estimates of results, with bounds, (k,) each."""
+    if not results:
+        return Estimates(np.empty(0), np.empty(0), np.empty(0))
+    groups, order = _by_law(results)
+    columns = zip(*(estimates(law, sets, scales) for law, sets, scales, _ in groups), strict=True)
+    return Estimates(*(np.concatenate(column)[order] for column in columns))
+
+
+def confidence_intervals_of(
+    results: Sequence[AttentionTestResult], confidence_level: float
+) -> list[ConfidenceInterval]:
+    """Return the confidence intervals of results."""
+    groups, order = _by_law(results)
+    intervals = [
+        interval
+        for law, sets, scales, alternatives in groups
+        for interval in confidence_intervals(law, sets, scales, alternatives, confidence_level)
+    ]
+    return [intervals[place] for place in order]
+
+
+def _by_law(
+    results: Sequence[AttentionTestResult],
+) -> tuple[list[tuple[Law, list[TruncationSet], NDArray[np.float64], list[Alternative]]], NDArray[np.int64]]:
+    """Return results grouped by the class of their law, to be computed together, and the place of each result."""
+    places: dict[type[Law], list[int]] = {}
+    for place, result in enumerate(results):
+        places.setdefault(type(result.law), []).append(place)
+    groups = []
+    for kind, rows in places.items():
+        some = [results[row] for row in rows]
+        groups.append(
+            (
+                kind.stack([result.law for result in some]),
+                [result.truncation_set for result in some],
+                np.array([result.standard_error for result in some]),
+                [result.alternative for result in some],
+            )
+        )
+    return groups, np.argsort(np.concatenate([np.array(rows, dtype=np.int64) for rows in [[], *places.values()]]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ComparedPart:
+    """One compared part of a region: everything in its result besides the numbers of the test.
+
+    Parameters
+    ----------
+    region, part, attention, seen : (H, W)
+        As in :class:`AttentionTestResult`.
+    standard_error
+        Standard deviation of the compared difference.
+    settings
+        Record of how the test was made.
+    """
+
+    region: NDArray[np.bool_]
+    part: NDArray[np.bool_]
+    attention: NDArray[np.float64]
+    seen: NDArray[np.bool_]
+    standard_error: float
+    settings: Mapping[str, Any]
 
 
 def results_of(
-    statistics: NDArray[np.float64],
-    standard_errors: NDArray[np.float64],
-    regions: Sequence[NDArray[np.bool_]],
-    parts: Sequence[NDArray[np.bool_]],
-    attention: Sequence[NDArray[np.float64]],
-    seen: NDArray[np.bool_],
+    law: Law,
     outcomes: Sequence[SearchOutcome],
+    parts: Sequence[ComparedPart],
+    *,
     alternative: Alternative,
     alpha: float | None,
-    settings: Sequence[Mapping[str, Any]],
+    confidence_level: float | None,
+    connectivity: int | None,
 ) -> list[AttentionTestResult]:
-    """Turn k comparisons and their truncation sets into results; their arrays become read-only and may be shared."""
-    for statistic, outcome in zip(statistics, outcomes, strict=True):
-        if not contains(outcome.intervals, statistic):
+    """Return the results of k tested parts and their truncation sets; their arrays become read-only."""
+    for z, outcome in zip(law.z_obs, outcomes, strict=True):
+        if not contains(outcome.intervals, z):
             raise SearchError(
-                f"the search returned a truncation set without the observed statistic {statistic:.17g}, "
+                f"the search returned a truncation set without the observed statistic {z:.17g}, "
                 "which lies in it by definition: the search is at fault."
             )
-    sets = [outcome.intervals for outcome in outcomes]
-    logs, _ = log_pvalue_bounds_of_many(statistics, sets, sets, alternative)
-    lower, upper = log_pvalue_bounds_of_many(
-        statistics,
-        [outcome.certain for outcome in outcomes],
-        [outcome.possible for outcome in outcomes],
-        alternative,
-    )
-    # Where nothing was found beyond the statistic because nothing there can matter, the upper bound is all there is.
-    logs = np.where(np.isneginf(logs), upper, logs)
+    logs = log_pvalues(law, outcomes, alternative)
     results = []
-    for i, outcome in enumerate(outcomes):
-        statistic = float(statistics[i])
-        for array in (regions[i], parts[i], attention[i], seen, outcome.intervals, outcome.certain, outcome.possible):
+    for i, (outcome, part) in enumerate(zip(outcomes, parts, strict=True)):
+        arrays = part.region, part.part, part.attention, part.seen
+        for array in (*arrays, outcome.intervals, outcome.certain, outcome.possible):
             array.setflags(write=False)
-        log_naive = naive_log_pvalue(statistic, alternative)
+        log_naive = naive_log_pvalue(float(law.statistic[i]), alternative)
         results.append(
             AttentionTestResult(
-                statistic=statistic,
-                standard_error=float(standard_errors[i]),
-                region=regions[i],
-                part=parts[i],
-                attention=attention[i],
-                seen=seen,
+                law=law.chosen(slice(i, i + 1)),
+                standard_error=part.standard_error,
+                region=part.region,
+                part=part.part,
+                attention=part.attention,
+                seen=part.seen,
                 intervals=outcome.intervals,
                 certain_intervals=outcome.certain,
                 possible_intervals=outcome.possible,
-                log_pvalue=float(logs[i]),
-                log_pvalue_bounds=(float(lower[i]), float(upper[i])),
+                log_pvalue=float(logs.best[i]),
+                log_pvalue_bounds=(float(logs.low[i]), float(logs.high[i])),
                 naive_log_pvalue=log_naive,
-                bonferroni_log_pvalue=_bonferroni(log_naive, seen, settings[i]),
+                bonferroni_log_pvalue=_bonferroni(log_naive, part.seen, connectivity),
+                alternative=alternative,
                 alpha=alpha,
+                confidence_level=confidence_level,
+                connectivity=connectivity,
                 evaluations=outcome.evaluations,
                 status=outcome.status,
-                settings=settings[i],
+                settings=part.settings,
             )
         )
     return results
 
 
-def _bonferroni(log_naive: float, seen: NDArray[np.bool_], settings: Mapping[str, Any]) -> float:
+def _bonferroni(log_naive: float, seen: NDArray[np.bool_], connectivity: int | None) -> float:
     # A pixel is in the region or not; with components it is in this one, in another, or in none.
-    return bonferroni_log_pvalue(log_naive, int(seen.sum()), kinds=2 if settings["components"] is None else 3)
+    return bonferroni_log_pvalue(log_naive, int(seen.sum()), kinds=2 if connectivity is None else 3)
 
 
 def _number(value: float) -> float | str:

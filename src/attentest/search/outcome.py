@@ -1,4 +1,4 @@
-"""What a search returns for one image."""
+"""The output of a search for one image, and the interface of searches."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from attentest.search.problem import SearchProblem
-from attentest.statistics.intervals import Intervals
+from attentest.statistics.truncation_set import TruncationSet
 
 CONVERGED = "converged"
 DECIDED = "decided"
@@ -15,29 +15,24 @@ OUT_OF_EVALUATIONS = "max_evaluations"
 OUT_OF_PRECISION = "precision"
 
 Report: TypeAlias = Callable[[float], None]
-"""Called with the share of a search that is done, from 0 to 1."""
+"""Called with the fraction of a search that is done, from 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOutcome:
-    """A truncation set and what is known about it.
+class SearchOutcome(TruncationSet):
+    """A truncation set and how it was found.
 
     Parameters
     ----------
-    intervals : (k, 2)
-        The set as found; contains the observed statistic.
-    certain, possible : (k, 2)
-        Sets inside which and outside which it is known, under the search's assumptions.
+    intervals, certain, possible : (n, 2)
+        As in :class:`~attentest.statistics.truncation_set.TruncationSet`.
     evaluations
-        Points at which the model was evaluated for this image, with or without a derivative.
+        Number of points at which the model was evaluated for this image, with or without a derivative.
     status
-        "converged"; "decided" if it was enough to know on which side of alpha p lies; or what stopped the search
-        before: "max_evaluations", or "precision" where rounding or noise of the scores hides the rest.
+        "converged"; "decided" if the search stopped once it knew on which side of alpha p lies; or the reason for
+        which it stopped early: "max_evaluations", or "precision" where rounding or noise of the scores hides the rest.
     """
 
-    intervals: Intervals
-    certain: Intervals
-    possible: Intervals
     evaluations: int
     status: str
 

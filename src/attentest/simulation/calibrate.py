@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest, Progress
@@ -104,7 +103,7 @@ def null_results(
         None if progress is None else lambda done, _: progress(done, count),
         references=references,
     )
-    return _with_true_hypotheses(results, test.contrast, centre.pixels.numpy())
+    return _with_true_hypotheses(results, test.contrast, centre.pixels)
 
 
 def _another(generator: np.random.Generator) -> np.random.Generator:
@@ -138,12 +137,12 @@ def _with_true_hypotheses(
 
 def _drawn(noise: NoiseModel | None, centre: Sample, count: int, rng: np.random.Generator) -> Iterator[Sample]:
     """Yield images around a centre, with its black and white."""
-    size = centre.pixels.numel()
+    size = centre.pixels.size
     together = max(1, DRAWN_TOGETHER // size)
     for start in range(0, count, together):
         some = min(together, count - start)
         noises = np.zeros((some, size)) if noise is None else noise.sample(rng, some, size)
-        for one in torch.from_numpy(noises):
+        for one in noises:
             yield Sample(pixels=centre.pixels + one.reshape(centre.shape), levels=centre.levels)
 
 
@@ -166,7 +165,7 @@ def _mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -
 
 
 def _zeros(shape: tuple[int, ...]) -> Sample:
-    return Sample(pixels=torch.zeros(shape, dtype=torch.float64), levels=None)
+    return Sample(pixels=np.zeros(shape), levels=None)
 
 
 def _as_shape(shape: Any) -> tuple[int, ...]:

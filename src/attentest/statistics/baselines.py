@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from attentest.checks import whole_number
-from attentest.statistics.truncated_normal import Alternative, check_alternative
+from attentest.statistics.alternative import Alternative, check_alternative
 
 LOG_2 = float(np.log(2.0))
 

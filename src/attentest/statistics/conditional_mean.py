@@ -1,116 +1,141 @@
-"""The mean of a normal variable that was seen only because it fell into a truncation set: the pivot, inverted.
+"""The mean of a statistic that was observed because its image fell into a truncation set.
 
-P(Z >= z) for Z ~ N(mean, 1) given that Z lies in the set rises with the mean, from 0 to 1, whatever the set: what lies
-above z gains on what lies below. So each level belongs to one mean, and a set that is known only in part gives bounds
-on it. All masses are relative to the density at z and in logs: a mean a million standard errors away costs no accuracy.
+P(T >= t) given the set increases with the mean of T from 0 to 1, whatever the set (monotone likelihood ratio). So each
+level belongs to one mean, and a set that is known only in part gives bounds on that mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from attentest.errors import InputError
-from attentest.statistics.intervals import Intervals, clip
-from attentest.statistics.truncated_normal import log_mass
+from attentest.statistics.intervals import Intervals
+from attentest.statistics.law import Law
 
 FARTHEST = 1e12
-"""A mean farther than this from the observed value is reported as infinite."""
+"""A mean farther than this from the observed statistic is reported as infinite."""
 
 RTOL = 1e-13
-"""Relative accuracy of the distance of a mean from z. With another part of the set far away, a mean that is off by one
-part in 10,000 can change the probability from 0.025 to 0.1."""
+"""Relative accuracy of the distance between a mean and the statistic. With another part of the set far away, a mean
+that is off by one part in 10,000 can change the probability from 0.025 to 0.1."""
 
 ROUNDING = 1e-12
-"""Log odds closer than this are equal."""
+"""Log odds that differ by less than this are equal."""
 
 MOST_STEPS = 200
-"""More than halving alone takes."""
+"""Upper limit on the steps of the root finder; bisection alone takes fewer."""
+
+LogMasses: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 MOST_TOGETHER = 2_000_000
-"""Ends of intervals that are measured at a time, for memory."""
+"""Interval ends that are processed at a time, to bound memory."""
 
 
 def mean_bounds(
-    z: ArrayLike, certain: Sequence[Intervals], possible: Sequence[Intervals], levels: ArrayLike
+    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], levels: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and the greatest mean at which P(Z >= z) has a level, over all sets between two.
+    """Return the least and the greatest mean at which P(T >= t) equals a level, over all sets between two.
 
     Parameters
     ----------
-    z : (q,)
-        Observed values.
-    certain, possible : q unions of intervals
-        What is known to be in each truncation set, and what is not known to be outside it.
-    levels : (q,)
+    law
+        The law of k statistics t.
+    certain, possible : k unions of intervals
+        A subset and a superset of each truncation set.
+    levels : (k,)
         Strictly between 0 and 1; 0.5 gives the median-unbiased estimate.
 
     Returns
     -------
-    least, greatest : (q,)
-        Infinite where the set leaves nothing to tell by: nothing of it, for certain, on one side of z.
+    least, greatest : (k,)
+        Infinite where all of the certain set lies on one side of t.
     """
-    observed, levels = np.broadcast_arrays(np.asarray(z, dtype=np.float64), np.asarray(levels, dtype=np.float64))
-    least = means_at(observed, levels, above=possible, below=certain, undetermined=-np.inf)
-    greatest = means_at(observed, levels, above=certain, below=possible, undetermined=np.inf)
-    return least, np.maximum(least, greatest)  # where both are one mean rounding can swap them
+    levels = np.broadcast_to(np.asarray(levels, dtype=np.float64), law.statistic.shape)
+    least = means_at(law, levels, above=possible, below=certain, undetermined=-np.inf)
+    greatest = means_at(law, levels, above=certain, below=possible, undetermined=np.inf)
+    return least, np.maximum(least, greatest)  # where both are one mean, rounding can swap them
 
 
 def means_at(
-    z: NDArray[np.float64],
+    law: Law,
     levels: NDArray[np.float64],
     above: Sequence[Intervals],
     below: Sequence[Intervals],
     undetermined: float = np.nan,
 ) -> NDArray[np.float64]:
-    """Return the means (q,) at which P(Z >= z) has the levels (q,).
+    """Return the means (k,) at which P(T >= t) equals the levels (k,).
 
     Parameters
     ----------
-    z, levels : (q,)
-        Observed values, and levels between 0 and 1.
-    above, below : q unions of intervals
-        The sets, of which the part above z, and that below z, is used.
+    law
+        The law of k statistics t.
+    levels : (k,)
+        Between 0 and 1.
+    above, below : k unions of intervals
+        The sets that the masses of T >= t, and of T < t, are taken from.
     undetermined
-        What to return where both parts are empty.
+        What to return where neither has any mass.
     """
     if not np.all((levels > 0) & (levels < 1)):
         raise InputError(f"a level must lie strictly between 0 and 1, got {levels.tolist()}.")
-    upper = _relative([clip(intervals, at, np.inf) for at, intervals in zip(z, above, strict=True)], z)
-    lower = _relative([clip(intervals, -np.inf, at) for at, intervals in zip(z, below, strict=True)], z)
+    t = law.statistic
+    image = np.arange(len(t))[:, None]
+
+    def log_masses(rows: NDArray[np.int64], mean: NDArray[np.float64], ends: NDArray[np.float64]) -> LogMasses:
+        return law.log_masses(
+            image[rows], ends[..., 0], ends[..., 1], mean=mean[:, None], lower=-np.inf, upper=t[rows][:, None]
+        )
+
+    # An interval without mass on its side of t at one mean has none at any, and is left out.
+    everyone = np.arange(len(t))
+    upper, lower = _padded(above), _padded(below)
+    upper = _nonempty_first(upper, log_masses(everyone, t, upper)[0])
+    lower = _nonempty_first(lower, log_masses(everyone, t, lower)[1])
     some_above, some_below = (np.any(part[..., 0] < part[..., 1], axis=1) for part in (upper, lower))
     means = np.select([some_above, some_below], [-np.inf, np.inf], undetermined)
     both = np.flatnonzero(some_above & some_below)
     together = max(1, MOST_TOGETHER // (upper.shape[1] + lower.shape[1]))
     for start in range(0, len(both), together):
         rows = both[start : start + together]
-        tilt = _tilts(logit(levels[rows]), upper[rows], lower[rows])
-        means[rows] = np.where(np.abs(tilt) < FARTHEST, z[rows] + tilt, np.copysign(np.inf, tilt))
+        odds = logit(levels[rows])
+        ends = np.concatenate([upper[rows], lower[rows]], axis=1)
+
+        def excess(
+            some: NDArray[np.int64],
+            distance: NDArray[np.float64],
+            rows: NDArray[np.int64] = rows,
+            odds: NDArray[np.float64] = odds,
+            ends: NDArray[np.float64] = ends,
+        ) -> NDArray[np.float64]:
+            extreme, ordinary = log_masses(rows[some], t[rows[some]] + distance, ends[some])
+            split = upper.shape[1]
+            return _log_sum(extreme[:, :split]) - _log_sum(ordinary[:, split:]) - odds[some]
+
+        distance = _increasing_roots(excess, len(rows))
+        means[rows] = np.where(np.abs(distance) < FARTHEST, t[rows] + distance, np.copysign(np.inf, distance))
     return means
 
 
-def _relative(sets: Sequence[Intervals], z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return unions of intervals (q, m, 2) relative to z; where there are fewer than m, nothing follows."""
-    most = max(1, *(len(intervals) for intervals in sets)) if sets else 1
-    relative = np.zeros((len(sets), most, 2))
-    for row, (intervals, at) in enumerate(zip(sets, z, strict=True)):
-        relative[row, : len(intervals)] = intervals - at
-    return relative
+def _padded(sets: Sequence[Intervals]) -> NDArray[np.float64]:
+    """Return unions of intervals as one array (k, n, 2), padded with intervals without width."""
+    most = max((len(intervals) for intervals in sets), default=0)
+    padded = np.zeros((len(sets), max(1, most), 2))
+    for row, intervals in enumerate(sets):
+        padded[row, : len(intervals)] = intervals
+    return padded
 
 
-def _tilts(odds: NDArray[np.float64], above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return mean minus z (m,) at which the masses above and below z (m, n, 2) have the given log odds (m,)."""
-    ends = np.concatenate([above, below], axis=1)
-    split = above.shape[1]
-
-    def excess(rows: NDArray[np.int64], tilt: NDArray[np.float64]) -> NDArray[np.float64]:
-        masses = log_mass(ends[rows, :, 0], ends[rows, :, 1], tilt[:, None], relative_to=0.0)
-        return _log_sum(masses[:, :split]) - _log_sum(masses[:, split:]) - odds[rows]
-
-    return _increasing_roots(excess, len(odds))
+def _nonempty_first(ends: NDArray[np.float64], log_mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return intervals (k, n, 2) without those of zero mass, padded as before."""
+    some = log_mass > -np.inf
+    most = max(1, int(some.sum(axis=1).max(initial=0)))
+    order = np.argsort(~some, axis=1, kind="stable")[:, :most, None]
+    return np.where(np.take_along_axis(some[..., None], order, axis=1), np.take_along_axis(ends, order, axis=1), 0.0)
 
 
 def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,14 +149,14 @@ def _increasing_roots(
 ) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions, by false position; infinite beyond ``FARTHEST``.
 
-    SciPy's elementwise root finders are general, and take longer than the functions here.
+    SciPy's elementwise root finders are more general and take longer than the functions here.
 
     Parameters
     ----------
     function
-        From numbers of functions (m,) and points (m,) to values (m,).
+        Maps indices of functions (m,) and points (m,) to values (m,).
     count
-        How many functions there are.
+        The number of functions.
     """
     everyone = np.arange(count)
     low, high = np.full(count, -1.0), np.full(count, 1.0)

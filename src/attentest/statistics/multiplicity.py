@@ -11,7 +11,7 @@ from scipy import stats
 
 from attentest.checks import confidence
 from attentest.errors import InputError
-from attentest.statistics.truncated_normal import probability
+from attentest.statistics.log_probability import probability
 
 Adjustment: TypeAlias = Literal["holm", "bh"]
 

@@ -22,7 +22,7 @@ from attentest.checks import whole_number
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch, spectral
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import Ledger
+from attentest.search.spectral.segments import SegmentTable
 from attentest.simulation.synthetic_images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
 from attentest.training.provenance import described_machine
@@ -40,7 +40,7 @@ STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
     "model": ((SearchProblem, "scores_at"),),
     "interpolation": ((spectral, "fresh_pieces"), (spectral, "corrected_pieces"), (Pieces, "interpolants")),
     "roots": ((spectral, "inside_and_undecided"),),
-    "bookkeeping": tuple((Ledger, name) for name in ("add", "keep", "zones", "log_bounds", "sets")),
+    "bookkeeping": tuple((SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "sets")),
 }
 """Functions of the spectral search whose time makes up each stage."""
 

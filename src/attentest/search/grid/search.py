@@ -23,7 +23,7 @@ from attentest.errors import InputError, SearchError
 from attentest.search.grid.bisection import Brackets, bisect
 from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
 from attentest.search.outcome import CONVERGED, Report, SearchOutcome
-from attentest.search.problem import Points, SearchProblem, Which
+from attentest.search.problem import Indices, Points, SearchProblem
 from attentest.statistics.intervals import EMPTY, Intervals, union
 
 
@@ -41,11 +41,11 @@ class GridSearch:
     extent
         How far beyond the observed statistic to search; the paper's 10.
     boundary_tolerance
-        Width at which a bracket around a boundary is narrow enough. The default moves p by no more than
-        rounding unless Z itself is that narrow.
+        Width to which boundaries are bisected. The default moves p by no more than rounding, unless Z itself is
+        that narrow.
     max_evaluations
-        Evaluations an image on the walk. A statistic so large that the range cannot be walked within them is
-        refused at once: most often the noise is not in the units of the pixels.
+        Most evaluations per image, without bisection. A statistic so large that the range needs more is refused at
+        once: most often the noise is not in the units of the pixels.
     """
 
     step: StepRule
@@ -73,7 +73,7 @@ class GridSearch:
         }
 
     def images_together(self, batch_size: int) -> int:
-        """Return the batch size: each image asks for one point at a time."""
+        """Return the batch size: each image needs one point at a time."""
         return batch_size
 
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
@@ -119,7 +119,7 @@ def combination() -> GridSearch:
 
 
 class _Walk:
-    """The state of k images on their way from -S to S."""
+    """The progress of k images along their grids from -S to S."""
 
     def __init__(self, problem: SearchProblem, step: StepRule, limit: Points) -> None:
         count = len(limit)
@@ -129,8 +129,8 @@ class _Walk:
         self._next = -limit
         self._last = -limit
         self._last_inside: NDArray[np.bool_] | None = None
-        self._active: Which = np.arange(count)
-        self._changes: list[tuple[Which, Points, Points, NDArray[np.bool_]]] = []
+        self._active: Indices = np.arange(count)
+        self._changes: list[tuple[Indices, Points, Points, NDArray[np.bool_]]] = []
         self.starts_inside = np.zeros(count, dtype=np.bool_)
         self.evaluations = np.zeros(count, dtype=np.int64)
 
@@ -143,12 +143,12 @@ class _Walk:
         return float(np.mean((self._last + self._limit) / (2 * self._limit)))
 
     def brackets(self) -> Brackets:
-        """Return where the region changed, in order of z for each image."""
-        which, lower, upper, leaving = (np.concatenate(column) for column in zip(*self._changes, strict=True))
-        return Brackets(which=which, lower=lower, upper=upper, leaving=leaving)
+        """Return the pairs of neighbouring grid points between which the region changed, in order of z."""
+        image, lower, upper, leaving = (np.concatenate(column) for column in zip(*self._changes, strict=True))
+        return Brackets(image=image, lower=lower, upper=upper, leaving=leaving)
 
     def advance(self) -> None:
-        """Evaluate the next grid points of every active image and note the changes between them."""
+        """Evaluate the next grid points of every active image and record the changes between them."""
         active = self._active
         evaluate = self._evaluate_block if self._step.looks_ahead else self._evaluate_point
         points, inside, following = evaluate(active)
@@ -165,15 +165,15 @@ class _Walk:
         self._next[active] = following
         self._active = active[points[:, -1] < self._limit[active]]
 
-    def _evaluate_block(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
-        """Lay out and evaluate many grid points an image.
+    def _evaluate_block(self, active: Indices) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Evaluate many grid points per image at once.
 
         Returns
         -------
         points : (m, w)
             Grid points; a row that reaches the limit repeats it.
         inside : (m, w) bool
-            Which of them lie in Z.
+            Whether each of them lies in Z.
         following : (m,)
             The grid points after the last ones.
         """
@@ -184,16 +184,16 @@ class _Walk:
             columns.append(self._after(active, columns[-1]))
         points = np.column_stack(columns)
         fresh = np.diff(points, axis=1, prepend=-np.inf) > 0
-        which = np.broadcast_to(active[:, None], points.shape)
+        image = np.broadcast_to(active[:, None], points.shape)
         inside = np.zeros(points.shape, dtype=np.bool_)
-        inside[fresh] = self._problem.inside_at(which[fresh], points[fresh])
+        inside[fresh] = self._problem.inside_at(image[fresh], points[fresh])
         self.evaluations[active] += fresh.sum(axis=1)
-        # Repeats of the limit were not evaluated: they are as the limit is.
+        # Repetitions of the limit were not evaluated: they take its value.
         evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
         return points, np.take_along_axis(inside, evaluated, axis=1), self._after(active, points[:, -1])
 
-    def _evaluate_point(self, active: Which) -> tuple[Points, NDArray[np.bool_], Points]:
-        """Evaluate one grid point an image, with slopes where the step needs them; returns as for a block."""
+    def _evaluate_point(self, active: Indices) -> tuple[Points, NDArray[np.bool_], Points]:
+        """Evaluate one grid point per image, with slopes where the step rule needs them; returns as for a block."""
         z = self._next[active]
         inside = np.empty((len(active), 1), dtype=np.bool_)
         following = np.empty(len(active))
@@ -201,27 +201,27 @@ class _Walk:
         for chosen, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
             if len(chosen) == 0:
                 continue
-            which, at, slopes = active[chosen], z[chosen], None
+            image, at, slopes = active[chosen], z[chosen], None
             if with_slopes:
-                margins, slopes = self._problem.margins_and_slopes_at(which, at)
+                margins, slopes = self._problem.margins_and_slopes_at(image, at)
             else:
-                margins = self._problem.margins_at(which, at)
+                margins = self._problem.margins_at(image, at)
             inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
-            following[chosen] = self._after(which, at, margins, slopes)
+            following[chosen] = self._after(image, at, margins, slopes)
         self.evaluations[active] += 1
         return z[:, None], inside, following
 
-    def _after(self, which: Which, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
+    def _after(self, image: Indices, z: Points, margins: Tensor | None = None, slopes: Tensor | None = None) -> Points:
         """Return the grid points that follow ``z``, stopping at the observed statistic and at the limit."""
-        z_obs = self._problem.z_obs[which]
+        z_obs = self._problem.z_obs[image]
         width = self._step.width(z, z_obs, margins, slopes)
         following = np.maximum(z + width, np.nextafter(z, np.inf))
         following = np.where((z < z_obs) & (z_obs < following), z_obs, following)
-        return np.minimum(following, self._limit[which])
+        return np.minimum(following, self._limit[image])
 
 
 def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, evaluations: int) -> SearchOutcome:
-    own = brackets.which == image
+    own = brackets.image == image
     lower, upper, leaving = brackets.lower[own], brackets.upper[own], brackets.leaving[own]
     outer_end, inner_end = np.where(leaving, upper, lower), np.where(leaving, lower, upper)
     tails = np.array([[-np.inf, -limit], [limit, np.inf]])

@@ -1,11 +1,11 @@
-"""Where the margins of interpolated scores are negative, for certain, at best, and possibly: no model is called.
+"""Where the margins of interpolated scores are negative: certainly, probably and possibly. No model is called.
 
-An interpolant's interval is cut into cells. Between the two ends of a cell the scores follow their chord to within
+The interval of an interpolant is cut into cells. Between the two ends of a cell the scores follow their chord to within
 the curvature bound of the polynomial, and the extremes that decide (see ``Margins``) are convex along a chord: they lie
-below their own chord, by no more than the pixels that attain them at the ends allow. So each cell splits at once
-into parts that are inside, outside and undecided; the undecided parts shrink quadratically when they become
-cells in turn, around touching roots and between switches of the extreme pixels too. What is left in the end
-is undecided because the interpolation error says so.
+below their own chord by no more than the pixels that attain them at the ends allow. So each cell splits into parts that
+are inside, outside and undecided, and the undecided parts shrink quadratically when they become cells in turn, also
+around double roots and where the extreme pixel changes. What remains undecided is so because of the interpolation
+error.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from attentest.search.problem import Margins
 from attentest.search.spectral.chebyshev import basis
 
 GRID = 24
-"""Cells an interpolant is first cut into."""
+"""Number of cells that an interpolant is first cut into."""
 
 DEEPEST = 60
-"""Cells are halved at least this often before rounding alone explains what is left."""
+"""Most rounds of halving; after so many a cell is as narrow as rounding allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +33,10 @@ class Interpolants:
 
     Parameters
     ----------
-    which : (p,)
-        Image of each.
+    image : (p,)
+        Index of the image of each piece.
     coefficients : (p, SIZE, gh, gw)
-        In the Chebyshev basis.
+        Coefficients in the Chebyshev basis.
     curvature : (p,)
         Bound on the second derivative of every score.
     error : (p,)
@@ -47,7 +47,7 @@ class Interpolants:
         Rounding error of the scores.
     """
 
-    which: Tensor
+    image: Tensor
     coefficients: Tensor
     curvature: Tensor
     error: Tensor
@@ -71,9 +71,9 @@ class Interpolants:
 
 
 class Parts(NamedTuple):
-    """Parts of pieces: (m,) each, in the pieces' own coordinates.
+    """Parts of pieces, (m,) each, in the pieces' own coordinates.
 
-    ``best_left`` and ``best_right`` enclose what is inside if the interpolant is taken at its word.
+    ``best_left`` and ``best_right`` are the ends of what is inside if the interpolation error is ignored.
     """
 
     piece: Tensor
@@ -84,25 +84,25 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, several: Sequence[Parts]) -> Parts:
-        """Return several as one."""
+        """Concatenate."""
         return cls(*(torch.cat(columns) for columns in zip(*several, strict=True)))
 
 
 def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_together: int) -> tuple[Parts, Parts]:
-    """Return the parts of pieces that are inside for certain, and those that are undecided.
+    """Return the parts of pieces that are certainly inside, and those that are undecided.
 
     Parameters
     ----------
     margins
-        How scores decide.
+        Maps scores to region membership.
     interpolants
         The pieces.
     points_together
-        How many points are evaluated at a time, for memory.
+        Number of points that are processed at a time, to bound memory.
     """
-    count = len(interpolants.which)
+    count = len(interpolants.image)
     device = interpolants.error.device
-    none = Parts(interpolants.which[:0], *4 * [interpolants.error[:0]])
+    none = Parts(interpolants.image[:0], *4 * [interpolants.error[:0]])
     inside, undecided = [none], [none]
     edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64, device=device))
     edges[0], edges[-1] = -1.0, 1.0
@@ -124,7 +124,7 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
 
 @dataclass(frozen=True, kw_only=True)
 class _Cells:
-    """Cells of pieces: ends, extremes at the ends (m, E), and how far these dip below their chords (m, E)."""
+    """Cells of pieces: ends, extremes at the ends (m, E), and how far these can lie below their chords (m, E)."""
 
     piece: Tensor
     left: Tensor
@@ -137,9 +137,9 @@ class _Cells:
 def _first_cells(margins: Margins, interpolants: Interpolants, piece: Tensor, edges: Tensor) -> _Cells:
     scores = torch.einsum("sk,pkhw->pshw", basis(edges), interpolants.coefficients[piece])
     shape = scores.shape[:2]
-    which = interpolants.which[piece].repeat_interleave(len(edges))
-    pixels = margins.pixels(which, scores.flatten(0, 1))
-    extremes, attained = (v.unflatten(0, shape) for v in margins.extremes(which, pixels))
+    image = interpolants.image[piece].repeat_interleave(len(edges))
+    pixels = margins.pixels(image, scores.flatten(0, 1))
+    extremes, attained = (v.unflatten(0, shape) for v in margins.extremes(image, pixels))
     pixels = pixels.unflatten(0, shape)
     dip = _dip(
         extremes[:, :-1],
@@ -163,9 +163,9 @@ def _cells_between(margins: Margins, interpolants: Interpolants, parts: Parts, p
     step = max(1, points_together // 2)
     for start in range(0, len(parts.piece), step):
         piece, left, right = (v[start : start + step] for v in (parts.piece, parts.left, parts.right))
-        which = interpolants.which[piece]
-        pixels = [margins.pixels(which, interpolants.scores(piece, x)) for x in (left, right)]
-        extremes, attained = zip(*(margins.extremes(which, p) for p in pixels), strict=True)
+        image = interpolants.image[piece]
+        pixels = [margins.pixels(image, interpolants.scores(piece, x)) for x in (left, right)]
+        extremes, attained = zip(*(margins.extremes(image, p) for p in pixels), strict=True)
         crossed = [margins.signs * pixels[i].gather(1, attained[1 - i]) for i in (0, 1)]
         at_left.append(extremes[0])
         at_right.append(extremes[1])
@@ -183,15 +183,15 @@ def _cells_between(margins: Margins, interpolants: Interpolants, parts: Parts, p
 def _dip(at_left: Tensor, at_right: Tensor, right_ones_at_left: Tensor, left_ones_at_right: Tensor) -> Tensor:
     """Return how far below its chord an extreme can lie when the scores follow theirs.
 
-    The extreme is at least what either of the pixels that attain it at the ends is: two lines, which cross at
-    a b / (a + b) below the chord, where a and b are by how much each falls short at the other's end.
+    The extreme is at least as great as either of the two pixels that attain it at the ends. These are two lines that
+    cross at a b / (a + b) below the chord, where a and b are their distances from the extreme at the other end.
     """
     a, b = at_right - left_ones_at_right, at_left - right_ones_at_left
     return torch.where(a * b > 0, a * b / (a + b), 0.0)
 
 
 def _divide(interpolants: Interpolants, margins: Margins, cells: _Cells) -> tuple[Parts, list[Parts], Parts]:
-    """Return the parts of cells that are inside, finally undecided, and worth another look."""
+    """Return the parts of cells that are inside, finally undecided, and to be divided again."""
     weights = margins.weights
     total = weights.abs().sum(dim=1)
     width = cells.right - cells.left
@@ -209,7 +209,7 @@ def _divide(interpolants: Interpolants, margins: Margins, cells: _Cells) -> tupl
     final = rounded | ((above + below) <= 0.5 * band).all(dim=1)
 
     def part(chosen: Tensor, start: Tensor, end: Tensor, best_start: Tensor, best_end: Tensor) -> Parts:
-        rows = chosen.nonzero().squeeze(1)  # once, not once a column: it waits for the device
+        rows = chosen.nonzero().squeeze(1)  # once, not once per column: it waits for the device
         left, width_of = cells.left[rows], width[rows]
         ends = (
             _at_share(left, width_of, cells.right[rows], share[rows]) for share in (start, end, best_start, best_end)
@@ -240,7 +240,7 @@ def _halved_where_wide(parts: Parts, most: Tensor) -> Parts:
 
 
 def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return from where to where on [0, 1] every line (m, J) with these ends is negative; from > to where none is."""
+    """Return the part of [0, 1] where all lines (m, J) with these ends are negative; start > end if there is none."""
     root = left / torch.where(left == right, 1.0, left - right)
     start = torch.where(left < 0, 0.0, torch.where(right < 0, root, 2.0)).amax(dim=1)
     end = torch.where(right < 0, 1.0, torch.where(left < 0, root, -1.0)).amin(dim=1)
@@ -248,7 +248,7 @@ def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _at_share(left: Tensor, width: Tensor, right: Tensor, share: Tensor) -> Tensor:
-    """Return the points at shares of cells; the ends exactly."""
+    """Return the points at fractions of cells; their ends exactly."""
     return torch.where(share >= 1, right, left + share.clamp(0, 1) * width)
 
 

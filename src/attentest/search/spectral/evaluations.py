@@ -1,4 +1,4 @@
-"""The points at which scores are known: none is computed twice."""
+"""Scores at the evaluated points, so that none is evaluated twice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.search.problem import Points, SearchProblem, Which
+from attentest.search.problem import Indices, Points, SearchProblem
 
 
 class Evaluations:
-    """Scores of k images wherever a search has asked for them, rough ones or exact ones."""
+    """Scores of k images at the points a search has asked for, either rough or exact."""
 
     def __init__(self, problem: SearchProblem, rough: bool) -> None:
         self._problem = problem
@@ -23,47 +23,47 @@ class Evaluations:
         self._scores: Tensor | None = None
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
 
-    def know(self, which: Which, z: Points, scores: Tensor) -> None:
-        """Take scores (m, gh, gw) that were computed elsewhere, at points that are not known yet."""
+    def add(self, image: Indices, z: Points, scores: Tensor) -> None:
+        """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
         known = 0 if self._scores is None else len(self._scores)
         self._scores = scores if self._scores is None else torch.cat([self._scores, scores])
-        keys = np.concatenate([self._keys, which + 1j * z])
+        keys = np.concatenate([self._keys, image + 1j * z])
         rows = np.concatenate([self._rows, known + np.arange(len(z))])
         order = np.argsort(keys)
         self._keys, self._rows = keys[order], rows[order]
 
-    def at(self, which: Which, z: Points) -> Tensor:
-        """Return the scores (m, gh, gw) of images ``which`` (m,) at points ``z`` (m,)."""
-        keys = which + 1j * z
+    def at(self, image: Indices, z: Points) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""
+        keys = image + 1j * z
         wanted = np.unique(keys)
         new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
         if len(new):
             images, points = new.real.astype(np.intp), new.imag.copy()
-            self.know(images, points, self._problem.scores_at(images, points, self._rough))
+            self.add(images, points, self._problem.scores_at(images, points, self._rough))
             self.counts += np.bincount(images, minlength=len(self.counts))
-        assert self._scores is not None  # something was asked for, so something is known
+        assert self._scores is not None  # the points asked for have been added
         rows = self._rows[np.searchsorted(self._keys, keys)]
         return self._scores[torch.from_numpy(rows).to(self._scores.device)]
 
 
 class Requests:
-    """Points to evaluate, collected so that the model is called for all of them together."""
+    """Points to evaluate, collected so that they share model calls."""
 
     def __init__(self, evaluations: Evaluations) -> None:
         self._evaluations = evaluations
-        self._images: list[Which] = []
+        self._images: list[Indices] = []
         self._points: list[Points] = []
         self._answers: list[Tensor] = []
 
-    def add(self, image: Which, points: Points) -> Callable[[], Tensor]:
-        """Ask for scores of images (p,) at points (p, m); returns where to get them, (p, m, gh, gw), when sent."""
+    def add(self, image: Indices, points: Points) -> Callable[[], Tensor]:
+        """Request scores of images (p,) at points (p, m); the returned function gives them, (p, m, gh, gw)."""
         slot = len(self._points)
         self._images.append(np.repeat(image, points.shape[1]))
         self._points.append(points.ravel())
         return lambda: self._answers[slot].unflatten(0, points.shape)
 
     def send(self) -> None:
-        """Evaluate."""
+        """Evaluate all requests."""
         points = np.concatenate([np.empty(0), *self._points])
         if len(points) and not self._answers:
             scores = self._evaluations.at(np.concatenate(self._images), points)

@@ -1,84 +1,145 @@
-"""What a search is resolving of each image: its p-value first, then the two ends of its confidence interval.
+"""What is being resolved for each image: its p-value first, then the two ends of its confidence interval.
 
-An end of the interval is the mean at which P(Z >= z_obs), or P(Z <= z_obs), falls to a level: a one-sided p-value under
-a shifted normal distribution. So the same books serve, with their masses under that mean. The mean is not known before
-the set is, so each round takes the end as near to z_obs as what is known so far allows. What may still be inside there
-and is not pushes it outward.
+An end of the interval is the mean at which P(T >= t), or P(T <= t), equals a level: a one-sided p-value under a shifted
+mean, so the same bounds on p serve. The mean is not known before the set is, so each round takes the end as near to
+t as what is known so far allows: everything that may still be inside is counted as inside where that moves the end
+towards t.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from attentest.search.spectral.segments import Floats, Integers, Ledger, Mask
+from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS
+from attentest.search.problem import SearchProblem
+from attentest.search.spectral.segments import Floats, Integers, LogBounds, Mask, SegmentTable
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.conditional_mean import means_at
-from attentest.statistics.truncated_normal import Alternative
 
 P, LOW, HIGH, DONE = 0, 1, 2, 3
 
-END_RTOL = 1e-3
-"""To which relative accuracy the probability beyond an end of the confidence interval is resolved: the coverage of a
-95% interval is then off by less than 0.005%."""
-
 SIDES: dict[int, Alternative] = {LOW: "greater", HIGH: "less"}
+
+END_RTOL = 1e-3
+"""Relative accuracy of the probability beyond an end of the confidence interval. The coverage of a 95% interval is
+then off by less than 0.005%."""
+
+LEFT_OVER = 0.4
+"""Fraction of the tolerance that may be left in zones that are not refined."""
+
+DECISION_SHARE = 0.25
+"""In decision mode, the target width of the error bar as a fraction of the distance between p and alpha."""
 
 
 class Goals:
-    """The goals of k images under way, which pass from p to the ends of the interval to done.
+    """The current goal of each of k images, the tolerance of each goal, and the status of each p-value.
 
     Parameters
     ----------
-    ledger
-        The books, which are aimed at what is being resolved.
-    z_obs : (k,)
-        Observed statistics.
-    confidence_level
-        Of the interval; None for p alone.
+    problem
+        What is searched for.
+    tol, rtol
+        Width of the error bar of p, absolute and relative, at which it is narrow enough.
 
     Attributes
     ----------
     current : (k,)
-        What is being resolved of each image.
-    moved : bool
-        Whether that has changed since the books were put in order.
+        P, LOW, HIGH or DONE.
+    changed : bool
+        Whether a goal has changed since :meth:`update` was called.
+    status : list of k str or None
+        How the search for p ended.
     """
 
-    def __init__(self, ledger: Ledger, z_obs: Floats, confidence_level: float | None) -> None:
-        self._ledger = ledger
-        self._z_obs = z_obs
-        self._beyond = None if confidence_level is None else (1 - confidence_level) / 2
-        self.current = np.full(len(z_obs), P)
-        self.moved = False
+    def __init__(self, problem: SearchProblem, tol: float, rtol: float) -> None:
+        self._law = problem.law
+        self._alpha = problem.alpha
+        self._tol, self._rtol = tol, rtol
+        # Decision mode needs no interval: its set is searched only as far as the decision does.
+        level = problem.confidence_level if problem.alpha is None else None
+        self._beyond = None if level is None else (1 - level) / 2
+        self.current = np.full(len(problem.law), P)
+        self.status: list[str | None] = [None] * len(problem.law)
+        self.changed = False
 
     @property
     def active(self) -> Mask:
         """Which images are not done."""
         return np.asarray(self.current != DONE)
 
-    def end(self, images: Mask) -> None:
-        """Nothing more is to be resolved of some images."""
-        self.current[images] = DONE
+    @property
+    def for_p(self) -> Mask:
+        """Which images are searched for their p-value."""
+        return np.asarray(self.current == P)
 
-    def advance(self, images: Mask) -> None:
-        """Turn to what comes next for some images."""
-        self.current[images] = DONE if self._beyond is None else np.minimum(self.current[images] + 1, DONE)
-        self.moved |= bool(np.any(images & self.active))
-
-    def take_aim(self) -> None:
-        """Put the books in order for the ends of intervals under way, by what is known now."""
-        self.moved = False
+    def update(self, table: SegmentTable) -> None:
+        """Recompute the masses at the current ends of the confidence intervals."""
+        self.changed = False
         for goal, side in SIDES.items():
             images = np.flatnonzero(self.current == goal)
             if len(images):
-                self._ledger.aim_at(images, self._nearest_end(images, goal), side)
+                table.ask(images, self._nearest_end(table, images, goal), side)
 
-    def _nearest_end(self, images: Integers, goal: int) -> Floats:
-        """Return the means (m,) at an end of the interval, no farther from z_obs than the sets allow."""
+    def finish(self, bounds: LogBounds) -> None:
+        """End the goals that are reached."""
+        low, high = np.exp(bounds.low), np.exp(bounds.high)
+        tol, rtol = self._tolerances()
+        narrow = (high - low <= tol) & (tol > 0)
+        with np.errstate(invalid="ignore"):  # both bounds are -inf
+            narrow |= bounds.high - bounds.low <= np.log1p(rtol)
+        self.end(narrow, CONVERGED)
+        if self._alpha is not None:
+            self.end(self.for_p & ((low > self._alpha) | (high <= self._alpha)), DECIDED)
+
+    def end(self, images: Mask, status: str) -> None:
+        """End the current goal of some images; go on to the next only if it converged.
+
+        An end of the interval that cannot be resolved does not keep the other one from being searched for, unless the
+        evaluations are used up.
+        """
+        images = self.active & images
+        for_p = self.for_p
+        for image in np.flatnonzero(images & for_p):
+            self.status[image] = status
+        if status == CONVERGED:
+            self._advance(images)
+        else:
+            self._advance(images & ~for_p)
+            self.current[images & (for_p | (status == OUT_OF_EVALUATIONS))] = DONE
+
+    def allowed_error(self, bounds: LogBounds) -> Floats:
+        """Return the error that may be left in zones that are not refined, as a fraction (k,) of the upper bound."""
+        low, high = np.exp(bounds.low), np.exp(bounds.high)
+        tol, rtol = self._tolerances()
+        if self._alpha is not None:  # then p is the only goal
+            tol = np.maximum(tol, DECISION_SHARE * np.abs((low + high) / 2 - self._alpha))
+        relative = rtol * np.exp(bounds.low - bounds.high)
+        return LEFT_OVER * np.maximum(relative, tol / np.maximum(high, np.finfo(np.float64).tiny))
+
+    def fraction_done(self, bounds: LogBounds) -> float:
+        """Return how far the error bars have shrunk, on a log scale from 0 to 1."""
+        width = np.exp(bounds.high) - np.exp(bounds.low)
+        least = self._tol or self._rtol
+        share = np.log(np.clip(width, least, 1.0)) / math.log(least)
+        return float(np.where(self.for_p, np.minimum(share, 0.9), np.where(self.active, 0.95, 1.0)).mean())
+
+    def _advance(self, images: Mask) -> None:
+        self.current[images] = DONE if self._beyond is None else np.minimum(self.current[images] + 1, DONE)
+        self.changed |= bool(np.any(images & self.active))
+
+    def _tolerances(self) -> tuple[Floats, Floats]:
+        """Return the absolute and the relative width (k,) of the error bar at which each goal is reached."""
+        return np.where(self.for_p, self._tol, 0.0), np.where(self.for_p, self._rtol, END_RTOL)
+
+    def _nearest_end(self, table: SegmentTable, images: Integers, goal: int) -> Floats:
+        """Return the means (m,) at an end of the interval, as near to the statistic as the sets allow."""
         assert self._beyond is not None
-        known = self._ledger.sets(images)
-        certain, possible = [sets[1] for sets in known], [sets[2] for sets in known]
+        known = table.sets(images)
+        certain, possible = [each.certain for each in known], [each.possible for each in known]
         above, below = (certain, possible) if goal == LOW else (possible, certain)
         level = self._beyond if goal == LOW else 1 - self._beyond
-        z_obs = self._z_obs[images]
-        means = means_at(z_obs, np.full(len(images), level), above, below)
-        return np.where(np.isfinite(means), means, z_obs)
+        law = self._law.chosen(images)
+        means = means_at(law, np.full(len(images), level), above, below)
+        return np.where(np.isfinite(means), means, law.statistic)

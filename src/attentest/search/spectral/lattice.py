@@ -1,38 +1,104 @@
-"""The pieces of the z axis that a search starts with."""
+"""The division of the z axis into pieces that are still unexplored: where it begins, extends and becomes coarser."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from attentest.search.spectral.segments import Floats, Segments, unexplored
+from attentest.search.spectral.pieces import Pieces
+from attentest.search.spectral.segments import (
+    UNEXPLORED,
+    Floats,
+    Mask,
+    Segments,
+    SegmentTable,
+    Zones,
+    unexplored,
+)
+from attentest.statistics.law import Law
 
 LOG_TAIL = 100.0
-"""The lattice of pieces reaches to where the density is this many logs below that at z_obs: the tails beyond matter to
-no Z wider than 1e-30."""
+"""The pieces reach to where the density is this many logs below that at z_obs. The tails beyond matter only to a
+truncation set narrower than 1e-30."""
 
 MOST_PIECES = 2000
-"""Of the lattice; with a statistic so large that more are needed, they become wider."""
+"""Most pieces per image at the start; with a statistic so large that more are needed, they become wider."""
+
+WIDENED_RATE, MOST_WIDENED = 0.15, 8
+"""Unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still fall at this
+rate in wider pieces (the rate is proportional to the width), by at most this factor at a time."""
 
 
-def _reach(z_obs: Floats) -> Floats:
-    return np.asarray(np.sqrt(z_obs**2 + 2 * LOG_TAIL))
+class Lattice:
+    """The unexplored pieces of k images.
+
+    Parameters
+    ----------
+    law
+        The law of the k statistics.
+    width
+        Width of the pieces at the start.
+    """
+
+    def __init__(self, law: Law, width: float) -> None:
+        self._z_obs = law.z_obs
+        self._reach = law.reach(LOG_TAIL)
+        self._width = np.maximum(width, 2 * self._reach / MOST_PIECES)
+
+    def segments(self) -> Segments:
+        """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
+        z_obs, width = self._z_obs, self._width
+        below = np.ceil((z_obs + self._reach) / width).astype(np.int64)
+        above = np.ceil((self._reach - z_obs) / width).astype(np.int64)
+        count = below + above + 2  # and the two tails
+        image = np.repeat(np.arange(len(z_obs)), count)
+        place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
+        left = z_obs[image] + place * width[image]
+        right = z_obs[image] + (place + 1) * width[image]
+        left[place < -below[image]] = -np.inf
+        right[place >= above[image]] = np.inf
+        return unexplored(image, left, right)
+
+    def extend(self, table: SegmentTable, tails: Zones) -> None:
+        """Cut a piece off each of some tails, as wide as the tail is away from z_obs."""
+        image = tails.image
+        inner = np.where(np.isfinite(tails.left), tails.left, tails.right)
+        distance = inner - self._z_obs[image]
+        outer = inner + np.copysign(np.maximum(np.abs(distance), self._width[image]), distance)
+        table.remove(np.isin(table.segments.zone, tails.zone))
+        table.add(unexplored(image, np.minimum(inner, outer), np.maximum(inner, outer)))
+        lower = distance < 0
+        table.add(unexplored(image, np.where(lower, -np.inf, outer), np.where(lower, outer, np.inf)))
+
+    def widen(self, table: SegmentTable, explored: Pieces) -> None:
+        """Merge neighbouring unexplored pieces of images whose scores are smoother than such narrow pieces need.
+
+        Only explored pieces as wide as the unexplored ones count as evidence, so that each step is justified before
+        the next.
+        """
+        count = len(self._width)
+        as_wide = explored.right - explored.left > 0.9 * self._width[explored.image]
+        slowest = np.full(count, np.inf)
+        slowest[explored.image[as_wide]] = 0.0
+        np.maximum.at(slowest, explored.image[as_wide], explored.fall[as_wide])
+        wider = WIDENED_RATE / np.maximum(slowest, 1e-3)
+        together = 2 ** np.floor(np.log2(np.clip(wider, 1, MOST_WIDENED)))
+        self._width = self._width * together
+        segments = table.segments
+        merged: Mask = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
+        merged &= together[segments.image] > 1
+        some = segments.chosen(merged)
+        if len(some):
+            table.remove(merged)
+            table.add(_merged(some.chosen(np.lexsort((some.left, some.image))), together))
 
 
-def lattice_width(z_obs: Floats, width: float) -> Floats:
-    """Return how wide (k,) the pieces of each image are to begin with."""
-    return np.maximum(width, 2 * _reach(z_obs) / MOST_PIECES)
-
-
-def lattice(z_obs: Floats, width_of: Floats) -> Segments:
-    """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
-    reach = _reach(z_obs)
-    below = np.ceil((z_obs + reach) / width_of).astype(np.int64)
-    above = np.ceil((reach - z_obs) / width_of).astype(np.int64)
-    count = below + above + 2  # and the two tails
-    image = np.repeat(np.arange(len(z_obs)), count)
-    place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
-    left = z_obs[image] + place * width_of[image]
-    right = z_obs[image] + (place + 1) * width_of[image]
-    left[place < -below[image]] = -np.inf
-    right[place >= above[image]] = np.inf
-    return unexplored(image, left, right)
+def _merged(pieces: Segments, together: Floats) -> Segments:
+    """Return unexplored pieces, sorted by image and place, merged by factors (k,) where they touch."""
+    place = np.arange(len(pieces))
+    starts = np.ones(len(pieces), dtype=np.bool_)
+    starts[1:] = (pieces.image[1:] != pieces.image[:-1]) | (pieces.left[1:] != pieces.right[:-1])
+    in_run = place - np.maximum.accumulate(np.where(starts, place, 0))
+    first = in_run % together[pieces.image] == 0
+    last = np.ones_like(first)
+    last[:-1] = first[1:]
+    return unexplored(pieces.image[first], pieces.left[first], pieces.right[last])

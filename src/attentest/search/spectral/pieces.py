@@ -1,9 +1,8 @@
 """Interpolants of scores on pieces of the z axis, and how far off they are.
 
-A piece is either *fresh*, interpolated at nodes of its own, or *corrected*: a narrow zone of another piece, whose
-polynomial is kept and whose error is measured at a few points of the zone and subtracted. The error of an
-interpolant is smooth, so on a narrow zone it is nearly constant, and one evaluation gains what a fresh piece gains
-with ten.
+A piece is either *fresh*, interpolated at nodes of its own, or *corrected*: a narrow zone of another piece that takes
+over the polynomial of that piece, less its error as measured at a few points of the zone. The error of an interpolant
+is smooth, so on a narrow zone it is nearly constant, and one evaluation there gains as much as ten for a fresh piece.
 """
 
 from __future__ import annotations
@@ -30,32 +29,90 @@ from attentest.search.spectral.chebyshev import (
 from attentest.search.spectral.segments import Floats, Integers, Mask
 
 ROUNDING = 32 * float(np.finfo(np.float64).eps)
-"""Rounding error of a score, as a share of the greatest score: five times what trained ViTs of the paper show."""
+"""Rounding error of a score relative to the greatest score: five times that of the paper's trained ViTs."""
 
 LEBESGUE = 3.0
-"""How much an interpolant on up to 17 Lobatto nodes can enlarge errors of the values."""
+"""Bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values."""
 
 CHECK_SAFETY = 1.5
-"""The error may be this much greater elsewhere than a check point suggests."""
+"""Safety factor on the error seen at the check point."""
 
 CORRECTION_SAFETY = 2.0
-"""The error of a corrected piece may be this much greater than the smoothness of the error suggests."""
+"""Safety factor on the error of a corrected piece."""
 
 RESOLVED = 0.05
-"""A piece whose last coefficients are a greater share of the greatest than this is not resolved: nothing is concluded
-from it."""
+"""A piece whose last coefficients exceed this fraction of the greatest one is not resolved."""
 
 WELL_RESOLVED = 1e-3
-"""Below this share the error is taken to follow the node polynomial, so that it vanishes towards the nodes."""
+"""Below this fraction the error is taken to follow the node polynomial, so that it vanishes at the nodes."""
 
 SLOW_RATE = 0.4
-"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: what is cut off after
-the last is then as much as the last times their number."""
+"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: the sum of those cut
+off is then as large as the last one times their number."""
 
 SMOOTH_RATE = 0.65
-"""Corrections rest on a smooth error, so only pieces whose coefficients fall faster than this are corrected."""
+"""Only pieces whose coefficients fall faster than this are corrected, because corrections need a smooth error."""
 
 MOST_CORRECTIONS = 4
+"""Most points at which a zone is corrected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh:
+    """Fresh pieces to make (q,): where, of which degree, and what is known there.
+
+    Parameters
+    ----------
+    image, left, right, degree : (q,)
+        Index of the image, ends, and degree of the Lobatto nodes: 8 or 16.
+    stalls : (q,)
+        How often refining has not helped.
+    error_so_far : (q,)
+        Error of the interpolant to be replaced; infinite if there is none.
+    """
+
+    image: Integers
+    left: Floats
+    right: Floats
+    degree: Integers
+    stalls: Integers
+    error_so_far: Floats
+
+    def chosen(self, rows: Integers) -> Fresh:
+        """Return some of them."""
+        return Fresh(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrections:
+    """Zones of pieces to correct (q,), each at ``count`` points."""
+
+    piece: Integers
+    left: Floats
+    right: Floats
+    count: Integers
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeScores:
+    """Scores for fresh pieces (p,) of one degree, and their errors.
+
+    Parameters
+    ----------
+    at_nodes : (p, degree + 1, gh, gw)
+        Scores at the nodes of :func:`fresh_points`.
+    at_check : (p, gh, gw)
+        Scores at its check points.
+    noise : (p,)
+        Error of ``at_nodes`` if they are rough, else zero.
+    jitter : (p,)
+        Error of exact scores beyond the rounding that is always allowed for.
+    """
+
+    at_nodes: Tensor
+    at_check: Tensor
+    noise: Floats
+    jitter: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,29 +122,29 @@ class Pieces:
     Parameters
     ----------
     image, left, right : (p,)
-        Whose, and where.
+        Index of the image, and ends.
     error : (p,)
         Estimate of the greatest error of the smooth part.
     floor : (p,)
-        Error that does not vanish at the nodes: rounding, or more where the values are rough.
+        Error that does not vanish at the nodes: rounding, or more where the scores are rough.
     rounding : (p,)
         Rounding error of exact scores.
     degree : (p,)
-        Of the Lobatto nodes, 0 for a corrected piece.
+        Degree of the Lobatto nodes, 0 for a corrected piece.
     vanishes : (p,) bool
         Whether the error vanishes at the nodes.
     order : (p,)
-        Degree the error behaves like: bounds its slope.
+        Degree of the polynomial that the error resembles: bounds its slope.
     rate : (p,)
-        Factor from one coefficient to the next.
+        Ratio of one coefficient to the one before it.
     fall : (p,)
-        The same on average, until rounding hides it.
+        The same as an average over all coefficients that rounding does not hide.
     stalls : (p,)
         How often refining has not helped.
     refined : (p,) bool
-        Whether zones of it have become pieces of their own.
+        Whether zones of the piece have become pieces of their own.
     coefficients : (p, SIZE, gh, gw)
-        In the Chebyshev basis, on the device.
+        Coefficients in the Chebyshev basis, on the device.
     """
 
     image: Integers
@@ -105,11 +162,32 @@ class Pieces:
     refined: Mask
     coefficients: Tensor
 
+    @classmethod
+    def none(cls, grid: tuple[int, ...], device: torch.device) -> Pieces:
+        """Return no pieces, of scores on a grid (gh, gw)."""
+        floats, integers, mask = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
+        return cls(
+            image=integers,
+            left=floats,
+            right=floats,
+            error=floats,
+            floor=floats,
+            rounding=floats,
+            degree=integers,
+            vanishes=mask,
+            order=integers,
+            rate=floats,
+            fall=floats,
+            stalls=integers,
+            refined=mask,
+            coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device),
+        )
+
     def __len__(self) -> int:
         return len(self.image)
 
     def followed_by(self, others: Pieces) -> Pieces:
-        """Return these pieces and others."""
+        """Concatenate."""
         columns = {
             field.name: np.concatenate([getattr(self, field.name), getattr(others, field.name)])
             for field in fields(self)
@@ -123,11 +201,11 @@ class Pieces:
         return Pieces(**columns, coefficients=self.coefficients[on_device(np.arange(len(self))[rows], self)])
 
     def interpolants(self) -> Interpolants:
-        """Return what the cells need to know."""
+        """Return the polynomials and their errors, as :mod:`~attentest.search.spectral.cells` needs them."""
         derivative = torch.from_numpy(second_derivative()).to(self.coefficients.device)
         curvature = torch.einsum("kl,plhw->pkhw", derivative, self.coefficients).abs().sum(dim=1).amax(dim=(1, 2))
         return Interpolants(
-            which=on_device(self.image, self),
+            image=on_device(self.image, self),
             coefficients=self.coefficients,
             curvature=curvature,
             error=on_device(self.error, self),
@@ -155,36 +233,15 @@ def fresh_points(left: Floats, right: Floats, degree: int) -> tuple[Points, Poin
     return nodes, (middle + half * CHECK_POINT)[:, None]
 
 
-def fresh_pieces(
-    image: Integers,
-    left: Floats,
-    right: Floats,
-    degree: int,
-    at_nodes: Tensor,
-    at_check: Tensor,
-    noise: Floats,
-    jitter: Floats,
-    stalls: Integers,
-) -> Pieces:
-    """Interpolate scores (p, degree + 1, gh, gw) at the nodes, and estimate the error in two ways.
+def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
+    """Interpolate scores on pieces (p,) of one degree, and estimate the error in two ways.
 
-    The coefficients of an analytic function fall geometrically, so what was cut off is a geometric series that
-    starts at the last ones; and one point that is not a node shows the error there. The greater counts. The check
-    point then joins the nodes.
-
-    Parameters
-    ----------
-    image, left, right, stalls : (p,)
-        The pieces.
-    degree
-        4, 8 or 16.
-    at_nodes, at_check
-        Scores at the points of :func:`fresh_points`.
-    noise : (p,)
-        Error of ``at_nodes`` if they are rough, else zero.
-    jitter : (p,)
-        Error of exact scores beyond the rounding that is always allowed for.
+    The coefficients of an analytic function fall geometrically, so those that were cut off sum to a geometric series
+    that starts at the last ones; and one point that is not a node shows the error there. The greater of the two
+    counts. The check point then joins the nodes.
     """
+    degree = int(fresh.degree[0])
+    at_nodes, at_check, noise = scores.at_nodes, scores.at_check, scores.noise
     device = at_nodes.device
     matrix = torch.from_numpy(coefficients_from(lobatto_nodes(degree))).to(device)
     coefficients = torch.einsum("kj,pjhw->pkhw", matrix, at_nodes)
@@ -192,27 +249,27 @@ def fresh_pieces(
     at_point = basis(torch.tensor(CHECK_POINT, dtype=torch.float64, device=device))
     missed = at_check - torch.einsum("k,pkhw->phw", at_point, coefficients)
     reach = float(at_point @ vanishing)
-    # What is known to be noise is counted in the floor, and is no sign of slow decay.
+    # Noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
     rate, last = _decay(sizes)
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
     seen = np.maximum(missed.abs().amax(dim=(1, 2)).cpu().numpy() - LEBESGUE * noise, 0.0)
-    # One more node gains a factor of about the rate; believe in half of that.
+    # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, CHECK_SAFETY * seen / abs(reach)) * np.minimum(1.0, 2 * rate)
     greatest = sizes.max(axis=1)
     resolved = last <= RESOLVED * greatest
     error = np.where(resolved, error, np.maximum(error, 2 * sizes.sum(axis=1)))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
-    rounding = LEBESGUE * jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
-    count = len(image)
+    rounding = LEBESGUE * scores.jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
     average = (np.maximum(last, rounding + noise) / np.maximum(greatest, np.finfo(np.float64).tiny)) ** (
         1 / (degree - 1)
     )
     return Pieces(
-        image=image,
-        left=left,
-        right=right,
+        image=fresh.image,
+        left=fresh.left,
+        right=fresh.right,
         error=error,
         floor=rounding + LEBESGUE * noise,
         rounding=rounding,
@@ -221,17 +278,17 @@ def fresh_pieces(
         order=np.full(count, degree + 2),
         rate=rate,
         fall=np.where(hidden, np.minimum(average, rate), rate),
-        stalls=stalls,
+        stalls=fresh.stalls,
         refined=np.zeros(count, dtype=np.bool_),
         coefficients=coefficients,
     )
 
 
 def _decay(sizes: Floats) -> tuple[Floats, Floats]:
-    """Return at what rate coefficients of orders 1 to n, of sizes (p, n), fall, and how large the last ones are.
+    """Return the rate (p,) at which coefficients of orders 1 to n and sizes (p, n) fall, and the size of the last ones.
 
-    By chance the last ones can be small, or fall fast: so the rate is no faster than it was on average, and the last
-    are taken to be no smaller than any before them would be by now at that average rate.
+    The last coefficients can be small by chance. So the rate is no faster than it was on average, and the last
+    coefficients are taken to be no smaller than any before them would have become at that average rate.
     """
     tiny = np.finfo(np.float64).tiny
     count = sizes.shape[1]
@@ -243,10 +300,10 @@ def _decay(sizes: Floats) -> tuple[Floats, Floats]:
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
-    """Return by what factor ``count`` corrections reduce the error on a zone that is a share of its piece.
+    """Return the factor by which ``count`` corrections reduce the error on a zone that is a fraction of its piece.
 
-    The error behaves like a polynomial of a degree: on the zone, interpolation of it at Chebyshev points leaves
-    2 (order share)^count / count! of it.
+    The error resembles a polynomial of degree ``order``. Interpolating it at ``count`` Chebyshev points of the zone
+    leaves 2 (order share)^count / count! of it.
     """
     return CORRECTION_SAFETY * 2 * (order * share) ** count / math.factorial(count)
 
@@ -263,14 +320,14 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
     -------
     pieces
         The zones as pieces.
-    surprises : (p,) bool
-        Where the error of the parent turned out greater than it was thought to be.
+    underestimated : (p,) bool
+        Whether the error of the parent turned out greater than its estimate.
     """
     device = values.device
     count = values.shape[1]
     middle, half = (parents.left + parents.right) / 2, (parents.right - parents.left) / 2
     start, end = (left - middle) / half, (right - middle) / half
-    inner = gauss_nodes(SIZE)  # enough to carry the parent's polynomial over exactly
+    inner = gauss_nodes(SIZE)  # as many as represent the parent's polynomial exactly
     points = (start + end)[:, None] / 2 + (end - start)[:, None] / 2 * inner
     carried = torch.from_numpy(coefficients_from(inner)).to(device) @ basis(torch.from_numpy(points).to(device))
     coefficients = torch.einsum("pkl,plhw->pkhw", carried, parents.coefficients)
@@ -279,13 +336,13 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
     correction = torch.from_numpy(coefficients_from(nodes)).to(device)
     coefficients = coefficients + torch.einsum("kj,pjhw->pkhw", correction, missed)
     seen = missed.abs().amax(dim=(1, 2, 3)).cpu().numpy()
-    thought = parents.error + parents.floor
+    estimated = parents.error + parents.floor
     gain = correction_gain(parents.order, (right - left) / (parents.right - parents.left), count)
     corrected = replace(
         parents,
         left=left,
         right=right,
-        error=np.maximum(thought, 2 * seen) * np.minimum(1.0, gain),
+        error=np.maximum(estimated, 2 * seen) * np.minimum(1.0, gain),
         floor=parents.rounding,
         degree=np.zeros(len(left), dtype=np.int64),
         vanishes=np.zeros(len(left), dtype=np.bool_),
@@ -293,4 +350,4 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
         refined=np.zeros(len(left), dtype=np.bool_),
         coefficients=coefficients,
     )
-    return corrected, seen > thought
+    return corrected, seen > estimated

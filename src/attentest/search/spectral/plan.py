@@ -1,4 +1,4 @@
-"""What a round of the spectral search does with the zones that matter: interpolate them anew, or correct them."""
+"""How a round of the spectral search refines zones: by interpolating them again, or by correcting them."""
 
 from __future__ import annotations
 
@@ -7,70 +7,59 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE
-from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Pieces, correction_gain
+from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Fresh, Pieces, correction_gain
 from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, Integers, Mask, Segments, Zones
 
 DEGREE = 8
-"""Of a fresh piece; doubled where that pays."""
+"""Degree of a fresh piece; doubled where that pays."""
 
 MOSTLY_UNDECIDED = 0.35
-"""A piece of which more than this share is undecided is interpolated anew as a whole."""
+"""A piece of which more than this fraction is undecided is interpolated again as a whole."""
 
 WORTH_DOUBLING = 0.05
-"""A piece is given twice the degree if that should reduce its error by this factor; otherwise it is split."""
+"""A piece is interpolated with twice the degree if that should reduce its error by this factor, else it is split."""
 
 PROGRESS = 0.02
-"""A correction is expected to reduce the error at least by this factor, or a fresh piece is made."""
+"""A correction must be expected to reduce the error at least by this factor; otherwise a fresh piece is made."""
 
 _ZONE_BY_ZONE, _DOUBLED, _SPLIT = 0, 1, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fresh:
-    """Fresh pieces to make (q,)."""
-
-    image: Integers
-    left: Floats
-    right: Floats
-    degree: Integers
-    stalls: Integers
-    error_so_far: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
-class Corrections:
-    """Zones of pieces to correct (q,), each at ``count`` points."""
-
-    piece: Integers
-    left: Floats
-    right: Floats
-    count: Integers
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a round does: the segments it replaces, and by what."""
+    """What a round replaces, and by what.
+
+    Parameters
+    ----------
+    replaced : (s,) bool
+        Segments that are replaced.
+    refined : (q,)
+        Indices of the pieces that have zones among them.
+    redone : (q,)
+        Indices of the pieces that are interpolated again as a whole.
+    fresh, corrections
+        The new pieces.
+    """
 
     replaced: Mask
     refined: Integers
-    anew: Integers
+    redone: Integers
     fresh: Fresh
     corrections: Corrections
 
 
-def plan_for(segments: Segments, pieces: Pieces | None, chosen: Zones, aim: Floats) -> Plan:
-    """Return how to refine the chosen zones, given what may be left of the error bar of each image, (k,)."""
+def plan_for(segments: Segments, pieces: Pieces, chosen: Zones, allowed_error: Floats) -> Plan:
+    """Return how to refine the chosen zones, given the error (k,) that may be left for each image."""
     new = chosen.piece == NO_PIECE
     fresh = [_fresh(chosen.chosen(new), np.inf)]
     replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
     nothing = np.empty(0, dtype=np.int64)
     corrections = Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
-    refined = done_anew = nothing
+    refined = redone = nothing
     known = chosen.chosen(~new)
-    if pieces is not None and len(known.zone):
-        whole, anew = _interpolate_anew(pieces, known)
-        # Zones of a piece that is interpolated anew lie between the outermost of them, and so does all that
-        # the piece says there; the rest of it stays.
+    if len(known.zone):
+        whole, again = _interpolated_again(pieces, known)
+        # Of a piece that is interpolated again, everything between its outermost zones is replaced; the rest stays.
         start, end = _hulls(known, len(pieces))
         start = np.where(whole == _DOUBLED, pieces.left, start)
         end = np.where(whole == _DOUBLED, pieces.right, end)
@@ -79,32 +68,32 @@ def plan_for(segments: Segments, pieces: Pieces | None, chosen: Zones, aim: Floa
         replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
         rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
         replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
-        count = _corrections_needed(pieces, rest, aim)
-        fresh += [anew, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
+        count = _corrections_needed(pieces, rest, allowed_error)
+        fresh += [again, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
         some = count > 0
         corrections = Corrections(
             piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
         )
-        refined, done_anew = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
+        refined, redone = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
     return Plan(
         replaced=replaced,
         refined=refined,
-        anew=done_anew,
+        redone=redone,
         fresh=Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(Fresh)}),
         corrections=corrections,
     )
 
 
 def _hulls(zones: Zones, pieces: int) -> tuple[Floats, Floats]:
-    """Return where the zones of each piece begin and end."""
+    """Return the left end of the first zone and the right end of the last zone of each piece."""
     start, end = np.full(pieces, np.inf), np.full(pieces, -np.inf)
     np.minimum.at(start, zones.piece, zones.left)
     np.maximum.at(end, zones.piece, zones.right)
     return start, end
 
 
-def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
-    """Return for each piece whether it is to be done again as a whole, and the fresh pieces for those."""
+def _interpolated_again(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
+    """Return for each piece whether and how it is interpolated again as a whole, and the fresh pieces for those."""
     width = pieces.right - pieces.left
     share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
     whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
@@ -125,11 +114,11 @@ def _interpolate_anew(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
     )
 
 
-def _corrections_needed(pieces: Pieces, zones: Zones, aim: Floats) -> Integers:
-    """Return at how many points each zone is to be corrected; 0 if it is better interpolated anew."""
+def _corrections_needed(pieces: Pieces, zones: Zones, allowed_error: Floats) -> Integers:
+    """Return the number of points at which each zone is corrected; 0 if it is better interpolated again."""
     share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
-    with np.errstate(divide="ignore"):  # an aim of zero: nothing is enough
-        enough = np.maximum(PROGRESS, np.exp(np.minimum(np.log(aim[zones.image]) - zones.log_cost, 0.0)))
+    with np.errstate(divide="ignore"):  # no error is allowed: nothing is enough
+        enough = np.maximum(PROGRESS, np.exp(np.minimum(np.log(allowed_error[zones.image]) - zones.log_cost, 0.0)))
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
         count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points

@@ -1,18 +1,22 @@
-"""What is known of the truncation sets of k images, and what it says about their p-values.
+"""What is known of the truncation sets of k images, and the bounds on p that follow from it.
 
-The z axis of each image is divided into segments: inside, undecided (in zones: runs of touching segments of one
-piece), unexplored; what is in no segment is outside. Masses are logarithms throughout.
+The z axis of each image is divided into segments: inside the set, undecided, and unexplored; what belongs to no segment
+is outside. Undecided segments of one piece that touch form a zone. Masses are logarithms throughout.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.intervals import Intervals
-from attentest.statistics.truncated_normal import Alternative, extreme_and_ordinary_log_masses, log_sums, ordinary_range
+from attentest.statistics.law import Law
+from attentest.statistics.log_probability import log_sums
+from attentest.statistics.truncation_set import TruncationSet
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,8 +30,22 @@ NO_PIECE = -1
 class Segments:
     """Segments (s,) of the z axes of images.
 
-    ``best_left`` to ``best_right`` is the part that belongs to the set as found. ``piece`` is the interpolant that
-    said so, ``zone`` the run an open segment belongs to, ``stalls`` how often refining it has not helped.
+    Parameters
+    ----------
+    image : (s,)
+        Index of the image.
+    left, right : (s,)
+        Ends.
+    best_left, best_right : (s,)
+        Ends of the part that belongs to the best estimate of the set; equal if none of it does.
+    kind : (s,)
+        INSIDE, UNDECIDED or UNEXPLORED.
+    piece : (s,)
+        Index of the interpolant that decided the kind, or NO_PIECE.
+    zone : (s,)
+        Number of the zone of a segment that is not inside.
+    stalls : (s,)
+        How often refining the segment has not improved it.
     """
 
     image: Integers
@@ -48,13 +66,13 @@ class Segments:
         return Segments(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
     def followed_by(self, others: Segments) -> Segments:
-        """Return these segments and others."""
+        """Concatenate."""
         names = [field.name for field in fields(self)]
         return Segments(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
 def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | None = None) -> Segments:
-    """Return segments of which nothing is known, each a zone."""
+    """Return unexplored segments, each a zone of its own."""
     count = len(image)
     nowhere = np.zeros(count)
     return Segments(
@@ -72,10 +90,20 @@ def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | 
 
 @dataclass(frozen=True, kw_only=True)
 class Zones:
-    """Open zones (q,) of images: where they are, and how far each can move its image's p-value.
+    """Open zones (q,): undecided or unexplored, with the influence of each on the p-value of its image.
 
-    ``log_cost`` is how far, as the log of a unit of each image's own; ``log_extreme`` is the mass of what is at least
-    as extreme as the observed statistic, ``log_mass`` that of all.
+    Parameters
+    ----------
+    zone, image, piece : (q,)
+        Number of the zone, index of its image, and of its interpolant (NO_PIECE if it is unexplored).
+    left, right : (q,)
+        Ends.
+    stalls : (q,)
+        How often refining it has not improved it.
+    log_mass, log_extreme : (q,)
+        Log mass of the zone, and of its part where the statistic is at least as extreme as observed.
+    log_cost : (q,)
+        Log of the most by which it can move p, in units of its image.
     """
 
     zone: Integers
@@ -93,22 +121,30 @@ class Zones:
         return Zones(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
-class Ledger:
-    """The books of k images.
+class LogBounds(NamedTuple):
+    """Logs of the least and the greatest p-value (k,) compatible with what is known."""
+
+    low: Floats
+    high: Floats
+
+
+class SegmentTable:
+    """Per-image list of z segments, and the bounds on p that follow from them.
+
+    The bounds can be those of another p-value: :meth:`ask` changes the alternative and the mean of the statistic.
 
     Parameters
     ----------
-    z_obs : (k,)
-        Observed statistics.
+    law
+        The law of the k statistics.
     alternative
-        Which values are at least as extreme.
+        Which values are at least as extreme as the observed ones.
     """
 
-    def __init__(self, z_obs: Floats, alternative: Alternative) -> None:
-        self._z_obs = z_obs
-        self._lower, self._upper = (np.array(end) for end in ordinary_range(z_obs, alternative))
-        self._mean = np.zeros(len(z_obs))
-        self._count = len(z_obs)
+    def __init__(self, law: Law, alternative: Alternative) -> None:
+        self._law = law
+        self._lower, self._upper = (np.array(end) for end in ordinary_range(law.statistic, alternative))
+        self._mean = np.zeros(len(law))
         self._next_zone = 0
         none = np.empty(0, dtype=np.int64)
         self.segments = unexplored(none, np.empty(0), np.empty(0))
@@ -116,52 +152,47 @@ class Ledger:
         self._ordinary = np.empty(0)
 
     def add(self, segments: Segments) -> None:
-        """Enter segments, their zones numbered from zero; they must not overlap what is there."""
+        """Add segments whose zones are numbered from zero; they must not overlap those in the table."""
         zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
         self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
         extreme, ordinary = self._masses(segments)
         self._extreme = np.concatenate([self._extreme, extreme])
         self._ordinary = np.concatenate([self._ordinary, ordinary])
-        before = len(self.segments)
-        self.segments = self.segments.followed_by(segments)
-        self.segments.zone[before:] = zone
+        self.segments = self.segments.followed_by(replace(segments, zone=zone))
 
-    def aim_at(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
-        """Ask another question about some images (m,): p of another alternative, under another mean (m,)."""
+    def remove(self, mask: Mask) -> None:
+        """Remove the segments of a mask."""
+        kept = ~mask
+        self.segments = self.segments.chosen(kept)
+        self._extreme, self._ordinary = self._extreme[kept], self._ordinary[kept]
+
+    def renumber_pieces(self, number: Integers) -> None:
+        """Replace the index of each piece by ``number[index]``."""
+        self.segments = replace(self.segments, piece=number[self.segments.piece])
+
+    def ask(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
+        """Bound another p-value of some images (m,) from now on: under means (m,), for another alternative."""
         self._mean[images] = mean
-        self._lower[images], self._upper[images] = ordinary_range(self._z_obs[images], alternative)
+        self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)
         rows = np.isin(self.segments.image, images)
         self._extreme[rows], self._ordinary[rows] = self._masses(self.segments.chosen(rows))
 
-    def _masses(self, segments: Segments) -> tuple[Floats, Floats]:
-        """Return log masses relative to the density at z_obs, extreme and ordinary: only their ratios matter."""
-        image = segments.image
-        ends = self._lower[image], self._upper[image]
-        return extreme_and_ordinary_log_masses(
-            segments.left, segments.right, *ends, mean=self._mean[image], relative_to=self._z_obs[image]
-        )
-
-    def keep(self, mask: Mask) -> None:
-        """Drop the segments that are not in the mask."""
-        self.segments = self.segments.chosen(mask)
-        self._extreme, self._ordinary = self._extreme[mask], self._ordinary[mask]
-
-    def log_bounds(self) -> tuple[Floats, Floats]:
-        """Return the logs of the least and the greatest p-value (k,) compatible with the books."""
+    def log_bounds(self) -> LogBounds:
+        """Return the logs of the least and the greatest p-value (k,) compatible with the segments."""
         extreme, ordinary, open_extreme, open_ordinary = self._totals()
         most = np.logaddexp(extreme, open_extreme)
         with np.errstate(invalid="ignore"):  # nothing is certain, or nothing open: -inf less -inf
             low = extreme - np.logaddexp(extreme, np.logaddexp(ordinary, open_ordinary))
             high = most - np.logaddexp(most, ordinary)
-        return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high)
+        return LogBounds(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high))
 
     def anything_inside(self) -> Mask:
-        """Return for each image whether some of its set is known, so that masses can be compared with it."""
+        """Return for each image (k,) whether some part of the axis is known to be inside."""
         extreme, ordinary, _, _ = self._totals()
         return np.asarray(np.maximum(extreme, ordinary) > -np.inf)
 
     def zones(self, log_unit: Floats) -> Zones:
-        """Return the open zones, by image, those that can move its p-value least first, in units (k,) of each image.
+        """Return the open zones sorted by image and cost, with costs in units (k,) of each image.
 
         A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
         known to be inside, and by no more than u / (M + u); one in what is ordinary by u (extreme) / (M (M + u)).
@@ -199,38 +230,48 @@ class Ledger:
         )
         return zones.chosen(np.lexsort((log_cost, image)))
 
-    def sets(self, images: Integers | None = None) -> list[tuple[Intervals, Intervals, Intervals]]:
-        """Return for each image, or for some in order, the set as found, what is certainly in it, and what may be."""
+    def sets(self, images: Integers | None = None) -> list[TruncationSet]:
+        """Return the truncation set of each image as far as it is known, or of some images in ascending order."""
         segments = self.segments
         if images is not None:
             segments = segments.chosen(np.isin(segments.image, images))
         segments = segments.chosen(np.lexsort((segments.left, segments.image)))
         found = segments.best_left < segments.best_right
         certain = segments.kind == INSIDE
-        asked = np.arange(self._count) if images is None else images
-        return list(
-            zip(
-                _unions(asked, segments.image[found], segments.best_left[found], segments.best_right[found]),
-                _unions(asked, segments.image[certain], segments.left[certain], segments.right[certain]),
-                _unions(asked, segments.image, segments.left, segments.right),
-                strict=True,
-            )
+        asked = np.arange(len(self._law)) if images is None else images
+        columns = (
+            _unions(asked, segments.image[found], segments.best_left[found], segments.best_right[found]),
+            _unions(asked, segments.image[certain], segments.left[certain], segments.right[certain]),
+            _unions(asked, segments.image, segments.left, segments.right),
+        )
+        return [TruncationSet(intervals=i, certain=c, possible=p) for i, c, p in zip(*columns, strict=True)]
+
+    def _masses(self, segments: Segments) -> tuple[Floats, Floats]:
+        image = segments.image
+        return self._law.log_masses(
+            image,
+            segments.left,
+            segments.right,
+            mean=self._mean[image],
+            lower=self._lower[image],
+            upper=self._upper[image],
         )
 
     def _totals(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""
         certain = self.segments.kind == INSIDE
         image = self.segments.image
+        count = len(self._law)
         return (
-            log_sums(image[certain], self._extreme[certain], self._count),
-            log_sums(image[certain], self._ordinary[certain], self._count),
-            log_sums(image[~certain], self._extreme[~certain], self._count),
-            log_sums(image[~certain], self._ordinary[~certain], self._count),
+            log_sums(image[certain], self._extreme[certain], count),
+            log_sums(image[certain], self._ordinary[certain], count),
+            log_sums(image[~certain], self._extreme[~certain], count),
+            log_sums(image[~certain], self._ordinary[~certain], count),
         )
 
 
 def _unions(asked: Integers, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
-    """Return the union of the intervals of each image asked for; they are sorted, do not overlap, but may touch."""
+    """Return the union of the intervals of each image; they are sorted and do not overlap, but may touch."""
     starts = np.ones(len(image), dtype=np.bool_)
     starts[1:] = (image[1:] != image[:-1]) | (left[1:] > right[:-1])
     ends = np.ones_like(starts)

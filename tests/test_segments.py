@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Ledger, Segments, unexplored
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, SegmentTable, unexplored
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.intervals import union
-from attentest.statistics.truncated_normal import Alternative, log_pvalue_bounds
+from truncated import bounds_on_log_p, normal
 
 Z_OBS = np.array([1.5, -0.4])
 
@@ -35,19 +36,20 @@ ROWS = [
 ]
 
 
-def books(alternative: Alternative) -> Ledger:
-    ledger = Ledger(Z_OBS, alternative)
-    ledger.add(segments(ROWS))
-    ledger.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
-    return ledger
+def filled_table(alternative: Alternative) -> SegmentTable:
+    table = SegmentTable(normal(*Z_OBS), alternative)
+    table.add(segments(ROWS))
+    table.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
+    return table
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
-    ledger = books(alternative)
-    lows, highs = ledger.log_bounds()
-    for image, (found, certain, possible) in enumerate(ledger.sets()):
-        low, high = log_pvalue_bounds(Z_OBS[image], certain, possible, alternative)
+    table = filled_table(alternative)
+    lows, highs = table.log_bounds()
+    for image, known in enumerate(table.sets()):
+        found, certain, possible = known.intervals, known.certain, known.possible
+        low, high = bounds_on_log_p(Z_OBS[image], certain, possible, alternative)
         assert (lows[image], highs[image]) == pytest.approx((low, high), rel=1e-12)
         assert np.array_equal(union(certain, found), found)
         assert np.array_equal(union(found, possible), possible)
@@ -56,11 +58,11 @@ def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
 @pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
 def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None:
     """Whatever the others turn out to be."""
-    ledger = books(alternative)
-    zones = ledger.zones(np.zeros(2))
+    table = filled_table(alternative)
+    zones = table.zones(np.zeros(2))
     rng = np.random.default_rng(0)
     for image in (0, 1):
-        _, certain, _ = ledger.sets()[image]
+        certain = table.sets()[image].certain
         own = np.flatnonzero(zones.image == image)
         spans = {row: np.array([[zones.left[row], zones.right[row]]]) for row in own}
         for _ in range(50):
@@ -68,21 +70,21 @@ def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None
             for row in own:
                 without = union(certain, *(s for s in others if s is not spans[row]))
                 with_it = union(without, spans[row])
-                p = [np.exp(log_pvalue_bounds(Z_OBS[image], s, s, alternative)[0]) for s in (without, with_it)]
+                p = [np.exp(bounds_on_log_p(Z_OBS[image], s, s, alternative)[0]) for s in (without, with_it)]
                 assert abs(p[1] - p[0]) <= np.exp(zones.log_cost[row]) * (1 + 1e-9)
         assert (np.diff(zones.log_cost[own]) >= 0).all()
 
 
 def test_touching_parts_become_one() -> None:
-    _, certain, possible = books("two-sided").sets()[1]
-    np.testing.assert_array_equal(certain, [[-0.5, 0.3]])
-    np.testing.assert_array_equal(possible, [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
+    known = filled_table("two-sided").sets()[1]
+    np.testing.assert_array_equal(known.certain, [[-0.5, 0.3]])
+    np.testing.assert_array_equal(known.possible, [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
 
 
 def test_nothing_known_is_everything_possible() -> None:
-    ledger = Ledger(Z_OBS, "two-sided")
-    ledger.add(unexplored(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.array([np.inf, np.inf])))
-    low, high = ledger.log_bounds()
+    table = SegmentTable(normal(*Z_OBS), "two-sided")
+    table.add(unexplored(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.array([np.inf, np.inf])))
+    low, high = table.log_bounds()
     assert np.array_equal(low, [-np.inf, -np.inf])
     assert np.array_equal(high, [0.0, 0.0])
-    assert (ledger.zones(np.zeros(2)).log_cost == 0).all()
+    assert (table.zones(np.zeros(2)).log_cost == 0).all()

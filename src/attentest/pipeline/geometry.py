@@ -1,8 +1,7 @@
-"""How images of one shape reach the model, and what of them is compared."""
+"""How images of one shape reach the model, and how its patches lie on their pixels."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,46 +12,66 @@ from attentest.checks import real_number
 from attentest.contrast import Channels, Contrast, as_channels, channel_weights
 from attentest.errors import InputError
 from attentest.images.preprocessing import InputMap, Preprocessing, identity_map
-from attentest.images.sample import Sample
+from attentest.images.sample import Layout
 from attentest.noise import ImageNoise, NoiseModel, check_noise
+from attentest.region.patch_grid import PatchGrid
 
-MOST_FRAMES = 16
-"""Shapes of image whose way to the model is remembered."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Frame:
-    """Images of one shape (C, H, W): their way to the model's input, and the weight (C,) of each channel."""
-
-    shape: tuple[int, int, int]
-    inputs: InputMap
-    weights: NDArray[np.float64]
+MOST_GEOMETRIES = 16
+"""Number of image shapes whose geometry a test keeps."""
 
 
-class Frames:
-    """The frames of images as they come, of whatever shapes; what does not fit is refused.
+class Geometry:
+    """Images of one shape: their map to the model's input, the weights of their channels, and the patches on them.
 
     Parameters
     ----------
-    expected
+    shape
+        The (C, H, W) of the images.
+    inputs
+        Map from the images to the model's input.
+    channel_weights : (C,)
+        Weight of each channel in the contrast.
+    """
+
+    def __init__(self, *, shape: tuple[int, int, int], inputs: InputMap, channel_weights: NDArray[np.float64]) -> None:
+        self.shape = shape
+        self.inputs = inputs
+        self.channel_weights = channel_weights
+        self._patch_grids: dict[tuple[int, ...], PatchGrid] = {}
+
+    def patch_grid(self, grid: tuple[int, int], covered: tuple[int, int], device: torch.device) -> PatchGrid:
+        """Return a grid (rows, columns) of patches over the part (height, width) of the input that they cover."""
+        if grid not in self._patch_grids:
+            size = self.shape[1:]
+            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device)
+        return self._patch_grids[grid]
+
+
+class Geometries:
+    """The geometries of images of any shapes; images that do not fit the test are refused.
+
+    Parameters
+    ----------
+    input_shape
         The (C, H, W) of the model's input.
     preprocessing
-        How images get there; None if they must have that size.
+        How images become inputs; None if they must have the size of the input.
     intensity_range
-        What images call black and white; None for what their dtype says.
+        Black and white of the images; None for those of their dtype.
     noise
         Noise model, which may be for one shape only.
     contrast
-        What is compared, which may be for one shape only.
+        Contrast, which may be for one shape only.
     channels
-        What of colour images is compared.
+        Which channels of colour images are compared.
     device
         Where the model computes.
     """
 
     def __init__(
         self,
-        expected: tuple[int, int, int],
+        *,
+        input_shape: tuple[int, int, int],
         preprocessing: Preprocessing | None,
         intensity_range: tuple[float, float] | None,
         noise: NoiseModel | ImageNoise,
@@ -60,26 +79,26 @@ class Frames:
         channels: Channels,
         device: torch.device,
     ) -> None:
-        self._expected, self._preprocessing, self._device = expected, preprocessing, device
+        self._input_shape, self._preprocessing, self._device = input_shape, preprocessing, device
         self._noise, self._contrast = noise, contrast
         self._range = _intensity_range(intensity_range, preprocessing)
         self.channels = as_channels(channels)
-        self._frames: dict[tuple[tuple[int, int, int], tuple[float, float] | None], Frame] = {}
+        self._geometries: dict[Layout, Geometry] = {}
         self._check_noise()
 
-    def of(self, sample: Sample) -> Frame:
-        """Return how images of a shape reach the model, and how its attention comes back to their pixels."""
-        levels = sample.levels if self._range is None else self._range
-        key = sample.shape, levels
-        if key not in self._frames:
-            frame = self._new_frame(sample.shape, levels)
-            if len(self._frames) >= MOST_FRAMES:
-                self._frames.pop(next(iter(self._frames)))
-            self._frames[key] = frame
-        return self._frames[key]
+    def of(self, layout: Layout) -> Geometry:
+        """Return the geometry of images with a layout."""
+        shape, levels = layout
+        key = shape, levels if self._range is None else self._range
+        if key not in self._geometries:
+            geometry = self._new_geometry(*key)
+            if len(self._geometries) >= MOST_GEOMETRIES:
+                self._geometries.pop(next(iter(self._geometries)))
+            self._geometries[key] = geometry
+        return self._geometries[key]
 
-    def _new_frame(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Frame:
-        expected = self._expected
+    def _new_geometry(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Geometry:
+        expected = self._input_shape
         if self._preprocessing is None:
             if shape[0] not in (1, expected[0]) or shape[1:] != expected[1:]:
                 raise InputError(
@@ -96,15 +115,15 @@ class Frames:
                 )
         check_noise(self._noise, shape)
         self._contrast.check_image(shape)
-        return Frame(
+        return Geometry(
             shape=shape,
             inputs=inputs.to(self._device),
-            weights=channel_weights(self.channels, shape[0]),
+            channel_weights=channel_weights(self.channels, shape[0]),
         )
 
     def _check_noise(self) -> None:
-        """Refuse now a noise model that fits no image, where that is known."""
-        channels, height, width = self._expected
+        """Refuse a noise model that fits no image, as far as that is known before images are."""
+        channels, height, width = self._input_shape
         if self._preprocessing is not None or isinstance(self._noise, ImageNoise):
             return
         if self._noise.size not in (None, height * width, channels * height * width):
@@ -117,7 +136,7 @@ class Frames:
 def preprocessing_and_size(
     preprocessing: Any, image_size: int | tuple[int, int] | None
 ) -> tuple[Preprocessing | None, int | tuple[int, int] | None]:
-    """Return the preprocessing and the size of the model's input that goes with it."""
+    """Return the preprocessing, and the size of the model's input that goes with it."""
     if preprocessing is None:
         return None, image_size
     chosen = Preprocessing.from_processor(preprocessing)

@@ -1,0 +1,201 @@
+"""From a batch of images to their results, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attentest.attention import ScoreFunction, ScoreProperties
+from attentest.contrast import Contrast
+from attentest.noise import ImageNoise, NoiseModel
+from attentest.pipeline.geometry import Geometry
+from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
+from attentest.pipeline.inputs import Input
+from attentest.pipeline.line import Lines
+from attentest.pipeline.observation import Observation, observe
+from attentest.region import RegionRule
+from attentest.results.result import AttentionTestResult, ComparedPart, results_of
+from attentest.search import Report, Search, SearchProblem
+from attentest.statistics.alternative import Alternative
+from attentest.statistics.law import Law
+from attentest.statistics.truncated_normal import TruncatedNormal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pipeline:
+    """The parts of a test, in the order in which an image passes them.
+
+    Parameters
+    ----------
+    scores, properties
+        The model, and its optional attributes.
+    rule
+        How an attention map becomes a region.
+    contrast
+        What the region is compared with.
+    noise
+        Noise model, or an estimator that makes one from each image.
+    search
+        How truncation sets are found.
+    alternative
+        Which statistics are at least as extreme as the observed one.
+    confidence_level
+        Level of the confidence interval that the search goes for; None for p alone.
+    memory
+        Bytes that the model and the search may use together.
+    settings
+        Record of how the test is made, for results, JSON-ready.
+    """
+
+    scores: ScoreFunction
+    properties: ScoreProperties
+    rule: RegionRule
+    contrast: Contrast
+    noise: NoiseModel | ImageNoise
+    search: Search
+    alternative: Alternative
+    confidence_level: float | None
+    memory: int
+    settings: dict[str, Any]
+
+    def observe(self, images: NDArray[np.float64], geometry: Geometry, first_number: int | None = None) -> Observation:
+        """Return the model output for images (k, C, H, W); error messages count from ``first_number``."""
+        return observe(images, geometry, self.scores, self.properties.covered, self.rule, first_number)
+
+    def statistics(self, images: NDArray[np.float64], geometry: Geometry) -> NDArray[np.float64]:
+        """Return the statistics (k,) of images (k, C, H, W) without a reference, each with the region of its own."""
+        observation = self.observe(images, geometry)
+        noise = [self.noise.for_image(i) if isinstance(self.noise, ImageNoise) else self.noise for i in images]
+        data = ImageData(
+            images=images,
+            noise=noise,
+            seen=observation.patch_grid.seen.numpy(),
+            channel_weights=geometry.channel_weights,
+        )
+        return lines_of(data, parts_of(observation.regions_on_images(), None), self.contrast).z_obs
+
+    def run(
+        self,
+        inputs: Sequence[Input],
+        *,
+        first_number: int | None = None,
+        alpha: float | None = None,
+        connectivity: int | None = None,
+        report: Report | None = None,
+    ) -> list[list[AttentionTestResult]]:
+        """Return the results of images of one geometry: one per image, or one per component of its region.
+
+        Parameters
+        ----------
+        inputs
+            The images.
+        first_number
+            Number of the first image in error messages; None for a single image.
+        alpha
+            Level at which to decide, if p itself is not needed.
+        connectivity
+            1 or 2 to test the connected components of each region; None to test it as a whole.
+        report
+            Called with the fraction that is done.
+        """
+        geometry = inputs[0].geometry
+        images = np.stack([each.image.pixels for each in inputs])
+        observation = self.observe(images, geometry, first_number)
+        data = _image_data(inputs, images, observation)
+        parts = parts_of(observation.regions_on_images(), connectivity)
+        # Copies, so that a result that is kept does not keep the arrays of the whole batch.
+        regions = [region.copy() for region in parts.regions]
+        maps = [attention.copy() for attention in observation.maps_on_images()]
+        # As many parts at a time as there are images, which fit in memory; of components there may be many more.
+        chunks = list(parts.chunks(len(inputs)))
+        by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
+        for number, chunk in enumerate(chunks):
+            lines = lines_of(data, chunk, self.contrast)
+            law = TruncatedNormal(statistic=lines.z_obs)
+            problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha)
+
+            def progress(share: float, done: int = number) -> None:
+                if report is not None:
+                    report((done + share) / len(chunks))
+
+            outcomes = self.search.find(problem, progress)
+            masks = None if connectivity is None else chunk.masks()
+            compared = [
+                ComparedPart(
+                    region=regions[image],
+                    part=regions[image] if masks is None else masks[row].copy(),
+                    attention=maps[image],
+                    seen=data.seen,
+                    standard_error=float(lines.standard_error[row]),
+                    settings=self._recorded(inputs[image].noise, connectivity),
+                )
+                for row, image in enumerate(chunk.image)
+            ]
+            results = results_of(
+                law,
+                outcomes,
+                compared,
+                alternative=self.alternative,
+                alpha=alpha,
+                confidence_level=self.confidence_level,
+                connectivity=connectivity,
+            )
+            for image, result in zip(chunk.image, results, strict=True):
+                by_image[image].append(result)
+        return by_image
+
+    def _problem(
+        self,
+        observation: Observation,
+        parts: Parts,
+        lines: Lines,
+        law: Law,
+        geometry: Geometry,
+        first_number: int,
+        alpha: float | None,
+    ) -> SearchProblem:
+        """Return the search for the truncation sets of parts along their lines."""
+        if parts.labels is not None:
+            observation = observation.chosen(parts.image)
+        device = self.scores.device
+        # The map from image to input is affine, so a line through an image is a line through its input.
+        direction = geometry.inputs.linear(torch.from_numpy(lines.b).to(device).unflatten(1, geometry.shape))
+        origin = torch.from_numpy(law.z_obs).to(device)
+        rough = self.properties.rough
+        return SearchProblem(
+            law=law,
+            scores=observation.along(self.scores, direction, origin),
+            margins=self.rule.margins(observation.regions, observation.patch_grid),
+            device=device,
+            batch_size=self.scores.batch_size,
+            image_numbers=first_number + parts.image,
+            alternative=self.alternative,
+            alpha=alpha,
+            confidence_level=self.confidence_level,
+            observed=observation.scores,
+            rough_scores=None if rough is None else observation.along(rough, direction, origin),
+            rough_is_faster=self.properties.rough_is_faster,
+            exact=self.properties.exact,
+            memory=self.memory // 2,
+            count=observation.regions[0].numel(),
+        )
+
+    def _recorded(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:
+        return {**self.settings, "components": connectivity, "noise": dict(noise.describe())}
+
+
+def _image_data(inputs: Sequence[Input], images: NDArray[np.float64], observation: Observation) -> ImageData:
+    references = [each.reference.pixels for each in inputs if each.reference is not None]
+    return ImageData(
+        images=images,
+        noise=[each.noise for each in inputs],
+        seen=observation.patch_grid.seen.numpy(),
+        channel_weights=inputs[0].geometry.channel_weights,
+        references=np.stack(references) if references else None,
+        reference_noise=[each.reference_noise for each in inputs if each.reference_noise is not None],
+    )

@@ -1,0 +1,160 @@
+"""Which zones a round of the spectral search refines: the asking part of it, which calls no model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.pieces import Pieces
+from attentest.search.spectral.segments import NO_PIECE, Floats, Mask, Zones
+
+CENTRE = 2.0
+"""Pieces up to here from zero are explored first, with those at z_obs: they hold most of the mass."""
+
+FARTHER = math.log(1e-4)
+"""Unexplored pieces lighter than this fraction (in logs) of the heaviest one are deferred, unless few were explored
+before: the heavier ones may make them irrelevant."""
+
+FAR_OUT = 50.0
+"""If what is more extreme than the statistic is this many logs lighter than the rest (|z_obs| above ten or so), it is
+explored first: two or three pieces of dozens."""
+
+FARTHEST_OUT = 1e4
+"""A confidence interval that depends on z farther than this from z_obs is left as wide as it is."""
+
+STALLED = 4
+"""A zone that has not improved this many times is not refined any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What to do in one round.
+
+    Parameters
+    ----------
+    zones
+        Zones to refine.
+    tails
+        Tails in which a confidence interval needs pieces.
+    idle : (k,) bool
+        Active images for which there is nothing that can be refined.
+    """
+
+    zones: Zones
+    tails: Zones
+    idle: Mask
+
+
+class Chooser:
+    """Chooses the zones to refine: the fewest that leave less than the allowed error in the others.
+
+    Parameters
+    ----------
+    z_obs : (k,)
+        Observed points.
+    """
+
+    def __init__(self, z_obs: Floats) -> None:
+        self._z_obs = z_obs
+        self._explored = np.zeros(len(z_obs), dtype=np.int64)
+        self._first = True
+
+    def choose(
+        self, zones: Zones, pieces: Pieces, goals: Goals, *, allowed_error: Floats, anything_inside: Mask
+    ) -> Choice:
+        """Return what to refine.
+
+        Parameters
+        ----------
+        zones
+            All open zones.
+        pieces
+            The interpolants.
+        goals
+            What is being resolved.
+        allowed_error : (k,)
+            How much error may be left, as a fraction of the upper bound on p.
+        anything_inside : (k,) bool
+            Whether some part of the set of each image is known.
+        """
+        count = len(self._z_obs)
+        image = zones.image
+        finite = np.isfinite(zones.left) & np.isfinite(zones.right)
+        workable = goals.active[image] & finite & ~_hopeless(zones, pieces)
+        at_obs = (zones.left <= self._z_obs[image]) & (zones.right >= self._z_obs[image])
+        nothing = np.zeros(len(image), dtype=np.bool_)
+        if self._first:
+            self._first = False
+            chosen = workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE))
+            np.add.at(self._explored, image[chosen], 1)
+            return Choice(zones=zones.chosen(chosen), tails=zones.chosen(nothing), idle=np.zeros(count, dtype=np.bool_))
+        # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
+        here = np.bincount(image[at_obs & workable], minlength=count) > 0
+        blind = here & ~anything_inside
+        too_costly = _too_costly(zones, allowed_error)
+        needed = workable & np.where(blind[image], at_obs, too_costly)
+        unexplored = zones.piece == NO_PIECE
+        chosen = needed & (~unexplored | at_obs | self._first_to_explore(zones, needed & unexplored))
+        tails = ~finite & too_costly & (goals.active & ~goals.for_p)[image] & self._within_reach(zones)
+        idle = goals.active & (np.bincount(image[chosen | tails], minlength=count) == 0)
+        return Choice(zones=zones.chosen(chosen), tails=zones.chosen(tails), idle=idle)
+
+    def _within_reach(self, zones: Zones) -> Mask:
+        inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
+        return np.asarray(np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT)
+
+    def _first_to_explore(self, zones: Zones, candidates: Mask) -> Mask:
+        """Return which unexplored zones to explore first: the heaviest, half as many as were explored before.
+
+        With z_obs far out, what is more extreme is far lighter than the rest and only few zones; once these are
+        known, the rest may no longer matter.
+        """
+        count = len(self._z_obs)
+        heaviest, extreme = np.full(count, -np.inf), np.full(count, -np.inf)
+        np.maximum.at(heaviest, zones.image[candidates], zones.log_mass[candidates])
+        np.maximum.at(extreme, zones.image[candidates], zones.log_extreme[candidates])
+        far_out = (extreme > -np.inf) & (extreme < heaviest - FAR_OUT)
+        outer = candidates & far_out[zones.image] & (zones.log_extreme >= (extreme + FARTHER)[zones.image])
+        return outer | self._heaviest(zones, candidates & ~far_out[zones.image])
+
+    def _heaviest(self, zones: Zones, candidates: Mask) -> Mask:
+        rows = np.flatnonzero(candidates)
+        rows = rows[np.lexsort((-zones.log_mass[rows], zones.image[rows]))]
+        image = zones.image[rows]
+        starts = np.ones(len(rows), dtype=np.bool_)
+        starts[1:] = image[1:] != image[:-1]
+        first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
+        close = zones.log_mass[rows] >= zones.log_mass[rows][first] + FARTHER
+        heaviest = np.zeros(len(zones.zone), dtype=np.bool_)
+        heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image] // 2)
+        np.add.at(self._explored, zones.image[heaviest], 1)
+        return heaviest
+
+
+def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
+    """Return which zones no evaluation can make smaller."""
+    narrow = zones.right - zones.left <= 16 * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
+    hopeless = narrow | (zones.stalls >= STALLED)
+    known = zones.piece != NO_PIECE
+    piece = zones.piece[known]
+    exact = pieces.floor[piece] <= pieces.rounding[piece]
+    hopeless[known] |= exact & (pieces.error[piece] <= pieces.rounding[piece])
+    return np.asarray(hopeless)
+
+
+def _too_costly(zones: Zones, allowed_error: Floats) -> Mask:
+    """Return which zones cost more, together with the cheaper ones of their image, than is allowed (k,)."""
+    image = zones.image
+    # In units of each image's greatest cost: costs of different images differ by hundreds of orders of magnitude.
+    unit = np.full(len(allowed_error), -np.inf)
+    np.maximum.at(unit, image, zones.log_cost)
+    cost = np.exp(zones.log_cost - np.where(unit > -np.inf, unit, 0.0)[image])
+    sums = np.cumsum(cost)  # the least costs of an image come first
+    starts = np.r_[True, image[1:] != image[:-1]]
+    before = np.maximum.accumulate(np.where(starts, sums - cost, 0.0))
+    with np.errstate(divide="ignore"):  # no error is allowed: all zones are needed
+        limit = np.exp(np.log(allowed_error) - np.where(unit > -np.inf, unit, 0.0))
+    return np.asarray(sums - before > limit[image])

@@ -1,0 +1,184 @@
+"""Carrying out the plan of a round: evaluate the model and make the new interpolants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from attentest.search.problem import SearchProblem
+from attentest.search.spectral.cells import Parts, inside_and_undecided
+from attentest.search.spectral.chebyshev import SIZE
+from attentest.search.spectral.evaluations import Evaluations, Requests
+from attentest.search.spectral.pieces import (
+    LEBESGUE,
+    Fresh,
+    NodeScores,
+    Pieces,
+    corrected_pieces,
+    correction_points,
+    fresh_pieces,
+    fresh_points,
+)
+from attentest.search.spectral.plan import Plan
+from attentest.search.spectral.score_error import measured_jitter, rough_noise
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Integers, Segments
+
+NOISE_AT_MOST = 1e8
+"""Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than
+float32."""
+
+EXACT_BELOW = 300.0
+"""Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
+rough ones."""
+
+
+class Interpolation:
+    """The scores of k images and interpolants of them.
+
+    Parameters
+    ----------
+    problem
+        What is searched for.
+    mixed
+        Whether to use rough scores where they are accurate enough.
+    """
+
+    def __init__(self, problem: SearchProblem, mixed: bool) -> None:
+        self._problem = problem
+        z_obs = problem.z_obs
+        everyone = np.arange(len(z_obs))
+        self._exact = Evaluations(problem, rough=False)
+        if problem.observed is None:
+            observed = self._exact.at(everyone, z_obs)
+        else:
+            observed = problem.observed
+            self._exact.add(everyone, z_obs, observed)
+        self._rough = Evaluations(problem, rough=True) if mixed and problem.rough_scores is not None else None
+        self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
+        self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)
+        self._exact_only = np.zeros(len(z_obs), dtype=np.bool_)
+        self._points_together = _affordable_points(problem, observed)
+        self.no_pieces = Pieces.none(tuple(observed.shape[1:]), observed.device)
+
+    @property
+    def evaluations(self) -> Integers:
+        """Number of model evaluations (k,) so far."""
+        return self._exact.counts if self._rough is None else self._exact.counts + self._rough.counts
+
+    def carry_out(self, plan: Plan, pieces: Pieces) -> tuple[Pieces, Pieces]:
+        """Evaluate the model and return the new pieces, and the old ones whose error was underestimated."""
+        exact = Requests(self._exact)
+        rough = exact if self._rough is None else Requests(self._rough)
+        interpolated = self._request_fresh(plan.fresh, exact, rough)
+        corrections = plan.corrections
+        corrected = []
+        for count in np.unique(corrections.count):
+            rows = np.flatnonzero(corrections.count == count)
+            points = correction_points(corrections.left[rows], corrections.right[rows], int(count))
+            corrected.append((rows, exact.add(pieces.image[corrections.piece[rows]], points)))
+        exact.send()
+        rough.send()
+        new, underestimated = self.no_pieces, self.no_pieces
+        for make in interpolated:
+            new = new.followed_by(make())
+        for rows, values in corrected:
+            parents = pieces.chosen(corrections.piece[rows])
+            made, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
+            new, underestimated = new.followed_by(made), underestimated.followed_by(parents.chosen(wrong))
+        return new, underestimated
+
+    def use_exact_scores(self, pieces: Pieces, redone: Integers) -> None:
+        """Use exact scores from now on for images with a piece that is redone because rough scores were too noisy.
+
+        Parameters
+        ----------
+        pieces
+            All pieces.
+        redone : (q,)
+            Indices of those that are interpolated again.
+        """
+        if self._rough is not None:
+            noisy = (pieces.floor > pieces.rounding) & (pieces.error < EXACT_BELOW * pieces.floor)
+            self._exact_only[pieces.image[redone[noisy[redone]]]] = True
+
+    def segments(self, pieces: Pieces, first: int) -> Segments:
+        """Return the segments that follow from pieces, the first of which has index ``first``."""
+        return _segments(
+            pieces,
+            first,
+            *inside_and_undecided(self._problem.margins, pieces.interpolants(), self._points_together),
+        )
+
+    def _request_fresh(self, fresh: Fresh, exact: Requests, rough: Requests) -> list[Callable[[], Pieces]]:
+        """Request the scores of fresh pieces; return functions that make them once the scores are there."""
+        roughly = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
+        roughly &= ~self._exact_only[fresh.image]
+        made = []
+        for degree in np.unique(fresh.degree):
+            for is_rough in (True, False):
+                rows = np.flatnonzero((fresh.degree == degree) & (roughly == is_rough))
+                if len(rows) == 0:
+                    continue
+                some = fresh.chosen(rows)
+                nodes, check = fresh_points(some.left, some.right, int(degree))
+                at_nodes = (rough if is_rough else exact).add(some.image, nodes)
+                made.append(self._maker(some, is_rough, at_nodes, exact.add(some.image, check)))
+        return made
+
+    def _maker(
+        self, fresh: Fresh, is_rough: bool, at_nodes: Callable[[], Tensor], at_check: Callable[[], Tensor]
+    ) -> Callable[[], Pieces]:
+        def make() -> Pieces:
+            scores = NodeScores(
+                at_nodes=at_nodes(),
+                at_check=at_check()[:, 0],
+                noise=self._noise[fresh.image] if is_rough else np.zeros(len(fresh.image)),
+                jitter=self._jitter[fresh.image],
+            )
+            pieces = fresh_pieces(fresh, scores)
+            # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
+            steep = pieces.error > NOISE_AT_MOST * pieces.rounding
+            helped = steep | (pieces.error + pieces.floor <= 0.5 * fresh.error_so_far)
+            known_before = np.isfinite(fresh.error_so_far)
+            stalls = np.where(known_before, np.where(helped, 0, fresh.stalls + 1), fresh.stalls)
+            return replace(pieces, stalls=stalls)
+
+        return make
+
+
+def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
+    """Return the number of points whose pixels and interpolants fit into the memory of the problem."""
+    first = observed.new_zeros(1).long()
+    pixels = problem.margins.pixels(first, observed[:1]).shape[1]
+    bytes_per_point = 8 * (8 * pixels + 2 * SIZE * observed[0].numel())
+    return max(64, problem.memory // bytes_per_point)
+
+
+def _segments(pieces: Pieces, first: int, inside: Parts, undecided: Parts) -> Segments:
+    """Return parts of pieces as segments of the z axis."""
+    piece, left, right, best_left, best_right = (column.cpu().numpy() for column in Parts.of([inside, undecided]))
+    kind = np.where(np.arange(len(piece)) < len(inside.piece), INSIDE, UNDECIDED)
+    order = np.lexsort((left, piece))
+    piece, left, right, kind = piece[order], left[order], right[order], kind[order]
+    best_left, best_right = best_left[order], best_right[order]
+    # Touching parts of one kind form a run: inside it becomes one segment, undecided it becomes a zone.
+    starts = np.ones(len(piece), dtype=np.bool_)
+    starts[1:] = (piece[1:] != piece[:-1]) | (left[1:] != right[:-1]) | (kind[1:] != kind[:-1])
+    ends = np.ones_like(starts)
+    ends[:-1] = starts[1:]
+    inner = kind == INSIDE
+    right[starts & inner] = right[ends & inner]
+    kept = ~inner | starts
+    best_right[inner] = right[inner]
+    ends_on_axis = (pieces.at(piece, x)[kept] for x in (left, right, best_left, best_right))
+    return Segments(
+        **dict(zip(("left", "right", "best_left", "best_right"), ends_on_axis, strict=True)),
+        image=pieces.image[piece][kept],
+        kind=kind[kept],
+        piece=first + piece[kept],
+        zone=(np.cumsum(starts) - 1)[kept],
+        stalls=pieces.stalls[piece][kept],
+    )

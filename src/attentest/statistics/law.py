@@ -1,0 +1,88 @@
+"""The law of the statistic given the truncation set: the one interface between searches and statistics.
+
+Searches, p-values, bounds, estimates, confidence intervals and pictures ask a law for the masses of intervals of z,
+and for nothing else about distributions. Another way to condition on the selection is another subclass of ``Law``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Law(ABC):
+    """Joint law of the statistics T of k images and of their coordinates z, of which only z in a set is observed.
+
+    A search moves an image along a line, and z is the coordinate on that line. In the paper's test z is the statistic
+    itself. A subclass is a frozen dataclass whose fields are arrays with one row per image.
+
+    Parameters
+    ----------
+    statistic : (k,)
+        Observed statistics.
+    """
+
+    statistic: NDArray[np.float64]
+
+    @property
+    def z_obs(self) -> NDArray[np.float64]:
+        """Observed coordinates (k,), each in the truncation set of its image."""
+        return self.statistic
+
+    @abstractmethod
+    def log_masses(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: ArrayLike,
+        lower: ArrayLike,
+        upper: ArrayLike,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the log masses of left <= z <= right, split by whether T is extreme.
+
+        All arguments are arrays of shapes that broadcast together. Masses of one image at one mean may carry a common
+        factor, because only their ratios are used.
+
+        Parameters
+        ----------
+        image
+            Indices of images.
+        left, right
+            Ends of intervals of z; an interval without width has no mass.
+        mean
+            Means of T.
+        lower, upper
+            T is extreme at or below ``lower`` and at or above ``upper``.
+
+        Returns
+        -------
+        extreme, ordinary
+            Log masses where T is extreme, and where it is not.
+        """
+
+    @abstractmethod
+    def reach(self, log_tail: float) -> NDArray[np.float64]:
+        """Return distances (k,) from zero beyond which z has little mass when the mean of T is zero.
+
+        There the density of z is at least ``log_tail`` logs below its density at the observed z.
+        """
+
+    def __len__(self) -> int:
+        return len(self.statistic)
+
+    def chosen(self, images: NDArray[np.int64] | slice) -> Self:
+        """Return the law of some of the images."""
+        return type(self)(**{field.name: getattr(self, field.name)[images] for field in fields(self)})
+
+    @classmethod
+    def stack(cls, laws: Sequence[Self]) -> Self:
+        """Return the law of the images of several laws of this class, in order."""
+        return cls(**{field.name: np.concatenate([getattr(law, field.name) for law in laws]) for field in fields(cls)})

@@ -1,0 +1,33 @@
+"""Sums and ratios of probabilities that are kept as logarithms."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.errors import InputError
+
+_SMALLEST = float(np.nextafter(0.0, 1.0))
+
+
+def log_sums(group: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return the logs of the sums of exp(values) by group, (count,)."""
+    greatest = np.full(count, -np.inf)
+    np.maximum.at(greatest, group, values)
+    shift = np.where(np.isfinite(greatest), greatest, 0.0)
+    sums = np.bincount(group, np.exp(values - shift[group]), minlength=count)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(sums) + shift)
+
+
+def log_share(part: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log(part / (part + rest)) of log masses, elementwise; refuse a total mass of zero."""
+    whole = np.logaddexp(part, rest)
+    if np.any(whole == -np.inf):
+        raise InputError("the truncation set has no mass: it must be a union of intervals of positive width.")
+    return np.asarray(part - whole)
+
+
+def probability(log_probability: float) -> float:
+    """Return exp of a log-probability, never zero: what underflows becomes the smallest positive float64."""
+    return min(1.0, max(float(np.exp(log_probability)), _SMALLEST))

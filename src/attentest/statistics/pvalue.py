@@ -1,0 +1,59 @@
+"""Selective p-values of k images, with bounds where their truncation sets are known only in part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.intervals import Intervals
+from attentest.statistics.law import Law
+from attentest.statistics.log_probability import log_share, log_sums
+from attentest.statistics.truncation_set import TruncationSet
+
+
+class LogPvalues(NamedTuple):
+    """Logs of p-values (k,), and of the least and the greatest that are compatible with what is known of the sets."""
+
+    best: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternative) -> LogPvalues:
+    """Return the selective p-values of k images with truncation sets, for the hypothesis that T has mean zero.
+
+    "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
+    counterparts.
+    """
+    best, _ = log_pvalue_bounds(
+        law, [known.intervals for known in sets], [known.intervals for known in sets], alternative
+    )
+    low, high = log_pvalue_bounds(
+        law, [known.certain for known in sets], [known.possible for known in sets], alternative
+    )
+    # Where nothing more extreme was found because nothing there can matter, the upper bound is all that is known.
+    return LogPvalues(np.where(np.isneginf(best), high, best), low, high)
+
+
+def log_pvalue_bounds(
+    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], alternative: Alternative
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the logs (k,) of the least and the greatest p-value over all sets between ``certain`` and ``possible``."""
+    extreme_certain, rest_certain = _log_masses_of_sets(law, certain, alternative)
+    extreme_possible, rest_possible = _log_masses_of_sets(law, possible, alternative)
+    high = log_share(extreme_possible, rest_certain)
+    return np.minimum(log_share(extreme_certain, rest_possible), high), high  # for p next to 1 rounding can swap them
+
+
+def _log_masses_of_sets(
+    law: Law, sets: Sequence[Intervals], alternative: Alternative
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    image = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
+    left, right = np.concatenate(list(sets)).T
+    lower, upper = ordinary_range(law.statistic, alternative)
+    extreme, rest = law.log_masses(image, left, right, mean=0.0, lower=lower[image], upper=upper[image])
+    return log_sums(image, extreme, len(sets)), log_sums(image, rest, len(sets))

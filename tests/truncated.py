@@ -1,0 +1,47 @@
+"""Statistics of one image under the paper's law, in the form in which tests state them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attentest.statistics.alternative import Alternative
+from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
+from attentest.statistics.intervals import Intervals
+from attentest.statistics.pvalue import log_pvalue_bounds
+from attentest.statistics.truncated_normal import TruncatedNormal
+from attentest.statistics.truncation_set import TruncationSet
+
+
+def normal(*statistic: float) -> TruncatedNormal:
+    """Return the paper's law of some observed statistics."""
+    return TruncatedNormal(statistic=np.array(statistic, dtype=np.float64))
+
+
+def bounds_on_log_p(
+    z: float, certain: Intervals, possible: Intervals, alternative: Alternative = "two-sided"
+) -> tuple[float, float]:
+    low, high = log_pvalue_bounds(normal(z), [certain], [possible], alternative)
+    return float(low[0]), float(high[0])
+
+
+def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-sided") -> float:
+    return bounds_on_log_p(z, intervals, intervals, alternative)[0]
+
+
+def known_set(intervals: Intervals, possible: Intervals | None = None) -> TruncationSet:
+    return TruncationSet(intervals=intervals, certain=intervals, possible=intervals if possible is None else possible)
+
+
+def interval_of(
+    z: float,
+    known: TruncationSet,
+    alternative: Alternative = "two-sided",
+    level: float = 0.95,
+    standard_error: float = 1.0,
+) -> ConfidenceInterval:
+    (interval,) = confidence_intervals(normal(z), [known], np.array([standard_error]), [alternative], level)
+    return interval
+
+
+def estimates_of(z: float, known: TruncationSet) -> Estimates:
+    return estimates(normal(z), [known], np.ones(1))
