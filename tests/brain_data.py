@@ -13,7 +13,7 @@ from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
 from attentest.studies.brain.laboratory import data_file, model_directory
 from attentest.studies.brain.performance import performance
 from attentest.studies.brain.study import FACTS
-from attentest.studies.run_log import record_run
+from attentest.studies.records import record_run
 
 Row = dict[str, Any]
 

@@ -27,7 +27,7 @@ from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.emptiness import shows_brain
 from attentest.studies.brain.slices import SIDE, Slices
 from attentest.studies.brain.trial import overlap, rows_maker, slice_row
-from attentest.studies.record_file import Row
+from attentest.studies.records import Row
 
 
 def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the_papers() -> None:

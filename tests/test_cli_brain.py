@@ -24,8 +24,7 @@ from attentest.studies.brain.page import render_markdown
 from attentest.studies.brain.slices import SIDE, Slices
 from attentest.studies.brain.study import StudySettings, run
 from attentest.studies.brain.summary import summarise
-from attentest.studies.record_file import alone_in
-from attentest.studies.run_log import read_runs
+from attentest.studies.records import alone_in, read_runs
 from brain_folder import write_brain_folder
 
 SMALL = (*("--noise-images", "10", "--training-per-class", "4", "--epochs", "1"), *("--sensitivity-images", "1"))

@@ -16,8 +16,10 @@ import pytest
 import torch
 
 import attentest.training.synthetic_classifier
-from attentest import AttentionTest, InputError, bundled_model, recorded_work
+from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
+from attentest.studies import records
+from attentest.studies.records import read_runs
 from attentest.studies.reproduction import run as running
 from attentest.studies.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
 from attentest.studies.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
@@ -25,7 +27,6 @@ from attentest.studies.reproduction.preset import PRESETS
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import SEARCH, TOL, Bench
-from attentest.studies.run_log import read_runs
 from attentest.training.synthetic_classifier import TrainingSettings
 
 NULL = Series(work="selective", model="base8", noise="correlated")
@@ -166,8 +167,8 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
 def test_interrupted_and_resumed_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setitem(recorded_work.FIRST_CHUNK, "cpu", chunk)
-    monkeypatch.setattr(recorded_work, "LARGEST_CHUNK", chunk)
+    monkeypatch.setitem(records.FIRST_CHUNK, "cpu", chunk)
+    monkeypatch.setattr(records, "LARGEST_CHUNK", chunk)
 
     def stop(label: str, done: float, total: float) -> None:
         raise KeyboardInterrupt
@@ -199,7 +200,7 @@ def failing_on(number: int, message: str) -> Callable[[Bench, list[int]], list[d
 def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(tmp_path, NULL, count=4)
     with monkeypatch.context() as patched:
-        patched.setitem(recorded_work.FIRST_CHUNK, "cpu", 4)
+        patched.setitem(records.FIRST_CHUNK, "cpu", 4)
         patched.setitem(attentest.studies.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
         outcome = run(settings, tmp_path)
     assert (outcome.done, outcome.failed) == (4, 1)
@@ -325,15 +326,11 @@ def test_precision_compares_the_same_search(tmp_path: Path, monkeypatch: pytest.
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the paper's grids take steps that a test can wait for."""
-    from attentest import search
     from attentest.search import Combination, Fixed, GridSearch
 
-    monkeypatch.setitem(search.SEARCHES, "fixed", GridSearch(step=Fixed(step=0.05)))  # type: ignore[arg-type]
-    monkeypatch.setitem(
-        search.SEARCHES,  # type: ignore[arg-type]
-        "combination",
-        GridSearch(step=Combination(fine=0.01, coarse=0.1)),
-    )
+    grid = "attentest.search.grid.search"
+    monkeypatch.setattr(f"{grid}.fixed", lambda: GridSearch(step=Fixed(step=0.05)))
+    monkeypatch.setattr(f"{grid}.combination", lambda: GridSearch(step=Combination(fine=0.01, coarse=0.1)))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

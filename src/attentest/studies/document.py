@@ -1,41 +1,82 @@
-"""Pages of results: tables of text, numbers as they are read, and templates for HTML that stands alone and Markdown."""
+"""Report pages: Markdown from a template, HTML from the Markdown, tables, and numbers as text."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.results.plots import new_figure
+from attentest.studies.verdict import OUTCOMES
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markdown_it import MarkdownIt
     from matplotlib.figure import Figure
 
+T = TypeVar("T")
+
 RESOLUTION = 110
-"""Of figures, in dots an inch."""
+"""Dots per inch of the figures."""
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
-"""What Markdown, or HTML in it, would read as more than a character."""
-
+"""Characters that have a meaning in Markdown, or in HTML within it."""
 
 NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")
-"""A list of numbers in JSON, of which some may be missing."""
+"""A list of numbers in JSON; some may be null."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """A heading of columns and rows of text."""
+class Markdown(str):
+    """Text that is Markdown already: tables and templates insert it as it is and escape every other text."""
 
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
+    __slots__ = ()
+
+
+def markdown(text: object) -> Markdown:
+    """Return text escaped, so that Markdown shows it as it is in a paragraph or in a cell of a table."""
+    if isinstance(text, Markdown):
+        return text
+    return Markdown(MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split())))
+
+
+def table(rows: Iterable[T], columns: Mapping[str, Callable[[T], object]]) -> Markdown:
+    """Return a Markdown table, empty if there are no rows.
+
+    Parameters
+    ----------
+    rows
+        One entry per row.
+    columns
+        For each heading, the function that returns the cell of a row.
+    """
+    lines = [[markdown(cell(row)) for cell in columns.values()] for row in rows]
+    head = [[markdown(heading) for heading in columns], [Markdown("---")] * len(columns)]
+    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in [*head, *lines]) if lines else "")
+
+
+def code(command: object) -> Markdown:
+    """Return a command as a block of code; on one line and without backticks, nothing in it can end the block."""
+    return Markdown(f"```\n{' '.join(str(command).replace('`', chr(39)).split())}\n```")
+
+
+def picture(name: str, title: str, caption: str) -> Markdown:
+    """Return a figure of the page with its caption."""
+    return Markdown(f"![{markdown(title)}](figures/{name}.png)\n\n{markdown(caption)}")
+
+
+def link_to(heading: str, text: str) -> Markdown:
+    """Return text that links to a heading of the page."""
+    return Markdown(f"[{markdown(text)}](#{_anchor(heading)})")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -46,7 +87,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def rate_text(rate: Mapping[str, Any] | None) -> str:
-    """Return a rate with its interval, and where it lies if it is outside its band."""
+    """Return a rate with its interval, and "above" or "below" if it is outside its band."""
     if rate is None:
         return "-"
     text = f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
@@ -56,18 +97,13 @@ def rate_text(rate: Mapping[str, Any] | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time in the unit it is read in."""
+    """Return a time in a unit that suits it."""
     if seconds is None:
         return "-"
     for size, unit in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
-
-
-def markdown(text: object) -> str:
-    """Return text that Markdown shows as it is, in a paragraph or in a cell of a table."""
-    return MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split()))
 
 
 def png(figure: Figure) -> bytes:
@@ -78,28 +114,63 @@ def png(figure: Figure) -> bytes:
     return target.getvalue()
 
 
-def embedded(images: Mapping[str, bytes]) -> dict[str, str]:
-    """Return PNGs as addresses that hold the picture, for HTML without files beside it."""
-    return {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
-
-
 def summary_text(summary: Mapping[str, Any]) -> str:
-    """Return a summary as JSON, a list of numbers a line."""
+    """Return a summary as JSON, with each list of numbers on one line."""
     text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
     return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
 
 
+def render(package: str, content: Mapping[str, Any]) -> str:
+    """Return the Markdown page of a study.
+
+    Parameters
+    ----------
+    package
+        Package that has the template, ``templates/page.md.j2``.
+    content
+        Values by their names in the template, which escapes all but :class:`Markdown`.
+    """
+    text = _environment(package).get_template("page.md.j2").render(content)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def to_html(text: str, images: Mapping[str, bytes]) -> str:
+    """Return a Markdown page as one HTML file that needs no other; HTML within the Markdown stays text.
+
+    Parameters
+    ----------
+    text
+        The page; its first line is the title.
+    images
+        PNGs by the names of the figures.
+    """
+    parser = _parser()
+    tokens = parser.parse(text)
+    for before, token in pairwise(tokens):
+        if before.type == "heading_open":
+            before.attrSet("id", _anchor(token.content))
+        for child, following in pairwise([*(token.children or ()), token]):
+            if child.type == "image":
+                content = images[Path(str(child.attrGet("src"))).stem]
+                child.attrSet("src", "data:image/png;base64," + b64encode(content).decode())
+            elif child.type == "strong_open" and (outcome := following.content.lower().rstrip(".")) in OUTCOMES:
+                child.attrSet("class", f"verdict {outcome.replace(' ', '-')}")
+    shell = (files("attentest.studies") / "templates" / "page.html").read_text(encoding="utf-8")
+    title = html.escape(text.partition("\n")[0].removeprefix("# "))
+    return shell.replace("TITLE", title).replace("BODY", parser.renderer.render(tokens, parser.options, {}))
+
+
 def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:
-    """Write a report: pages, and figures in a directory of theirs.
+    """Write a report.
 
     Parameters
     ----------
     target
-        Directory; made if it is not there.
+        Directory; made if it does not exist.
     pages
-        Texts by the names of their files.
+        Texts by file name.
     figures
-        PNGs by names without the ending.
+        PNGs by name without the ending, for the directory ``figures``.
     """
     make_directory(target / "figures")
     for name, content in figures.items():
@@ -109,25 +180,56 @@ def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, by
 
 
 def check_can_report() -> None:
-    """Refuse where what draws and writes reports is not installed."""
+    """Refuse where a package that draws figures or writes pages is not installed."""
     new_figure(1.0, 1.0)
-    template_environment("attentest", html=True)
+    _environment("attentest.studies")
+    _parser()
+
+
+def _anchor(heading: str) -> str:
+    """Return the name of a heading in links, by the rule of GitHub."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _environment(package: str) -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
+    return Environment(
+        loader=PackageLoader(package),
+        finalize=markdown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _parser() -> MarkdownIt:
+    try:
+        from markdown_it import MarkdownIt
+    except ImportError:
+        raise InputError("the report needs markdown-it-py: pip install 'attentest[plots]'.") from None
+    return MarkdownIt("commonmark", {"html": False}).enable("table")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Old form of a table, until every study uses `table`."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def embedded(images: Mapping[str, bytes]) -> dict[str, str]:
+    """Return PNGs as data URIs, until every study uses `to_html`."""
+    return {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
 
 
 def template_environment(package: str, *, html: bool) -> Environment:
-    """Return where the templates of a package are, and those that all pages share; HTML escapes what it shows.
+    """Return the templates of a package, until every study uses `render`."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    Parameters
-    ----------
-    package
-        With a directory ``templates``.
-    html
-        Whether the templates are of HTML; otherwise they use the filter ``md``.
-    """
-    try:
-        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package), PackageLoader("attentest.studies")]),
         autoescape=html,

@@ -1,4 +1,4 @@
-"""Rates in figures: points with their intervals, and what is what below the panels."""
+"""Rates in figures: points with their intervals, grids, and one legend below all panels."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def draw_rates(
     Parameters
     ----------
     axes
-        Where.
+        Panel to draw in.
     places : (k,)
-        Of the rates on the other axis.
+        Positions on the other axis.
     rates : (k,)
-        With ``value``, ``low`` and ``high``.
+        Each with ``value``, ``low`` and ``high``.
     colour, name, hollow
-        Of the points, and what the legend calls them.
+        Style of the points, and their name in the legend.
     horizontal
         Whether the rates lie along the horizontal axis.
     """
@@ -59,8 +59,14 @@ def draw_rates(
     )
 
 
+def draw_grid(axes: Axes) -> None:
+    """Draw pale horizontal lines behind the data."""
+    axes.grid(axis="y", color="0.92")
+    axes.set_axisbelow(True)
+
+
 def legend_below(figure: Figure, columns: int) -> None:
-    """Write what is what below the panels, each name once, points with intervals first."""
+    """Draw one legend below the panels, with each name once and points with intervals first."""
     found = {
         name: handle for axes in figure.axes for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)
     }

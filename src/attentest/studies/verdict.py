@@ -1,19 +1,18 @@
-"""What became of a statement, and the numbers that say so."""
+"""The verdict on a statement of the paper: whether the data agree with it, and the numbers that decide."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 NOT_IN_THE_PAPER = "not in the paper"
+"""Place in the paper of a statement that we added."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What became of a statement, and the numbers, as a sentence."""
+class Verdict(NamedTuple):
+    """Whether the data agree with a statement, and a sentence with the numbers."""
 
     outcome: Outcome
     numbers: str

@@ -19,8 +19,7 @@ from attentest.search import SpectralSearch
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
 from attentest.studies.brain.trial import rows_maker
-from attentest.studies.record_file import RecordFile, Row
-from attentest.studies.recorded_work import recorded
+from attentest.studies.records import RecordFile, Row, recorded
 from attentest.training.classifier import RECORD_FILE
 from attentest.training.provenance import described_machine
 

@@ -24,8 +24,7 @@ from attentest.studies.brain.laboratory import Laboratory, model_directory, read
 from attentest.studies.brain.logits import brain_logits
 from attentest.studies.brain.performance import performance
 from attentest.studies.brain.slices import Slices
-from attentest.studies.record_file import alone_in
-from attentest.studies.run_log import record_run
+from attentest.studies.records import alone_in, record_run
 from attentest.training.classifier import check_target, save_or_rescue
 from attentest.training.provenance import described_machine
 

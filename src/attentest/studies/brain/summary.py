@@ -20,8 +20,7 @@ from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Con
 from attentest.studies.brain.laboratory import RECORDED, data_file, read_record
 from attentest.studies.brain.performance import auc
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
-from attentest.studies.record_file import RecordFile, Records, Row
-from attentest.studies.run_log import read_runs
+from attentest.studies.records import RecordFile, Records, Row, read_runs
 
 FORMAT = 1
 """Of the summary; a page is made from this one alone."""

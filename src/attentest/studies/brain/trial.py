@@ -13,8 +13,7 @@ from attentest.api import AttentionTest
 from attentest.results.result import AttentionTestResult
 from attentest.studies.brain.emptiness import LEAST_BRIGHT
 from attentest.studies.brain.slices import Slices
-from attentest.studies.record_file import Row
-from attentest.studies.recorded_work import isolated_rows
+from attentest.studies.records import Row, isolated_rows
 
 LEAST_LOG = -1e300
 """JSON has no infinite numbers."""

@@ -14,14 +14,12 @@ import torch
 
 from attentest.attention.device import usable_device
 from attentest.errors import InputError
-from attentest.studies.record_file import RecordFile, Records
-from attentest.studies.recorded_work import recorded
+from attentest.studies.records import RecordFile, Records, record_run, recorded
 from attentest.studies.reproduction.experiment import Experiment, Plan, plan_of
 from attentest.studies.reproduction.paper_model import RELATIVE_COST, Shelf
 from attentest.studies.reproduction.preset import Preset
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import Bench
-from attentest.studies.run_log import record_run
 from attentest.training.provenance import described_machine
 
 TIMED_TOGETHER = {"cpu": 2, "cuda": 100}

@@ -9,6 +9,7 @@ from typing import Any
 
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
+from attentest.studies.records import read_runs
 from attentest.studies.reproduction.cost import evaluations_on_cpu, experiment_time, search_times
 from attentest.studies.reproduction.experiment import EXPERIMENTS, Plan, chosen_experiments, plan_of
 from attentest.studies.reproduction.float_precision import precision
@@ -26,7 +27,6 @@ from attentest.studies.reproduction.run import RUN_FIELDS
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.tally import Tally, origin
 from attentest.studies.reproduction.target_function import demonstration
-from attentest.studies.run_log import read_runs
 
 FORMAT = 1
 """Of the summary; a page is made from this one alone."""

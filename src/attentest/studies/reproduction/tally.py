@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.statistics.multiplicity import rate_of
-from attentest.studies.record_file import Records, Row
+from attentest.studies.records import Records, Row
 from attentest.studies.reproduction.run import data_file
 from attentest.studies.reproduction.series import Series
 

@@ -17,8 +17,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
 from attentest.results.result import AttentionTestResult
 from attentest.search import Search, SpectralSearch, as_search
-from attentest.studies.record_file import Row
-from attentest.studies.recorded_work import isolated_rows
+from attentest.studies.records import Row, isolated_rows
 from attentest.studies.reproduction.series import Series
 
 TOL = 1e-4

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attentest import InputError
-from attentest.studies.record_file import RecordFile
+from attentest.studies.records import RecordFile
 
 HEADER: dict[str, Any] = {"series": {"work": "selective"}, "seed": 0, "model_sha256": "ab", "settings": {"tol": 1e-4}}
 
@@ -69,9 +69,9 @@ def test_a_line_that_was_not_finished_does_not_count_and_is_overwritten(file: Re
     [
         ("garbage", "Expecting value"),
         ("[]", "it is not an object"),
-        ('{"image": -1, "seconds": 1}', "image -1 is no number of an image"),
-        ('{"image": 1e999, "seconds": 1}', "is no number of an image"),
-        ('{"image": 0, "seconds": NaN}', "NaN is no number"),
+        ('{"image": -1, "seconds": 1}', "image must be a whole number from 0, got -1"),
+        ('{"image": 1e999, "seconds": 1}', "must be a whole number from 0"),
+        ('{"image": 0, "seconds": NaN}', "NaN is not a number"),
         ('{"image": 0, "seconds": 1, "p": null}', "p must lie between 0 and 1, got None"),
         ('{"image": 0, "p": 0.5}', "'seconds'"),
         ('{"header": {}}', "a header must have series, seed"),
@@ -117,7 +117,7 @@ def test_a_full_disk_keeps_what_was_finished(file: RecordFile, monkeypatch: pyte
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(InputError, match=r"No space left on device\): make room and run again"):
+        with pytest.raises(InputError, match=r"No space left on device\): free some space and run again"):
             add(file, row(1))
     assert file.read().rows[0] == row(0)
     add(file, row(2))

@@ -1,0 +1,315 @@
+"""Results of many trials on disk: JSON Lines that survive an interruption and say how they were made."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from attentest.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # only POSIX has it; elsewhere two runs at once are not noticed
+    fcntl = None  # type: ignore[assignment]
+
+Row: TypeAlias = dict[str, Any]
+"""The result of one trial, with the number of its image and the seconds it took."""
+
+Work: TypeAlias = Callable[[list[int]], list[Row]]
+"""Maps image numbers to their rows, in the same order."""
+
+LOCK = ".lock"
+"""Name of the lock file in a directory that one run at a time may write to."""
+
+RUNS = "runs.jsonl"
+"""Name of the list of runs in a directory of data."""
+
+IDENTITY = ("series", "seed", "model_sha256", "settings")
+"""Header fields that must be equal for rows to belong together."""
+
+ROUNDING = 1e-9
+"""Relative difference up to which two numbers are the same: fitted values differ in their last digits by machine."""
+
+CHUNK_SECONDS = 20.0
+"""Time after which rows are written, so that an interruption loses little work."""
+
+FIRST_CHUNK = {"cpu": 4, "cuda": 500}
+"""Images in the first chunk, before anything has been timed."""
+
+LARGEST_CHUNK = 2000
+"""Most images in a chunk, however fast they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """The content of a record file.
+
+    Parameters
+    ----------
+    headers
+        How the rows were made: one header for each run that added some.
+    rows
+        Rows by image number; for an image that was tried again, the last one.
+    complete_bytes
+        Length of the file up to the end of its last complete line.
+    """
+
+    headers: list[dict[str, Any]]
+    rows: dict[int, Row]
+    complete_bytes: int
+
+    def missing(self, numbers: Iterable[int], retry: bool = False) -> list[int]:
+        """Return the image numbers without a row; with ``retry``, also those whose trial failed."""
+        return [n for n in numbers if n not in self.rows or (retry and "error" in self.rows[n])]
+
+
+class RecordFile:
+    """A file of JSON Lines: headers (``{"header": ...}``), each followed by the rows it describes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Records:
+        """Return the content; an unfinished last line is ignored."""
+        headers: list[dict[str, Any]] = []
+        rows: dict[int, Row] = {}
+
+        def add(values: dict[str, Any]) -> None:
+            if "header" in values:
+                headers.append(_checked_header(values["header"]))
+            else:
+                rows[values["image"]] = _checked_row(values, headers)
+
+        size = _read_lines(self.path, add, "remove the file, the next run makes it anew")
+        return Records(headers=headers, rows=rows, complete_bytes=size)
+
+    def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
+        """Refuse to add rows that were made differently from those in the file.
+
+        Parameters
+        ----------
+        records
+            The content of the file.
+        identity
+            Some or all of the fields that must be equal: series, seed, model_sha256, settings.
+        """
+        now = json.loads(json.dumps({name: identity[name] for name in IDENTITY if name in identity}))
+        for before in records.headers:
+            for name in now:
+                if (found := _difference(before[name], now[name], name)) is not None:
+                    where, then, wanted = found
+                    raise InputError(
+                        f"{self.path} was made with another {where.replace('_', ' ')} ({then}, now {wanted}): use "
+                        "another output directory, or remove the file."
+                    )
+
+    @contextmanager
+    def writing(self, header: dict[str, Any]) -> Iterator[RecordWriter]:
+        """Yield a writer; refuse if another process is writing or the header does not match those in the file.
+
+        Parameters
+        ----------
+        header
+            How the rows will be made; written before the first of them.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(self.path, "ab")  # noqa: SIM115  # closed below
+        except OSError as error:
+            raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
+        with file:
+            _lock(file, self.path)
+            records = self.read()
+            self.check_same(records, header)
+            file.truncate(records.complete_bytes)
+            yield RecordWriter(self.path, file, header, records)
+
+
+class RecordWriter:
+    """Adds rows to an open file.
+
+    Attributes
+    ----------
+    records : Records
+        The content of the file before the first row was added.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any], records: Records) -> None:
+        self.records = records
+        self._path, self._file, self._header = path, file, header
+        self._header_written = bool(records.headers) and records.headers[-1] == header
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Write rows; they are on the disk when this returns."""
+        lines = [] if self._header_written else [{"header": self._header}]
+        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in [*lines, *rows]).encode()
+        try:
+            self._file.write(text)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.close()  # otherwise closing would try the write again, and its error would hide this one
+            raise InputError(
+                f"{self._path} cannot be written to ({error.strerror}): free some space and run again, earlier rows "
+                "are safe."
+            ) from None
+        self._header_written = True
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Lock an existing directory against other runs for as long as the context lasts."""
+    try:
+        file = open(directory / LOCK, "ab")  # noqa: SIM115  # closed below
+    except OSError as error:
+        raise InputError(f"{directory} cannot be written to ({error.strerror}): name another place.") from None
+    with file:
+        _lock(file, directory)
+        yield
+
+
+def isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
+    """Return the rows of some images; where the work fails it is repeated on halves, down to the image that fails.
+
+    The row of that image has its error as text.
+    """
+    try:
+        return work(numbers)
+    except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
+        if len(numbers) == 1:
+            return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
+    half = len(numbers) // 2
+    return isolated_rows(work, numbers[:half]) + isolated_rows(work, numbers[half:])
+
+
+def recorded(
+    work: Work, numbers: list[int], writer: RecordWriter, device_type: str, together: int | None = None
+) -> Iterator[list[Row]]:
+    """Yield the rows of images as they reach the disk, chunk by chunk.
+
+    Parameters
+    ----------
+    work
+        Computes the rows of a chunk.
+    numbers
+        Image numbers.
+    writer
+        Where the rows go.
+    device_type
+        "cpu" or "cuda", which sets the size of the first chunk.
+    together
+        Fixed size of a chunk; by default as many images as take CHUNK_SECONDS.
+    """
+    chunk = together or FIRST_CHUNK[device_type]
+    while numbers:
+        some, numbers = numbers[:chunk], numbers[chunk:]
+        start = time.perf_counter()
+        rows = work(some)
+        writer.add(rows)
+        seconds = max(time.perf_counter() - start, 1e-3)
+        chunk = together or min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
+        yield rows
+
+
+def read_runs(out: Path, fields: Collection[str]) -> list[dict[str, Any]]:
+    """Return the runs that a directory has seen, oldest first; each must have all of the fields."""
+    runs: list[dict[str, Any]] = []
+
+    def add(entry: dict[str, Any]) -> None:
+        if absent := set(fields) - set(entry):
+            raise ValueError(f"{', '.join(sorted(absent))} is missing")
+        runs.append(entry)
+
+    _read_lines(out / RUNS, add, "remove it, the rows are in other files")
+    return runs
+
+
+def record_run(out: Path, values: dict[str, Any]) -> None:
+    """Add a run to the list of runs; in one write, because several may end at once."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with open(out / RUNS, "a+b") as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # drops an unfinished line
+            file.write((json.dumps(values, allow_nan=False) + "\n").encode())
+    except OSError as error:
+        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}).") from None
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Lock an open file until it is closed; refuse if another process has locked it."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another run is writing to {path}: wait for it to end.") from None
+
+
+def _read_lines(path: Path, add: Callable[[dict[str, Any]], None], advice: str) -> int:
+    """Pass the object on each complete line to ``add``, and return the length of these lines in bytes.
+
+    A file that does not exist has no lines. A line that is no object, or that ``add`` refuses, is an error that ends
+    in the advice.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
+    complete = content[: content.rfind(b"\n") + 1]
+    for number, line in enumerate(complete.splitlines(), start=1):
+        try:
+            values = json.loads(line, parse_constant=_refuse_constant)
+            if not isinstance(values, dict):
+                raise ValueError("it is not an object")
+            add(values)
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"line {number} of {path} is damaged ({error}): {advice}.") from None
+    return len(complete)
+
+
+def _refuse_constant(name: str) -> Any:
+    """Refuse NaN and infinite numbers, which JSON does not have."""
+    raise ValueError(f"{name} is not a number")
+
+
+def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | None:
+    """Return the first place where two JSON values differ by more than rounding, and both values there."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = dict.fromkeys([*before, *now])
+        parts = [(before.get(name), now.get(name), f"{where} {name}") for name in names]
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        parts = [(a, b, f"{where} {i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
+    elif isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):
+        return None
+    else:
+        return None if before == now else (where, before, now)
+    return next((found for part in parts if (found := _difference(*part)) is not None), None)
+
+
+def _checked_header(values: Any) -> dict[str, Any]:
+    if not isinstance(values, dict) or not set(IDENTITY) <= set(values):
+        raise ValueError(f"a header must have {', '.join(IDENTITY)}")
+    return values
+
+
+def _checked_row(values: Row, headers: list[dict[str, Any]]) -> Row:
+    if not headers:
+        raise ValueError("there is no header before it")
+    if not (type(values["image"]) is int and values["image"] >= 0):
+        raise ValueError(f"image must be a whole number from 0, got {values['image']!r}")
+    if not isinstance(values["seconds"], (int, float)):
+        raise ValueError("seconds must be a number")
+    p = values.get("p", 0.0)
+    if not (isinstance(p, (int, float)) and 0 <= p <= 1):
+        raise ValueError(f"p must lie between 0 and 1, got {p!r}")
+    return values
