@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-import attentest.simulation.calibration
+import attentest.simulation.calibrate
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.cli import app
 from attentest.cli.output import Interrupted
@@ -116,7 +116,7 @@ def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.M
             yield next(results)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attentest.simulation.calibration, "null_results", interrupted)
+    monkeypatch.setattr(attentest.simulation.calibrate, "null_results", interrupted)
     done = run("--noise", "1", "--images", "50", "--out", "out", "--json")
     assert isinstance(done.exception, Interrupted)
     assert f"{finished} of 50 null images were finished" in str(done.exception)

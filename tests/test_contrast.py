@@ -18,8 +18,8 @@ from attentest.contrast import (
     channel_weights,
     gaussian,
     labelled_components,
+    takes_stacks,
 )
-from attentest.contrast.difference import takes_stacks
 from attentest.contrast.kernel import PADDING
 from attentest.noise import AR1, Dense, FromImage, Isotropic
 from attentest.pipeline.hypotheses import comparisons, parts_of
@@ -265,7 +265,7 @@ def fails(region: np.ndarray) -> np.ndarray:
         (lambda: vit()(PICTURE, reference=PICTURE), "the contrast has none: use contrast=Reference"),
         (lambda: vit(contrast=Reference(np.full((8, 8), np.nan))), "finite pixel values"),
         (lambda: vit(contrast=Reference(PICTURE, noise=-1.0)), "sigma"),
-        (lambda: vit(contrast=Reference(PICTURE, noise=Dense(np.eye(5))))(PICTURE), "the reference's noise: .* for 5"),
+        (lambda: vit(contrast=Reference(PICTURE, noise=Dense(np.eye(5))))(PICTURE), "noise of the reference: .* for 5"),
         (
             lambda: vit(contrast=Filtered(np.ones((9, 3))))(PICTURE),
             "kernel has shape .9, 3., larger than the",
@@ -275,7 +275,7 @@ def fails(region: np.ndarray) -> np.ndarray:
         (lambda: Filtered(np.full((3, 3), np.inf)), "finite and not all zero"),
         (lambda: Filtered([1.0, 2.0]), r"an array \(h, w\) of numbers, got float64 of shape \(2,\)"),
         (lambda: Filtered([[1.0], [1.0, 2.0]]), "kernel must be an array of numbers"),
-        (lambda: Filtered("sharpen"), "laplacian, sobel-x, sobel-y, gaussian"),
+        (lambda: Filtered("sharpen"), "kernel must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or an array"),
         (lambda: Filtered("laplacian", border="zero"), "border must be one of reflect"),
         (lambda: Filtered("laplacian", of="background"), "contrast must be one from attentest.contrast"),
         (lambda: gaussian(0), "sigma .of the blur. must be positive"),

@@ -297,13 +297,13 @@ class Unfitting:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PooledVariance().fit([]), "at least 2, got none"),
+        (lambda: PooledVariance().fit([]), "at least 2 reference images are needed, got none"),
         (lambda: PooledVariance().fit(images(1)), "at least 2 reference images .* got 1: give more"),
         (lambda: PixelVariance().fit(images(9)), r"at least 10 .* sqrt\(2 / \(K - 1\)\).* got 9"),
         (lambda: ShrunkCovariance().fit(images(9)), "at least 10 .* got 9"),
         (lambda: ShrunkCovariance().fit(np.random.default_rng(0).normal(size=(10, 65, 64))), "4096 values, .* 4160"),
         (lambda: PooledVariance().fit(5), "must be a list of images, got int"),  # type: ignore[arg-type]
-        (lambda: PooledVariance().fit("scan.png"), "got a text"),  # type: ignore[arg-type]
+        (lambda: PooledVariance().fit("scan.png"), "got a string"),  # type: ignore[arg-type]
         (lambda: PooledVariance().fit(["scan.png"]), "reference image 1 cannot be used"),  # type: ignore[list-item]
         (lambda: PooledVariance().fit(images()[0]), r"reference image 1 cannot be used: .*shape \(8,\)"),
         (lambda: PooledVariance().fit([*images(), images()[0].T]), r"\(1, 6, 8\) and image 13 is \(1, 8, 6\)"),
@@ -318,10 +318,10 @@ class Unfitting:
         (lambda: AR1Covariance().fit([[[0.0, 1.0]], [[1.0, 0.0]]]), "correlation of -1"),
         (lambda: StationaryCovariance(max_lag=-1), "max_lag must be at least 0"),
         (lambda: StationaryCovariance(max_lag=1.5), "max_lag must be a whole number"),  # type: ignore[arg-type]
-        (lambda: as_noise(PooledVariance()), r"PooledVariance has not seen any images yet: call its fit\(images\)"),
+        (lambda: as_noise(PooledVariance()), r"PooledVariance is not fitted yet: call its fit\(images\)"),
         (lambda: as_noise(PooledVariance), "got ABCMeta"),  # type: ignore[arg-type]
         (lambda: as_noise(Unfitting()), "noise_ of a fitted Unfitting must be a noise model, got str"),
-        (lambda: as_noise(FromImage()), "FromImage makes one for each"),  # type: ignore[arg-type]
+        (lambda: as_noise(FromImage()), "FromImage makes one per image"),  # type: ignore[arg-type]
     ],
 )
 def test_what_gives_no_estimate_is_refused(make: object, message: str) -> None:

@@ -25,9 +25,9 @@ from attentest.noise import (
     StationaryCovariance,
     from_image,
     load_noise,
-    noise_file,
     save_noise,
 )
+from attentest.noise.noise_format import JsonFormat
 
 RNG = np.random.default_rng(0)
 AWKWARD = np.array([0.1, 1 / 3, np.pi * 1e-300, np.nextafter(1.0, 2.0), 1e300, 5e-324])
@@ -127,10 +127,10 @@ def test_only_whole_files_replace_old_ones(tmp_path: Path, monkeypatch: pytest.M
     def interrupted(_: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(noise_file.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match=r"cannot be written .*No space left"):
         save_noise(2.0, path)
-    monkeypatch.setattr(noise_file.os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_noise(3.0, path)
     assert load_noise(path) == Isotropic(1.0)
@@ -174,7 +174,7 @@ class OwnModel:
         (1.0, "missing/noise.json", "cannot be written .*No such file"),
         (OwnModel(), "noise.json", "only the noise models of attentest.noise can be saved, got OwnModel"),
         (PerChannel([1.0], OwnModel()), "noise.json", "got OwnModel"),
-        (PooledVariance(), "noise.json", "has not seen any images"),
+        (PooledVariance(), "noise.json", "is not fitted yet"),
         ("loud", "noise.json", "got str"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_path_must_be_a_path() -> None:
 
 
 def test_what_would_not_be_read_back_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(noise_file.LARGEST_FILES, ".json", 1000)
+    monkeypatch.setattr(JsonFormat, "largest_file", 1000)
     with pytest.raises(InputError, match=r"save it as \.safetensors"):
         save_noise(Diagonal(np.ones(500)), tmp_path / "noise.json")
     assert not list(tmp_path.iterdir())
@@ -219,10 +219,10 @@ def wrapped(noise: str) -> str:
         ('{"format": "attentest noise"}', "version None, but this attentest reads version 1"),
         ('{"format": "attentest noise", "version": 2}', "version 2, but this attentest reads version 1"),
         ('{"format": "attentest noise", "version": true}', "version True"),
-        ('{"format": "attentest noise", "version": 1}', "must name one of the models isotropic, ar1"),
-        (wrapped("[1]"), "must name one of the models"),
+        ('{"format": "attentest noise", "version": 1}', "kind of model must be isotropic, ar1"),
+        (wrapped("[1]"), "kind of model must be"),
         (wrapped('{"kind": "loud"}'), "got loud"),
-        (wrapped('{"kind": ["ar1"]}'), "must name one of the models"),
+        (wrapped('{"kind": ["ar1"]}'), "kind of model must be"),
         (wrapped('{"kind": "isotropic"}'), "'isotropic' needs sigma, got nothing"),
         (wrapped('{"kind": "isotropic", "sigma": 1, "rho": 0}'), "needs sigma, got rho, sigma"),
         (wrapped('{"kind": "isotropic", "sigma": NaN}'), "NaN among its numbers"),
@@ -239,7 +239,7 @@ def wrapped(noise: str) -> str:
         (wrapped('{"kind": "dense", "covariance": [[1, 2], [2, 1]]}'), "positive semi-definite"),
         (wrapped('{"kind": "stationary", "autocovariance": [[1]], "shape": [1000000, 1000000]}'), "at most 67108864"),
         (wrapped('{"kind": "stationary", "autocovariance": [[0.8, 1, 0.8]], "shape": [4, 4]}'), "negative power"),
-        (wrapped('{"kind": "per channel", "channels": [1], "spatial": 1}'), "must name one of the models"),
+        (wrapped('{"kind": "per channel", "channels": [1], "spatial": 1}'), "kind of model must be"),
         (wrapped('{"kind": "estimated", "model": {"kind": "isotropic", "sigma": 1}, "origin": 1}'), "mapping"),
     ],
 )
@@ -284,7 +284,7 @@ def test_safetensors_that_are_no_noise_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no array for 'variance'"):
         load_noise(path)
     tensors_file(path, DIAGONAL, variance=np.ones(3), other=np.ones(3))
-    with pytest.raises(InputError, match="arrays that belong to nothing, 'other' first"):
+    with pytest.raises(InputError, match="arrays that no model uses, 'other' first"):
         load_noise(path)
     tensors_file(path, DIAGONAL, variance=np.array([1.0, np.nan]))
     with pytest.raises(InputError, match="finite"):
@@ -293,7 +293,7 @@ def test_safetensors_that_are_no_noise_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         load_noise(path)
     save_file({}, path, {"attentest noise": '{"format": "attentest noise", "version": 1}'})
-    with pytest.raises(InputError, match="must name one of the models"):
+    with pytest.raises(InputError, match="kind of model must be"):
         load_noise(path)
 
 

@@ -1,4 +1,4 @@
-"""Checks of single parameters, each ending in a sentence that names the value received."""
+"""Checks of single parameters; their error messages name the parameter and the value received."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.errors import InputError
 
-NEAREST_TO_CERTAIN = 1e-12
-"""How near to 0 or 1 a confidence level may be."""
+CONFIDENCE_MARGIN = 1e-12
+"""Least distance of a confidence level from 0 and 1: beyond it, quantiles are lost to rounding."""
 
 
 def real_number(value: Any, name: str) -> float:
-    """Return a real number as a plain float; refuse anything else, booleans and arrays included."""
+    """Return a real number as a plain float; raise an error for anything else, booleans and arrays included."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
         raise InputError(f"{name} must be a number, got {value!r} of type {type(value).__name__}.")
     try:
@@ -47,7 +47,7 @@ def whole_number(value: Any, name: str, least: int, most: int) -> int:
 
 
 def as_generator(rng: Any) -> np.random.Generator:
-    """Return a random generator, or that of a seed."""
+    """Return a random generator as it is, or a new one from a seed."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
@@ -60,15 +60,15 @@ def level(alpha: Any) -> float:
 
 
 def optional_level(alpha: Any) -> float | None:
-    """Return a significance level, or None if there is none."""
+    """Return a significance level as a plain float, or None if it is None."""
     return None if alpha is None else level(alpha)
 
 
 def confidence(value: Any) -> float:
-    """Return a confidence level, between 0 and 1 and not at either to rounding, as a plain float."""
+    """Return a confidence level, strictly between 0 and 1 by more than rounding, as a plain float."""
     number = _strictly_between_0_and_1(value, "confidence_level")
-    if not NEAREST_TO_CERTAIN <= number <= 1 - NEAREST_TO_CERTAIN:
-        raise InputError(f"confidence_level must be at least {NEAREST_TO_CERTAIN:g} from 0 and from 1, got {number!r}.")
+    if not CONFIDENCE_MARGIN <= number <= 1 - CONFIDENCE_MARGIN:
+        raise InputError(f"confidence_level must be at least {CONFIDENCE_MARGIN:g} from 0 and from 1, got {number!r}.")
     return number
 
 
@@ -80,12 +80,12 @@ def _strictly_between_0_and_1(value: Any, name: str) -> float:
 
 
 def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return numbers as a float64 array of their own."""
+    """Return numbers as a new float64 array."""
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} must be an array of numbers ({str(error).rstrip('.')}).") from None
     if array.dtype.kind not in "fiu" or np.ma.is_masked(values):
         raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
-    with np.errstate(over="ignore"):  # a long double that is too large becomes infinite, which is for callers to refuse
+    with np.errstate(over="ignore"):  # a long double that is too large becomes infinite; callers check for that
         return array.astype(np.float64)

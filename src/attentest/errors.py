@@ -1,10 +1,10 @@
-"""The errors attentest raises: one sentence each, meant to be read by the person who caused them."""
+"""The errors that attentest raises, each with a message of one sentence for the user."""
 
 from __future__ import annotations
 
 
 class AttentestError(Exception):
-    """Base of every error attentest raises on purpose."""
+    """Base class of the errors that attentest raises."""
 
 
 class InputError(AttentestError, ValueError):
@@ -20,4 +20,4 @@ class SearchError(AttentestError, RuntimeError):
 
 
 class AttentestWarning(UserWarning):
-    """Something worth knowing about a result that is right all the same."""
+    """Something to know about a result that is correct nevertheless."""

@@ -1,4 +1,4 @@
-"""Files to write: checked before anything is computed, and replaced by a whole one or not at all."""
+"""Writing files: paths are checked before anything is computed, and files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from attentest.errors import InputError
 
 
 def write_complete(target: Path, content: bytes, name: str) -> None:
-    """Write a file beside the target and rename it when it is complete.
+    """Write a file completely or not at all: it is written under another name and then renamed.
 
     Parameters
     ----------
     target
-        Where it is to be.
+        Path of the file.
     content
-        What it is to hold.
+        Content of the file.
     name
-        What to call it if it cannot be written.
+        What an error message calls the file.
     """
     target = Path(os.path.realpath(target))  # a link stays a link
     scratch = target.with_name(f".{secrets.token_hex(8)}.tmp")
@@ -42,25 +42,25 @@ def write_complete(target: Path, content: bytes, name: str) -> None:
 
 
 def as_path(path: Any, name: str) -> Path:
-    """Return where a file is to be; refuse what is no path."""
+    """Return the path of a file to write; raise an error if it is not a path."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"where {name} is to be written must be a path, got {type(path).__name__}.")
+        raise InputError(f"the file name of {name} must be a path, got {type(path).__name__}.")
     return Path(path)
 
 
 def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path that cannot be written to, or that would overwrite an input, before anything is computed.
+    """Raise an error if a path cannot be written to or would overwrite an input.
 
     Parameters
     ----------
     path
-        Where the file is to be; its directory is made.
+        Path of the file; its directory is created.
     name
-        What to call it, such as "the figure".
+        What an error message calls the file, such as "the figure".
     suffixes
-        How its name may end.
+        Suffixes that the file name may have.
     inputs
-        Files that must stay as they are.
+        Files that must not be overwritten.
     """
     if path.resolve() in {other.resolve() for other in inputs}:
         raise InputError(f"{name} would overwrite the input {path}: give it another name.")
@@ -70,15 +70,15 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"{name} cannot be written to {path}, whose directory cannot be made ({error.strerror})."
+            f"{name} cannot be written to {path}, because its directory cannot be created ({error.strerror})."
         ) from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"{name} cannot be written to {path}: it is a directory or in one that is read-only.")
+        raise InputError(f"{name} cannot be written to {path}: it is a directory, or its directory is read-only.")
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory that results go to, if it is not there."""
+    """Create a directory if it does not exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path} cannot be made a directory ({error.strerror}): name another place.") from None
+        raise InputError(f"{path} cannot be made a directory ({error.strerror}): give another path.") from None

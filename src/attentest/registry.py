@@ -1,7 +1,7 @@
-"""Everything that can be chosen by name, on one page.
+"""Every part that can be chosen by name, on one page.
 
 A new part is a new file and one line here. The command line, the noise files and the error messages read these
-registries, and nothing else lists the names. A part is imported when it is first used, so that listing names costs
+registries; no other file lists the names. A part is imported when it is first used, so that listing the names imports
 nothing.
 """
 
@@ -27,11 +27,14 @@ class Part:
         What it does, in a few words, for help texts.
     argument
         What follows its name after a colon on the command line, such as "RADIUS"; empty if nothing does.
+    argument_type
+        Type of that argument.
     """
 
     location: str
     summary: str = ""
     argument: str = ""
+    argument_type: type[int] | type[float] = float
 
     def load(self) -> Any:
         """Import the part and return it."""
@@ -64,22 +67,53 @@ class Registry(Mapping[str, Part]):
         return len(self._parts)
 
     def load(self, name: object) -> Any:
-        """Return the part of a name; refuse an unknown one with the list of those that there are."""
+        """Import the part of a name and return it; raise an error that lists the names if it is not one of them."""
         if not isinstance(name, str) or name not in self._parts:
             raise InputError(f"{self.kind} must be {self.choices()}, got {name!r}.")
         return self._parts[name].load()
 
-    def choices(self) -> str:
+    def create(self, text: str, called: str = "", *others: str, **keywords: Any) -> Any:
+        """Call the part that a text chooses, as "name" or "name:ARGUMENT", and return the outcome.
+
+        Parameters
+        ----------
+        text
+            The name of a part, with its argument if it takes one.
+        called
+            What error messages call the text, such as "--contrast"; by default the kind of the parts.
+        others
+            What else may be chosen there, for error messages.
+        keywords
+            Keyword arguments of the part.
+        """
+        called = called or self.kind
+        name, colon, argument = text.partition(":")
+        if name not in self._parts or bool(colon) != bool(self._parts[name].argument):
+            raise InputError(f"{called} must be {self.choices(*others)}, got {text!r}.")
+        part = self._parts[name]
+        if not colon:
+            return part.load()(**keywords)
+        try:
+            value = part.argument_type(argument)
+        except ValueError:
+            number = "a whole number" if part.argument_type is int else "a number"
+            raise InputError(
+                f"{called} {name}:{part.argument} needs {number} after the colon, got {argument!r}."
+            ) from None
+        return part.load()(value, **keywords)
+
+    def choices(self, *others: str) -> str:
         """Return the names as a sentence lists them, with their arguments: "a, b:RADIUS or c"."""
-        *most, last = (f"{name}:{part.argument}" if part.argument else name for name, part in self._parts.items())
+        *most, last = (*self._spelled(), *others)
         return f"{', '.join(most)} or {last}" if most else last
 
     def help(self) -> str:
         """Return the names with their summaries, for a help text."""
-        return "; ".join(
-            f"{name}{':' + part.argument if part.argument else ''} ({part.summary})" if part.summary else name
-            for name, part in self._parts.items()
-        )
+        summaries = (f" ({part.summary})" if part.summary else "" for part in self._parts.values())
+        return "; ".join(f"{name}{summary}" for name, summary in zip(self._spelled(), summaries, strict=True))
+
+    def _spelled(self) -> list[str]:
+        return [f"{name}:{part.argument}" if part.argument else name for name, part in self._parts.items()]
 
 
 SEARCHES = Registry(
@@ -100,23 +134,32 @@ ATTENTION_MAPS = Registry(
     {
         "rollout": Part("attention.aggregation:Rollout", "attention rollout over all layers, as in the paper"),
         "last-layer": Part("attention.aggregation:LayerAttention", "attention of the class token in the last layer"),
-        "layer": Part("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", argument="K"),
+        "layer": Part("attention.aggregation:LayerAttention", "the same in layer K, counted from 0", "K", int),
     },
 )
-"""How the attention of layers and heads becomes one score per patch."""
+"""How the attention of layers and heads becomes one score per patch; each location takes ``head_fusion`` as well."""
 
 CONTRASTS = Registry(
     "contrast",
     {
         "background": Part("contrast.difference:Background", "the rest of the image, as in the paper"),
-        "neighbourhood": Part(
-            "contrast.difference:Neighbourhood", "a ring of this many pixels around the region", argument="RADIUS"
-        ),
+        "neighbourhood": Part("contrast.difference:Neighbourhood", "a ring of RADIUS pixels around it", "RADIUS"),
         "reference": Part("contrast.reference:Reference", "the same pixels of another image"),
         "region-mean": Part("contrast.difference:RegionMean", "zero, for filtered images"),
     },
 )
 """What the mean of the region is compared with."""
+
+FILTERS = Registry(
+    "kernel",
+    {
+        "laplacian": Part("contrast.kernel:laplacian", "second derivatives"),
+        "sobel-x": Part("contrast.kernel:sobel_x", "derivative along rows: vertical edges"),
+        "sobel-y": Part("contrast.kernel:sobel_y", "derivative along columns: horizontal edges"),
+        "gaussian": Part("contrast.kernel:gaussian", "blur of this standard deviation in pixels", "SIGMA"),
+    },
+)
+"""Linear filters of the image before it is compared; each location is a function that returns the kernel."""
 
 NOISE_MODELS = Registry(
     "noise model",
@@ -133,6 +176,15 @@ NOISE_MODELS = Registry(
 )
 """Noise models by their name in noise files."""
 
+NOISE_FORMATS = Registry(
+    "suffix",
+    {
+        ".json": Part("noise.noise_format:JsonFormat", "text to read and edit"),
+        ".safetensors": Part("noise.noise_format:SafetensorsFormat", "for large models"),
+    },
+)
+"""Formats of noise files by the suffix of their names."""
+
 NOISE_ESTIMATORS = Registry(
     "estimator",
     {
@@ -146,3 +198,12 @@ NOISE_ESTIMATORS = Registry(
     },
 )
 """Estimators of the noise from reference images."""
+
+IMAGE_NOISE = Registry(
+    "method",
+    {
+        "sample": Part("noise.tested_image:sample_covariance", "variance of the pixels"),
+        "wavelet": Part("noise.tested_image:wavelet_covariance", "median difference of diagonal neighbours"),
+    },
+)
+"""Estimates of the noise from the tested image itself; each location is a function of an image (C, H, W)."""

@@ -11,6 +11,7 @@ from attentest import __version__
 from attentest.cli.bench import bench
 from attentest.cli.brain import brain
 from attentest.cli.calibrate import calibrate
+from attentest.cli.command import Command, Group
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, Interrupted, fail, say
@@ -24,7 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    help="Is the region a Vision Transformer attends to statistically real?",
+    help="Test whether the region that a Vision Transformer attends to is statistically real.",
     epilog="Start with: attentest demo",
 )
 
@@ -41,17 +42,17 @@ def root(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Is the region a Vision Transformer attends to statistically real?"""
+    """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
 for command in (demo, test, calibrate, bench, train, brain):
-    app.command()(command)
+    app.command(cls=Command)(command)
 app.add_typer(noise)
-app.add_typer(reproduce)
+app.add_typer(reproduce, cls=Group)
 
 
 def main() -> None:
-    """Run the command line; a user's mistake ends in one sentence and exit code 2."""
+    """Run the command line; errors of the user end in a message of one sentence and exit code 2."""
     warnings.showwarning = _note
     try:
         app()
@@ -69,7 +70,7 @@ def main() -> None:
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Print what is worth knowing in one line; warnings of libraries are for their developers."""
+    """Print a warning of attentest in one line; those of other libraries are for their developers."""
     if issubclass(category, AttentestWarning):
         say(f"attentest: note: {message}")
 

@@ -1,4 +1,4 @@
-"""The options that say which test is made, and the making of it."""
+"""The options that define a test, and its construction."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from attentest.cli.options import (
     IMAGE,
     MODEL,
     SEARCH,
+    SPECTRAL,
     AlternativeName,
     DeviceOption,
-    SearchName,
     SearchOption,
 )
 from attentest.errors import InputError
+from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
 from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
@@ -37,20 +38,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionTestOptions:
-    """Which test is made: what the command line says of model, noise, region, contrast and search."""
+    """Options that define a test: model, noise, region, contrast and search."""
 
     noise: Annotated[
         str,
         typer.Option(
-            help="Standard deviation of the pixel noise, in the images' own units; for colour images also one for "
-            "each channel: 3.1,2.9,4.0. Or a file that attentest noise fit wrote. Or sample or wavelet, which take it "
-            "from each image itself: approximate.",
+            help="Standard deviation of the pixel noise, in the units of the images; for colour images also one per "
+            "channel: 3.1,2.9,4.0. Or a file written by attentest noise fit. Or an approximate estimate from each "
+            f"image itself: {IMAGE_NOISE.help()}.",
             show_default=False,
         ),
     ]
     rho: Annotated[
         float,
-        typer.Option(help="AR(1) correlation along the flattened image; of each channel, if --noise names several."),
+        typer.Option(
+            help="AR(1) correlation of the noise along the flattened image, or along each channel of a colour image."
+        ),
     ] = 0.0
     model: Annotated[
         str | None,
@@ -63,18 +66,20 @@ class AttentionTestOptions:
     attention: Annotated[
         str,
         typer.Option(
-            help="How attention becomes a map: rollout (the paper's), last-layer, or layer:K, counted from 0.",
+            help=f"How attention becomes a map: {ATTENTION_MAPS.help()}.",
             rich_help_panel=MODEL,
         ),
     ] = "rollout"
     heads: Annotated[
         str,
-        typer.Option(help="How heads are combined: mean, max, min, or the number of one.", rich_help_panel=MODEL),
+        typer.Option(
+            help="How heads are combined: mean, max, min, or the number of a single head.", rich_help_panel=MODEL
+        ),
     ] = "mean"
     image_size: Annotated[
         str | None,
         typer.Option(
-            help="Side, or HEIGHTxWIDTH, at which the model is run; its image processor, if it has one, resizes to it.",
+            help="Side, or HEIGHTxWIDTH, of the model's input; its image processor, if it has one, resizes to it.",
             show_default="the model's own",
             rich_help_panel=MODEL,
         ),
@@ -82,19 +87,20 @@ class AttentionTestOptions:
     preprocessing: Annotated[
         bool,
         typer.Option(
-            help="Whether to resize, crop and normalise as the image processor saved with the model says. Without, "
-            "images must have the size the model takes.",
+            help="Whether to resize, crop and normalise as the image processor saved with the model does. If not, "
+            "images must have the size of the model's input.",
             rich_help_panel=MODEL,
         ),
     ] = True
     offline: Annotated[
-        bool, typer.Option("--offline", help="Use only models downloaded before.", rich_help_panel=MODEL)
+        bool,
+        typer.Option("--offline", help="Use only models that are on disk; download nothing.", rich_help_panel=MODEL),
     ] = False
     allow_pickle: Annotated[
         bool,
         typer.Option(
             "--allow-pickle",
-            help="Read pickled weights where there are no safetensors; only for models you trust.",
+            help="Read pickled weights if there are no safetensors; only for models you trust.",
             rich_help_panel=MODEL,
         ),
     ] = False
@@ -102,8 +108,8 @@ class AttentionTestOptions:
         str | None,
         typer.Option(
             "--range",
-            help="What images call black and white, as 0,1: needed for floating-point images and scans where the "
-            "model's preprocessing rescales.",
+            help="Values of black and white, such as 0,1: needed for floating-point images and scans if the model's "
+            "preprocessing rescales.",
             show_default="by dtype",
             rich_help_panel=IMAGE,
         ),
@@ -111,14 +117,15 @@ class AttentionTestOptions:
     channels: Annotated[
         str,
         typer.Option(
-            help="What is compared in colour images: mean, the number of a channel, or weights: 0.3,0.59,0.11.",
+            help="What is compared in colour images: mean (of the channels), the number of a channel, or weights: "
+            "0.3,0.59,0.11.",
             rich_help_panel=IMAGE,
         ),
     ] = "mean"
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="The region is where the attention map, from 0 to 1, exceeds this.",
+            help="The region is where the attention map, scaled from 0 to 1, exceeds this.",
             show_default="0.6",
             rich_help_panel=COMPARED,
         ),
@@ -126,7 +133,7 @@ class AttentionTestOptions:
     top_fraction: Annotated[
         float | None,
         typer.Option(
-            help="Instead of a threshold: the region is this share of the pixels, those of greatest attention.",
+            help="Instead of a threshold: the region is this fraction of the pixels, those of greatest attention.",
             show_default=False,
             rich_help_panel=COMPARED,
         ),
@@ -134,17 +141,15 @@ class AttentionTestOptions:
     contrast: Annotated[
         str,
         typer.Option(
-            help="What the region's mean is compared with: background (the rest of the image, as in the paper), "
-            "neighbourhood:RADIUS (a ring of so many pixels around it), reference (the same pixels of another image), "
-            "or region-mean (zero, for filtered images).",
+            help=f"What the mean of the region is compared with: {CONTRASTS.help()}.",
             rich_help_panel=COMPARED,
         ),
     ] = "background"
     reference_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise of the reference, a number (with the same --rho) or a file as for --noise; 0 for a reference "
-            "known exactly.",
+            help="Noise of the reference image: a number (with the same --rho) or a file as for --noise; 0 for a "
+            "reference without noise.",
             show_default="that of the images",
             rich_help_panel=COMPARED,
         ),
@@ -153,8 +158,8 @@ class AttentionTestOptions:
         str | None,
         typer.Option(
             "--filter",
-            help="Compare in the filtered image, not in the image: laplacian, sobel-x, sobel-y, gaussian:SIGMA, or a "
-            ".npy file with a kernel. The model sees the image as it is.",
+            help=f"Compare the filtered image, not the image itself: {FILTERS.help()}; or a .npy file with a kernel. "
+            "The model sees the image as it is.",
             show_default="none",
             rich_help_panel=COMPARED,
         ),
@@ -162,11 +167,12 @@ class AttentionTestOptions:
     alternative: Annotated[
         AlternativeName,
         typer.Option(
-            help="The region's mean differs from what it is compared with, is greater, or is less.",
+            help="Alternative hypothesis: the mean of the region differs from what it is compared with, is greater, or "
+            "is less.",
             rich_help_panel=COMPARED,
         ),
     ] = AlternativeName.two_sided
-    search: SearchOption = SearchName.spectral
+    search: SearchOption = SPECTRAL
     tol: Annotated[
         float,
         typer.Option(help="Width of the error bar of p at which the spectral search stops.", rich_help_panel=SEARCH),
@@ -175,7 +181,7 @@ class AttentionTestOptions:
 
     @property
     def input_files(self) -> list[Path]:
-        """Files besides images that are read, and must not be overwritten."""
+        """Files other than images that are read and must not be overwritten."""
         found = [
             noise_file(self.noise),
             noise_file(self.reference_noise),
@@ -184,16 +190,18 @@ class AttentionTestOptions:
         return [path for path in found if path is not None]
 
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
-        """Return the test."""
+        """Return the test that the options define."""
         from attentest import api as library
         from attentest.search import SpectralSearch
 
         if self.model == "":
-            raise InputError("--model must be a directory or the id of a model, got nothing.")
+            raise InputError("--model must be a directory or the id of a model, got an empty text.")
         if self.threshold is not None and self.top_fraction is not None:
             raise InputError("--threshold and --top-fraction are two ways to choose the region: give one of them.")
-        if self.search is not SearchName.spectral and self.tol != DEFAULT_TOL:
-            raise InputError(f"--tol belongs to the spectral search, and {self.search.value} was asked for.")
+        if self.search != SPECTRAL and self.tol != DEFAULT_TOL:
+            raise InputError(f"--tol is for the spectral search, but --search is {self.search}.")
+        if self.tol == 0:
+            raise InputError("--tol must be positive: no finite number of evaluations gives p exactly.")
         return library.AttentionTest.from_pretrained(
             self.model or bundled_model(),
             noise=as_noise_model(self.noise, self.rho),
@@ -205,7 +213,7 @@ class AttentionTestOptions:
             intensity_range=as_range(self.intensity_range),
             channels=as_chosen_channels(self.channels),
             contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
-            search=SpectralSearch(tol=self.tol) if self.search is SearchName.spectral else self.search.value,
+            search=SpectralSearch(tol=self.tol) if self.search == SPECTRAL else str(self.search),
             alternative=self.alternative.value,
             confidence_level=confidence_level,
             device=self.device,

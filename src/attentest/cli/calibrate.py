@@ -14,7 +14,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
-from attentest.cli.option_value import FROM_IMAGE, as_image_shape, as_noise_model, noise_file
+from attentest.cli.option_value import as_image_shape, as_noise_model, noise_file
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
@@ -26,10 +26,13 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import print_json, progress_bar, say, table_console
 from attentest.errors import InputError
+from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
     from attentest.results.calibration import Calibration
+
 REPORT, FIGURE = "calibration.json", "calibration.png"
+"""Files in the output directory."""
 
 
 @with_options_of(AttentionTestOptions)
@@ -40,8 +43,8 @@ def calibrate(
     true_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise that null images are drawn from, a number or a file as for --noise: shows what a wrong noise "
-            "model does. Needed with --noise sample and wavelet.",
+            help="Noise that null images are drawn from, a number or a file as for --noise: shows the effect of a "
+            f"wrong noise model. Needed with --noise {IMAGE_NOISE.choices()}.",
             show_default="that of --noise",
             rich_help_panel=IMAGE,
         ),
@@ -57,9 +60,9 @@ def calibrate(
     size: Annotated[
         str | None,
         typer.Option(
-            help="HEIGHTxWIDTH of the null images, or 3xHEIGHTxWIDTH in colour, where the model's preprocessing takes "
+            help="HEIGHTxWIDTH of the null images, or 3xHEIGHTxWIDTH in colour, if the model's preprocessing takes "
             "images of any size.",
-            show_default="that of the mean, or of the model",
+            show_default="that of the mean, or of the model's input",
             rich_help_panel=IMAGE,
         ),
     ] = None,
@@ -77,11 +80,11 @@ def calibrate(
     ] = None,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """See whether the test keeps its promise on a model: how often does it reject images of noise alone?
+    """Check that the test is calibrated: how often does it reject images of noise alone?
 
-    Null images are drawn from the noise and tested. A valid test has p at most alpha in a share alpha of them, up to
-    chance, whatever the model: the rates come with their 95% intervals, beside those of the naive test. Ctrl-C ends it
-    with what was done so far.
+    Null images are drawn from the noise and tested. A valid test has p at most alpha for a fraction alpha of them, up
+    to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test.
+    Ctrl-C ends the command with a report on the images tested so far.
 
     Examples:
     attentest calibrate --noise 1.0 --images 200
@@ -99,12 +102,12 @@ def calibrate(
         check_level(level)
     if out is not None:
         _check_out(out, options, mean, true_noise)
-    if options.noise in FROM_IMAGE and true_noise is None:
+    if options.noise in IMAGE_NOISE and true_noise is None:
         raise InputError(
-            f"--noise {options.noise} is made of each image, so null images cannot be drawn from it: say with "
-            "--true-noise what they are drawn from."
+            f"--noise {options.noise} estimates the noise from each image, so null images cannot be drawn from it: "
+            "give the noise that they are drawn from with --true-noise."
         )
-    if true_noise in FROM_IMAGE:
+    if true_noise in IMAGE_NOISE:
         raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
     interruption = Interruption()
     with progress_bar(f"testing {images} null image(s)") as progress:
@@ -133,7 +136,7 @@ def calibrate(
 
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
-    """Refuse a directory that cannot be written to before hours of computation, not after."""
+    """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
     from attentest.results.plots import check_figure_path
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.options import AlphaOption, JsonOption, SearchName, SearchOption, check_level
+from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.result_table import print_table
 
@@ -16,20 +16,26 @@ if TYPE_CHECKING:
     from attentest.results.plots import Panel
 
 SIZE = 16
+"""Side of the images in pixels, that of the bundled model."""
+
 SIGNAL = 3.0
+"""Mean of the signal, in standard deviations of the noise: clear to the test, not to the eye."""
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to write the figure (png, svg or pdf).")] = Path("demo/demo.png"),
+    out: Annotated[Path, typer.Option(help="File for the figure: .png, .svg or .pdf.")] = Path("demo/demo.png"),
     seed: Annotated[int, typer.Option(help="Seed of the two images.", min=0)] = 0,
-    search: SearchOption = SearchName.spectral,
+    search: SearchOption = SPECTRAL,
     alpha: AlphaOption = 0.05,
     as_json: JsonOption = False,
 ) -> None:
-    """Test an image of pure noise and one with a signal, and draw both.
+    """Test an image of noise alone and one with a signal, and draw both.
 
-    The naive test calls both regions significant. The selective test, which knows that the model chose the region by
-    looking at the image, tells them apart.
+    The naive test calls both regions significant. The selective test accounts for the model having chosen the region
+    from the same image, and tells them apart.
+
+    Example:
+    attentest demo --out demo.png
     """
     from attentest.results.batch import Results
     from attentest.results.plots import check_figure_path, results_figure, save_figure
@@ -37,7 +43,7 @@ def demo(
     check_level(alpha)
     check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
-        panels = _tested_panels(seed, search.value, progress)
+        panels = _tested_panels(seed, str(search), progress)
     if as_json:
         for panel in panels:
             print_json({"image": panel.title, **panel.result.to_dict()})

@@ -1,4 +1,4 @@
-"""The image files that a command is given, and their references."""
+"""The image files given to a command, and their reference images."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFiles:
-    """Files of images, read when they are needed: all together may not fit in memory.
+    """Image files, read one at a time: all together may not fit in memory.
 
     Parameters
     ----------
     images
         The files.
     references
-        Files of reference images: none, one for all images, or one for each.
+        Files of reference images: none, one for all images, or one per image.
     frame, window
-        Which frame of each is read, and whether through its display window.
+        Which frame of each file is read, and whether its display window is applied.
     """
 
     images: Sequence[Path]
@@ -43,25 +43,25 @@ class ImageFiles:
         paired = self.references if len(self.references) == count else [*self.references] * count
         for image, reference in zip(self.images, paired, strict=False):
             if image.resolve() == reference.resolve():
-                raise InputError(f"{image} would be compared with itself: a reference has noise of its own.")
+                raise InputError(f"{image} would be compared with itself: give a --reference with independent noise.")
 
     @property
     def names(self) -> list[str]:
-        """What the images are called."""
+        """Names of the images in tables: their paths."""
         return [str(path) for path in self.images]
 
     def read(self, path: Path) -> Any:
-        """Return the pixels of one of them."""
+        """Return the pixels of a file."""
         from attentest.images.read import read_image
 
         return read_image(path, frame=self.frame, window=self.window)
 
     def pixels(self) -> Iterator[Any]:
-        """Return each image."""
+        """Yield the pixels of each image."""
         return map(self.read, self.images)
 
     def reference_pixels(self) -> Iterator[Any] | None:
-        """Return the reference of each image, or None if there are none."""
+        """Yield the pixels of each image's reference; None if there are no references."""
         if not self.references:
             return None
         if len(self.references) == 1:
@@ -69,7 +69,7 @@ class ImageFiles:
         return map(self.read, self.references)
 
     def check(self, attention_test: AttentionTest) -> None:
-        """Find a file that cannot be tested before hours of computation, not after."""
+        """Refuse a file that cannot be tested, before anything is computed."""
         references = self.reference_pixels()
         for path, values in zip(self.images, self.pixels(), strict=True):
             try:

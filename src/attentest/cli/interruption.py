@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a long command: what was finished is reported."""
+"""Ctrl-C during a long command: the results so far are reported."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ Item = TypeVar("Item")
 
 
 class Interruption:
-    """Ends what is going on as if there were no more of it, and the command, later, with the exit code of an interrupt.
+    """Ends a loop at Ctrl-C, and later the command with the exit code of an interrupt.
 
     Attributes
     ----------
     done : int
-        How many were finished.
+        Number of finished items.
     happened : bool
-        Whether there was an interrupt.
+        Whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:
@@ -35,6 +35,14 @@ class Interruption:
             self.happened = True
 
     def finish(self, asked: int, called: str) -> None:
-        """End the command if there was an interrupt, and say how much of what was asked for is there."""
+        """End the command if Ctrl-C was pressed, with a message about the number of finished items.
+
+        Parameters
+        ----------
+        asked
+            Number of items that were to be done.
+        called
+            What the items are called, such as "images".
+        """
         if self.happened:
             raise Interrupted(f"{self.done} of {asked} {called} were finished.")

@@ -2,64 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from enum import StrEnum
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.cli.option_value import NOISE_FILES
-from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption
+from attentest.cli.command import Command
+from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.errors import InputError
+from attentest.registry import NOISE_ESTIMATORS, NOISE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.noise import NoiseEstimator
 
+    EstimatorName = str
+else:
+    EstimatorName = names_in(NOISE_ESTIMATORS)
 
-class EstimatorName(StrEnum):
-    """Estimators of the noise from reference images."""
-
-    pooled = "pooled"
-    pixel = "pixel"
-    ar1 = "ar1"
-    stationary = "stationary"
-    shrunk = "shrunk"
-
+POOLED, STATIONARY = "pooled", "stationary"
+"""The default estimator, and the one with a largest lag."""
 
 noise = typer.Typer(
-    name="noise", no_args_is_help=True, help="Estimate the noise from reference images, or look at a noise file."
+    name="noise",
+    no_args_is_help=True,
+    help="Estimate the noise from reference images, or print the content of a noise file.",
 )
 
 
-@noise.command()
+@noise.command(cls=Command)
 def fit(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help="Independent images of one size that differ by their noise alone: scans of a phantom, repeats of an "
-            "exposure, registered healthy controls.",
+            help="Independent images of one size that differ by their noise alone: scans of a phantom, repeated "
+            "exposures, registered healthy controls.",
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="File to write: .json or, for large ones, .safetensors.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option(help=f"File to write: {NOISE_FORMATS.help()}.", show_default=False)],
     estimator: Annotated[
         EstimatorName,
-        typer.Option(
-            help="What is taken to be true: pooled (all pixels independent, with one variance), pixel (independent, "
-            "each with its own), ar1 (correlated along rows), stationary (a covariance that depends on the distance "
-            "between pixels), or shrunk (any covariance, of small images)."
-        ),
-    ] = EstimatorName.pooled,
+        typer.Option(help=f"Which covariance is estimated: {NOISE_ESTIMATORS.help()}."),
+    ] = POOLED,
     max_lag: Annotated[
         int | None,
         typer.Option(
-            help="For stationary: distance in pixels, along rows and columns, up to which correlations are kept; they "
-            "fade to zero at twice that.",
+            help="For stationary: distance in pixels, along rows and columns, up to which correlations are estimated; "
+            "beyond it they are damped, to zero at twice that.",
             min=1,
             show_default="half the side",
         ),
@@ -81,10 +72,10 @@ def fit(
     from attentest.images.read import read_image
     from attentest.noise import load_noise, save_noise
 
-    if max_lag is not None and estimator is not EstimatorName.stationary:
-        raise InputError(f"--max-lag belongs to the stationary estimator, and {estimator.value} was asked for.")
-    check_output_path(out, "the noise file", NOISE_FILES, images)
-    chosen = _estimator(estimator, max_lag)
+    if max_lag is not None and estimator != STATIONARY:
+        raise InputError(f"--max-lag is for the stationary estimator, but --estimator is {estimator}.")
+    check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
+    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**({} if max_lag is None else {"max_lag": max_lag}))
     with progress_bar(f"reading {len(images)} image(s)") as progress:
 
         def read() -> Iterator[Any]:
@@ -105,12 +96,14 @@ def fit(
         typer.echo(str(out))
 
 
-@noise.command()
+@noise.command(cls=Command)
 def show(
-    file: Annotated[Path, typer.Argument(help="A file that noise fit or save_noise wrote.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(help="File written by attentest noise fit or save_noise.", show_default=False)
+    ],
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Say what a noise file holds.
+    """Print the noise model in a noise file.
 
     Example:
     attentest noise show noise.safetensors
@@ -123,19 +116,6 @@ def show(
         return
     for name, value in described.items():
         typer.echo(f"{name}: {_shown(value)}")
-
-
-def _estimator(name: EstimatorName, max_lag: int | None) -> NoiseEstimator:
-    from attentest.noise import AR1Covariance, PixelVariance, PooledVariance, ShrunkCovariance, StationaryCovariance
-
-    made: dict[EstimatorName, Callable[[], NoiseEstimator]] = {
-        EstimatorName.pooled: PooledVariance,
-        EstimatorName.pixel: PixelVariance,
-        EstimatorName.ar1: AR1Covariance,
-        EstimatorName.stationary: partial(StationaryCovariance, max_lag),
-        EstimatorName.shrunk: ShrunkCovariance,
-    }
-    return made[name]()
 
 
 def _shown(value: Any) -> str:

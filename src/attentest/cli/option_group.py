@@ -1,4 +1,4 @@
-"""Options that belong together, declared once for several commands."""
+"""Groups of options that several commands share, declared once as a dataclass."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Command = Callable[..., None]
 
 
 def with_options_of(group: type) -> Callable[[Command], Command]:
-    """Let a command take the fields of a dataclass as options of its own, in place of its parameter of that type.
+    """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
 
     Parameters
     ----------
     group
-        A dataclass whose fields are annotated as the parameters of a command are.
+        A dataclass whose fields are annotated like the parameters of a command.
     """
     hints = get_type_hints(group, include_extras=True)
     options = [
@@ -28,11 +28,11 @@ def with_options_of(group: type) -> Callable[[Command], Command]:
     ]
 
     def decorate(command: Command) -> Command:
-        taken_by = ""
+        group_parameter = ""
         parameters: list[inspect.Parameter] = []
         for own in inspect.signature(command, eval_str=True).parameters.values():
             if own.annotation is group:
-                taken_by = own.name
+                group_parameter = own.name
                 parameters += options
             else:
                 parameters.append(_parameter(own.name, own.annotation, own.default))
@@ -40,15 +40,15 @@ def with_options_of(group: type) -> Callable[[Command], Command]:
         @functools.wraps(command)
         def run(**values: Any) -> None:
             chosen = group(**{option.name: values.pop(option.name) for option in options})
-            command(**{taken_by: chosen}, **values)
+            command(**{group_parameter: chosen}, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {}  # those of the command name the group, which is no type of an option
+        run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
         return run
 
     return decorate
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    # By keyword, so that one without a default may follow one with.
+    # Keyword-only, so that a parameter without a default may follow one with a default.
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

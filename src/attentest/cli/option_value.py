@@ -1,4 +1,4 @@
-"""What the texts of options mean."""
+"""Conversion of the texts of options to the values that the library takes."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attentest.cli.option_names import option_names
 from attentest.errors import InputError
+from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.attention import Aggregation
     from attentest.contrast import Channels, Contrast
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
-NOISE_FILES = (".json", ".safetensors")
 LONGEST_NUMBER = 18
-"""Digits."""
+"""Largest number of digits, so that the number fits in 64 bits."""
 
-FROM_IMAGE = ("sample", "wavelet")
+KERNEL_SUFFIX = ".npy"
+"""Suffix of a file with a kernel of the user's own."""
 
 
 def all_or_count(text: str, option: str) -> int | None:
@@ -30,77 +32,63 @@ def all_or_count(text: str, option: str) -> int | None:
 
 
 def noise_file(text: str | None) -> Path | None:
-    """Return the file that a noise option names, if it names one."""
-    return Path(text) if text is not None and text.lower().endswith(NOISE_FILES) else None
+    """Return the file that a noise option names, or None if it is something else."""
+    return Path(text) if text is not None and text.lower().endswith(tuple(NOISE_FORMATS)) else None
 
 
 def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> NoiseModel | ImageNoise:
-    """Return the noise of "1.0", "3.1,2.9,4.0", "noise.json", "sample" or "wavelet"."""
+    """Return the noise of "1.0", "3.1,2.9,4.0", "noise.json" or "sample"."""
     from attentest.noise import AR1, FromImage, Isotropic, PerChannel, load_noise
 
     path = noise_file(text)
-    if rho and (path is not None or text in FROM_IMAGE):
-        raise InputError(f"--rho goes with a number for {option}, and {text!r} was given: leave --rho out.")
+    if rho and (path is not None or text in IMAGE_NOISE):
+        raise InputError(f"--rho goes with a number for {option}, but {text!r} was given: leave --rho out.")
     if path is not None:
         return load_noise(path)
-    if text in FROM_IMAGE:
-        return FromImage(text)  # type: ignore[arg-type]  # checked there
-    sigmas = _numbers(text, option, f"a noise file ({' or '.join(NOISE_FILES)}), {' or '.join(FROM_IMAGE)}")
-    if len(sigmas) > 1:
-        return PerChannel(sigmas, AR1(rho) if rho else 1.0)
-    return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
+    if text in IMAGE_NOISE:
+        return FromImage(text)
+    sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE)
+    with option_names({"sigma": option}):
+        if len(sigmas) > 1:
+            return PerChannel(sigmas, AR1(rho) if rho else 1.0)
+        return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
 
 
 def as_reference_noise(text: str | None, rho: float) -> NoiseLike | None:
-    """Return the noise of a reference image: None for that of the image, 0 for none, or as of an image."""
+    """Return the noise of a reference image: None for that of the images, 0 for none, or a noise model."""
     if text is None:
         return None
-    if text in FROM_IMAGE:
+    if text in IMAGE_NOISE:
         raise InputError(f"--reference-noise must be a number or a noise file, got {text!r}.")
     try:
         if float(text) == 0:
             return 0.0
     except ValueError:
         pass
-    own_rho = rho if noise_file(text) is None else 0.0  # a file says itself how its noise is correlated
-    model: NoiseLike = as_noise_model(text, own_rho, "--reference-noise")  # type: ignore[assignment]  # not of the image
+    own_rho = rho if noise_file(text) is None else 0.0  # the model in a file has its own correlation
+    model: NoiseLike = as_noise_model(text, own_rho, "--reference-noise")  # type: ignore[assignment]  # no ImageNoise
     return model
 
 
 def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kernel: str | None) -> Contrast:
-    """Return the contrast of "background", "neighbourhood:5", "reference" or "region-mean", filtered or not."""
-    from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean
+    """Return the contrast of "background" or "neighbourhood:5", of the filtered image if there is a kernel."""
+    from attentest.contrast import Filtered
 
     if reference_noise is not None and text != "reference":
-        raise InputError(f"--reference-noise belongs to --contrast reference, and {text} was asked for.")
-    contrast: Contrast
-    if text == "background":
-        contrast = Background()
-    elif text == "region-mean":
-        contrast = RegionMean()
-    elif text == "reference":
-        contrast = Reference(noise=as_reference_noise(reference_noise, rho))
-    elif text.startswith("neighbourhood:"):
-        contrast = Neighbourhood(_number(text.partition(":")[2], "--contrast neighbourhood:RADIUS"))
-    else:
-        raise InputError(
-            f"--contrast must be background, neighbourhood:RADIUS, reference or region-mean, got {text!r}."
-        )
-    return contrast if kernel is None else Filtered(_kernel(kernel), of=contrast)
+        raise InputError(f"--reference-noise is for --contrast reference, but --contrast is {text}.")
+    keywords = {"noise": as_reference_noise(reference_noise, rho)} if text == "reference" else {}
+    contrast: Contrast = CONTRASTS.create(text, "--contrast", **keywords)
+    if kernel is None:
+        return contrast
+    with option_names({"sigma": "--filter gaussian:SIGMA", "kernel": "--filter"}):
+        return Filtered(_kernel(kernel), of=contrast)
 
 
 def as_aggregation(attention: str, heads: str) -> Aggregation:
-    """Return the aggregation of "rollout", "last-layer" or "layer:3", and of "mean", "max", "min" or a head."""
-    from attentest.attention import LayerAttention, Rollout
-
+    """Return the aggregation of "rollout" or "layer:3", and of "mean" or the number of a head."""
     fusion = int(heads) if heads.isdecimal() else heads
-    if attention == "rollout":
-        return Rollout(fusion)  # type: ignore[arg-type]  # checked there
-    if attention == "last-layer":
-        return LayerAttention(-1, fusion)  # type: ignore[arg-type]
-    if match := re.fullmatch(r"layer:(-?\d+)", attention):
-        return LayerAttention(int(match[1]), fusion)  # type: ignore[arg-type]
-    raise InputError(f"--attention must be rollout, last-layer or layer:K, got {attention!r}.")
+    aggregation: Aggregation = ATTENTION_MAPS.create(attention, "--attention", head_fusion=fusion)
+    return aggregation
 
 
 def as_size(text: str | None) -> tuple[int, int] | None:
@@ -123,12 +111,12 @@ def as_image_shape(text: str | None) -> tuple[int, ...] | None:
 
 
 def as_range(text: str | None) -> tuple[float, float] | None:
-    """Return the black and white of "0,1"."""
+    """Return the values of black and white in "0,1"."""
     if text is None:
         return None
     numbers = _numbers(text, "--range")
     if len(numbers) != 2:
-        raise InputError(f"--range must be black and white, such as 0,1, got {text!r}.")
+        raise InputError(f"--range must be the values of black and white, such as 0,1, got {text!r}.")
     return numbers[0], numbers[1]
 
 
@@ -136,33 +124,21 @@ def as_chosen_channels(text: str) -> Channels:
     """Return the channels of "mean", "2" or "0.3,0.59,0.11"."""
     if text == "mean" or text.isdecimal():
         return "mean" if text == "mean" else int(text)
-    return _numbers(text, "--channels")
+    return _numbers(text, "--channels", "mean")
 
 
 def _kernel(text: str) -> Any:
-    from attentest.contrast import gaussian
-    from attentest.contrast.kernel import KERNELS
     from attentest.images.read import read_image
 
-    if text in KERNELS:
-        return text
-    if text.startswith("gaussian:"):
-        return gaussian(_number(text.partition(":")[2], "--filter gaussian:SIGMA"))
-    if text.lower().endswith(".npy"):
+    if text.lower().endswith(KERNEL_SUFFIX):
         return read_image(text)
-    raise InputError(f"--filter must be {', '.join(KERNELS)}, gaussian:SIGMA or a .npy file, got {text!r}.")
+    FILTERS.create(text, "--filter", f"a {KERNEL_SUFFIX} file")  # raises an error that names the option
+    return text
 
 
-def _number(text: str, option: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{option} needs a number after the colon, got {text!r}.") from None
-
-
-def _numbers(text: str, option: str, otherwise: str = "") -> list[float]:
+def _numbers(text: str, option: str, *others: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        besides = f", or {otherwise}" if otherwise else ""
-        raise InputError(f"{option} must be a number, or several separated by commas{besides}, got {text!r}.") from None
+        *most, last = ("a number", "several separated by commas", *others)
+        raise InputError(f"{option} must be {', '.join(most)} or {last}, got {text!r}.") from None

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attentest.errors import InputError
+from attentest.registry import SEARCHES, Registry
 
 MODEL, IMAGE, COMPARED, SEARCH, OUTPUT = (
     "The model",
     "The images",
     "What is compared",
     "The search",
-    "What comes out",
+    "Output",
 )
 """Panels of the help."""
 
 
-class SearchName(StrEnum):
-    """Searches for the truncation set."""
+def names_in(registry: Registry) -> Any:
+    """Return an enumeration of the names in a registry, as the type of an option."""
+    return StrEnum(registry.kind, {name: name for name in registry})
 
-    spectral = "spectral"
-    adaptive = "adaptive"
-    fixed = "fixed"
-    combination = "combination"
+
+if TYPE_CHECKING:
+    SearchName = str
+else:
+    SearchName = names_in(SEARCHES)
 
 
 class AlternativeName(StrEnum):
@@ -45,24 +48,25 @@ class ArchitectureName(StrEnum):
     huge = "huge"
 
 
+SPECTRAL = "spectral"
+"""The default search."""
+
 SearchOption = Annotated[
     SearchName,
-    typer.Option(
-        help="How to search the z axis: spectral (attentest's own, fast and with an error bar), or as in the paper: "
-        "adaptive steps, a fixed step of 1e-3, or a combination of 1e-4 near the observed statistic and 1e-2 "
-        "elsewhere.",
-        rich_help_panel=SEARCH,
-    ),
+    typer.Option(help=f"How to search the z axis: {SEARCHES.help()}.", rich_help_panel=SEARCH),
 ]
 DEFAULT_TOL = 1e-6
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object an image, batch by batch.", rich_help_panel=OUTPUT)
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON object per image, as soon as its batch is done.", rich_help_panel=OUTPUT
+    ),
 ]
 ReportJsonOption = Annotated[
-    bool, typer.Option("--json", help="Print all of it as one JSON object.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--json", help="Print everything as one JSON object.", rich_help_panel=OUTPUT)
 ]
 AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict, between 0 and 1.")]
-DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, ...")]
+DeviceOption = Annotated[str, typer.Option(help="Device to compute on: cpu, cuda, cuda:1, ...")]
 SeedOption = Annotated[int, typer.Option(help="Seed of the images.", min=0)]
 FrameOption = Annotated[
     int | None,
@@ -80,4 +84,4 @@ WindowOption = Annotated[
 def check_level(alpha: float) -> None:
     """Refuse a significance level outside (0, 1)."""
     if not 0 < alpha < 1:
-        raise InputError(f"alpha must lie strictly between 0 and 1, got {alpha}.")
+        raise InputError(f"--alpha must lie strictly between 0 and 1, got {alpha}.")

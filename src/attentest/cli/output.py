@@ -1,4 +1,4 @@
-"""What commands print: data on standard output, everything else on standard error."""
+"""Output of the commands: data on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, by convention; Typer turns an interrupt that nobody caught into it."""
+"""Exit code after Ctrl-C, by convention; also that of Typer for an interrupt that was not caught."""
 
 
 class Interrupted(Exception):  # not an error
-    """Ends a command after Ctrl-C, with what there is to say of it."""
+    """Ends a command after Ctrl-C, with the rest of its message."""
 
 
 class Move(Protocol):
-    """Moves a progress bar, and says what is being done."""
+    """Callback that moves a progress bar and sets its label."""
 
     def __call__(self, done: float, total: float | None, label: str | None = None, /) -> None:
-        """Say that so much of so much is done; without a label the last one stays."""
+        """Set the amount done and the total, None if unknown; without a label the last one stays."""
 
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Move]:
-    """Show a bar on standard error and yield the callback (done, total) that moves it."""
+    """Show a progress bar on standard error and yield the callback that moves it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(label, total=None)
@@ -41,13 +41,13 @@ def progress_bar(label: str) -> Iterator[Move]:
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """Print values as a line of JSON."""
+    """Print values as one line of JSON."""
     sys.stdout.write(json.dumps(values, allow_nan=False) + "\n")
     sys.stdout.flush()
 
 
 def table_console() -> Console:
-    """Return a console on standard output that is wide enough for tables where it is no terminal."""
+    """Return a console on standard output, wide enough for tables if it is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, 160))
 
@@ -58,6 +58,6 @@ def say(text: str) -> None:
 
 
 def fail(text: str, code: int) -> None:
-    """Say what went wrong and exit."""
+    """Print an error message and exit."""
     say(f"attentest: {text}")
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""Tables of results for people to read."""
+"""Tables of results on the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_table(results: Results, alpha: float, confidence_level: float | None = 0.95) -> None:
-    """Print a row for each image, with its verdict; without a confidence level p alone."""
+    """Print a row per image, with its verdict; without a confidence level there is no interval."""
     table = _table("image", *_headings(confidence_level), f"verdict at {alpha:g}")
     for name, result, numbers in zip(results.names, results, _numbers(results, confidence_level), strict=True):
         table.add_row(escape(str(name)), *numbers, _verdict(result, *result.pvalue_bounds, alpha))
@@ -26,7 +26,7 @@ def print_table(results: Results, alpha: float, confidence_level: float | None =
 def print_component_table(
     regions: Sequence[tuple[str, ComponentResults]], alpha: float, confidence_level: float | None = 0.95
 ) -> None:
-    """Print a row for each component of each image's region; the verdict is that of the adjusted p-value."""
+    """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
     headings = ("component", "pixels", *_headings(confidence_level), "Holm p")
     table = _table("image", *headings, f"verdict at {alpha:g}")
     for name, components in regions:
@@ -46,7 +46,7 @@ def print_component_table(
 
 
 def _table(*headings: str) -> Table:
-    """Return a table with these headings, words to the left and numbers to the right."""
+    """Return an empty table; columns of words are aligned left, those of numbers right."""
     table = Table()
     for heading in headings:
         table.add_column(heading, justify="left" if heading.startswith(("image", "verdict")) else "right")
@@ -59,7 +59,7 @@ def _headings(confidence_level: float | None) -> tuple[str, ...]:
 
 
 def _numbers(results: Results, confidence_level: float | None) -> list[list[str]]:
-    """Return the numbers of each result as they are shown, under the headings."""
+    """Return the cells of each result under the headings."""
     columns = results.table(0.95 if confidence_level is None else confidence_level)
     rows = []
     for i, result in enumerate(results):
@@ -72,7 +72,7 @@ def _numbers(results: Results, confidence_level: float | None) -> list[list[str]
 
 
 def _holm_bounds(components: ComponentResults) -> tuple[list[float], list[float]]:
-    """Return the least and the greatest adjusted p-values: they grow with each p-value."""
+    """Return the bounds on the adjusted p-values, which are those of the bounds: adjustment is monotone."""
     import numpy as np
 
     from attentest.statistics.multiplicity import adjusted_pvalues

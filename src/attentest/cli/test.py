@@ -17,10 +17,10 @@ from attentest.cli.options import (
     COMPARED,
     OUTPUT,
     SEARCH,
+    SPECTRAL,
     AlphaOption,
     FrameOption,
     JsonOption,
-    SearchName,
     WindowOption,
     check_level,
 )
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from attentest.results.batch import ComponentResults, Results
 
 MOST_PANELS = 40
-"""Rows of a figure; more take minutes to draw and nobody looks at them."""
+"""Largest number of images in a figure: more take minutes to draw and cannot be read."""
 
-USUAL_CONFIDENCE = 0.95
+DEFAULT_CONFIDENCE = 0.95
 
 
 @with_options_of(AttentionTestOptions)
@@ -50,8 +50,8 @@ def test(
     reference: Annotated[
         list[Path] | None,
         typer.Option(
-            help="For --contrast reference: the image to compare with. Once for all images, or as often as there are "
-            "images, in their order.",
+            help="For --contrast reference: the image to compare with. Give it once for all images, or once per image "
+            "in the same order.",
             show_default=False,
             rich_help_panel=COMPARED,
         ),
@@ -60,15 +60,15 @@ def test(
         bool,
         typer.Option(
             "--components",
-            help="Test each connected component of the region by itself, with p-values adjusted (Holm) for their "
-            "number.",
+            help="Test each connected component of the region by itself, with p-values adjusted for their number "
+            "(Holm).",
             rich_help_panel=COMPARED,
         ),
     ] = False,
     connectivity: Annotated[
         int | None,
         typer.Option(
-            help="Of components: 1 for pixels that share an edge, 2 for those that share a corner too.",
+            help="For --components: 1 to join pixels that share an edge, 2 to join those that share a corner as well.",
             min=1,
             max=2,
             show_default="1",
@@ -80,14 +80,14 @@ def test(
         bool,
         typer.Option(
             "--decide",
-            help="Stop each search as soon as the verdict at alpha is certain, and report it: faster.",
+            help="Stop each search as soon as the verdict at --alpha is certain: faster.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
     confidence_level: Annotated[
         float | None,
         typer.Option(
-            help="Level of the confidence interval of the difference, in the images' units.",
+            help="Level of the confidence interval of the difference, which is in the units of the images.",
             show_default="0.95",
             rich_help_panel=SEARCH,
         ),
@@ -96,7 +96,7 @@ def test(
         bool,
         typer.Option(
             "--no-interval",
-            help="Search only as far as p needs, and leave the interval out of the table: faster.",
+            help="Leave out the confidence interval and search only as far as p needs: faster.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
@@ -108,7 +108,7 @@ def test(
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(help="The same as a .parquet file.", show_default=False, rich_help_panel=OUTPUT),
+        typer.Option(help="Also write this table to a .parquet file.", show_default=False, rich_help_panel=OUTPUT),
     ] = None,
     figure: Annotated[
         Path | None,
@@ -118,10 +118,11 @@ def test(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Test whether the region a model attends to differs from the rest of each image.
+    """Test whether the region that a model attends to differs from the rest of each image.
 
-    For each image: the statistic, an estimate of the difference with its confidence interval, and the p-value, all of
-    them valid although the model chose the region by looking at the image; and the naive p-value, which is not.
+    Prints for each image the statistic, an estimate of the difference with its confidence interval, and the selective
+    p-value, which are valid although the model chose the region from the same image; and the naive p-value, which is
+    not valid.
 
     Examples:
     attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
@@ -137,10 +138,10 @@ def test(
     files = ImageFiles(images=images, references=reference or [], frame=frame, window=window)
     inputs = [*images, *files.references, *options.input_files]
     _check_outputs(inputs, csv, parquet, figure, len(images), components)
-    searched_level = None if no_interval else USUAL_CONFIDENCE if confidence_level is None else confidence_level
+    searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     attention_test = options.attention_test(searched_level)
     files.check(attention_test)
-    table_level = searched_level or USUAL_CONFIDENCE
+    table_level = searched_level or DEFAULT_CONFIDENCE
     interruption = Interruption()
     if components:
         regions = _tested_components(attention_test, files, connectivity or 1, as_json, interruption)
@@ -171,21 +172,21 @@ def _check_together(
     references: Sequence[Path],
 ) -> None:
     """Refuse options that contradict each other."""
-    if decide and options.search is not SearchName.spectral:
-        raise InputError(f"--decide belongs to the spectral search, and {options.search.value} was asked for.")
+    if decide and options.search != SPECTRAL:
+        raise InputError(f"--decide is for the spectral search, but --search is {options.search}.")
     if connectivity is not None and not components:
-        raise InputError("--connectivity is that of --components, which was not asked for.")
+        raise InputError("--connectivity is for --components: give both or neither.")
     if decide and components:
         raise InputError(
-            "--decide stops when it knows on which side of alpha a p-value lies, but components are judged by their "
-            "adjusted p-values: leave out --decide or --components."
+            "--decide stops when it is known on which side of --alpha a p-value lies, but the verdict on components is "
+            "by adjusted p-values: leave out --decide or --components."
         )
     if no_interval and confidence_level is not None:
-        raise InputError("--no-interval leaves out what --confidence-level is about: give one of them.")
+        raise InputError("--no-interval leaves out the interval that --confidence-level is for: give one of them.")
     if references and options.contrast != "reference":
-        raise InputError(f"--reference belongs to --contrast reference, and {options.contrast} was asked for.")
+        raise InputError(f"--reference is for --contrast reference, but --contrast is {options.contrast}.")
     if not references and options.contrast == "reference":
-        raise InputError("--contrast reference compares with another image: name it with --reference.")
+        raise InputError("--contrast reference compares with another image: give it with --reference.")
 
 
 def _check_outputs(
@@ -196,7 +197,7 @@ def _check_outputs(
     images: int,
     components: bool,
 ) -> None:
-    """Refuse what cannot be written before hours of computation, not after."""
+    """Refuse outputs that cannot be written, before anything is computed."""
     from attentest.results.plots import check_figure_path
     from attentest.results.tables import check_csv_path, check_parquet_path
 
@@ -207,15 +208,15 @@ def _check_outputs(
     if figure is not None:
         check_figure_path(figure, inputs)
         if images > MOST_PANELS:
-            raise InputError(f"a figure shows at most {MOST_PANELS} images, got {images}: leave --figure out.")
+            raise InputError(f"--figure shows at most {MOST_PANELS} images, got {images}: leave it out.")
         if components:
-            raise InputError("a figure shows regions as a whole: leave out --figure or --components.")
+            raise InputError("--figure shows whole regions: leave out --figure or --components.")
 
 
 def _tested(
     attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool, interruption: Interruption
 ) -> Results:
-    """Return the results, and print each batch as JSON if asked to."""
+    """Return the results; print them as JSON, if asked to, batch by batch."""
     from attentest.results.batch import Results
 
     found = []
@@ -231,7 +232,7 @@ def _tested(
 def _tested_components(
     attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool, interruption: Interruption
 ) -> list[tuple[str, ComponentResults]]:
-    """Return the results of each image's components, and print each batch as JSON if asked to."""
+    """Return the results of each image's components; print them as JSON, if asked to, batch by batch."""
     found = []
     with _bar(files) as progress:
         stream = attention_test.stream_components(
@@ -255,7 +256,7 @@ def _bar(files: ImageFiles) -> Iterator[Callable[[float, int | None], None]]:
 def _component_columns(
     regions: Sequence[tuple[str, ComponentResults]], confidence_level: float
 ) -> dict[str, list[Any]]:
-    """Return one table of the components of all images, with p-values adjusted within each image."""
+    """Return one table of the components of all images as columns, with p-values adjusted within each image."""
     columns: dict[str, list[Any]] = {}
     for name, results in regions:
         own = results.table(confidence_level)

@@ -15,15 +15,19 @@ def train(
     directory: Annotated[Path, typer.Argument(help="New directory for the model.", show_default=False)],
     image_size: Annotated[int, typer.Option(help="Side of the images in pixels.")] = 16,
     architecture: Annotated[ArchitectureName, typer.Option(help="Size of the model.")] = ArchitectureName.base,
-    seed: Annotated[int, typer.Option(help="Seed of images, weights, batches and dropout.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Passes over the images.")] = 100,
-    batch_size: Annotated[int, typer.Option(help="Images a step.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seed of the images, the initial weights, the batches and dropout.")] = 0,
+    epochs: Annotated[int, typer.Option(help="Passes over the training images.")] = 100,
+    batch_size: Annotated[int, typer.Option(help="Images per training step.")] = 32,
     learning_rate: Annotated[float, typer.Option(help="Adam's learning rate.")] = 1e-4,
-    dropout: Annotated[float, typer.Option(help="Dropout while training.")] = 0.1,
-    images_per_class: Annotated[int, typer.Option(help="Training images without and with a signal, each.")] = 1000,
+    dropout: Annotated[float, typer.Option(help="Dropout rate during training.")] = 0.1,
+    images_per_class: Annotated[int, typer.Option(help="Training images with a signal, and as many without.")] = 1000,
     device: DeviceOption = "cpu",
 ) -> None:
-    """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory."""
+    """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory.
+
+    Example:
+    attentest train my-vit --image-size 16 --epochs 20
+    """
     from attentest.training.classifier import check_target, save_or_rescue
     from attentest.training.synthetic_classifier import TrainingSettings
     from attentest.training.synthetic_classifier import train as run_training
@@ -43,5 +47,5 @@ def train(
         trained = run_training(settings, device, progress)
     save_or_rescue(trained, directory)
     accuracy = trained.record["accuracy"]
-    say(f"held-out accuracy {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
+    say(f"accuracy on held-out images {accuracy['held_out']:.4f}, on training images {accuracy['training']:.4f}")
     typer.echo(str(directory))

@@ -12,27 +12,27 @@ from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 
 Channels: TypeAlias = "Literal['mean'] | int | Sequence[float]"
-"""Which channels of a colour image are compared: their mean, one of them by number, or a weight for each."""
+"""Which channels of a colour image are compared: their mean, one of them by number, or a weight per channel."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-100, 1e100
-"""Between these the square of a weight neither under- nor overflows."""
+"""Limits between which the square of a weight neither underflows nor overflows."""
 
 
 def as_channels(channels: Channels) -> Channels:
-    """Return which channels are compared as "mean", a plain int, or a tuple of plain floats."""
+    """Return the channels that are compared as "mean", a plain int, or a tuple of plain floats."""
     if isinstance(channels, str) and channels == "mean":
         return "mean"
     if isinstance(channels, (int, np.integer)) and not isinstance(channels, bool):
-        return whole_number(channels, "channels (the number of one channel)", 0, 2**20)
+        return whole_number(channels, "channels (the number of a channel)", 0, 2**20)
     listed: Any = channels.tolist() if hasattr(channels, "tolist") else channels
     if isinstance(listed, Sequence) and not isinstance(listed, str):
-        weights = tuple(real_number(weight, "a weight in channels") for weight in listed)
+        weights = tuple(real_number(weight, "channels (each weight)") for weight in listed)
         if not np.all(np.isfinite(weights)) or not SMALLEST_WEIGHT < np.abs(weights).max(initial=0) < LARGEST_WEIGHT:
             raise InputError(
-                f"the weights in channels must be finite and not all zero, and neither huge nor tiny, got {listed}."
+                f"channels (as weights) must be finite and not all zero, and neither huge nor tiny, got {listed}."
             )
         return weights
-    raise InputError(f"channels must be 'mean', the number of a channel, or a weight for each, got {channels!r}.")
+    raise InputError(f"channels must be 'mean', the number of a channel, or a weight per channel, got {channels!r}.")
 
 
 def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:

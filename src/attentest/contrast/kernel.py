@@ -8,37 +8,48 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number
-from attentest.contrast.difference import Background, Contrast, ContrastLike, Mask, Weights, as_contrast
-from attentest.contrast.reference import Reference
+from attentest.contrast.difference import Background
+from attentest.contrast.function import as_contrast
+from attentest.contrast.protocol import Contrast, ContrastLike, Mask, ReferenceImage, Weights
 from attentest.errors import InputError
+from attentest.registry import FILTERS
 
-KernelName: TypeAlias = Literal["laplacian", "sobel-x", "sobel-y"]
 Border: TypeAlias = Literal["reflect", "nearest", "mirror", "wrap", "constant"]
 
-KERNELS: dict[str, list[list[float]]] = {
-    "laplacian": [[0, 1, 0], [1, -4, 1], [0, 1, 0]],
-    "sobel-x": [[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]],
-    "sobel-y": [[-1, -2, -1], [0, 0, 0], [1, 2, 1]],
-}
 PADDING = {"reflect": "symmetric", "nearest": "edge", "mirror": "reflect", "wrap": "wrap", "constant": "constant"}
-"""What NumPy calls SciPy's ways to continue an image beyond its border."""
+"""NumPy's names of SciPy's ways to continue an image beyond its border."""
 
 ROUNDING = 1e-13
-"""Share of its terms below which a sum is nothing but their rounding."""
+"""A sum smaller than this fraction of its largest terms is rounding error."""
 
 LARGEST_KERNEL = 4096
-"""Side of a kernel: longer than any image's."""
+"""Largest side of a kernel in pixels, longer than that of an image."""
+
+
+def laplacian() -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.laplace``, (3, 3)."""
+    return np.array([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])
+
+
+def sobel_x() -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.sobel`` along rows, (3, 3)."""
+    return np.array([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]])
+
+
+def sobel_y() -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.sobel`` along columns, (3, 3)."""
+    return sobel_x().T
 
 
 def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
-    """Return the kernel of a Gaussian blur, that of ``scipy.ndimage.gaussian_filter``.
+    """Return the kernel of ``scipy.ndimage.gaussian_filter``, square with an odd side.
 
     Parameters
     ----------
     sigma
         Standard deviation in pixels.
     truncate
-        How many standard deviations it reaches.
+        Number of standard deviations from the centre to the border of the kernel.
     """
     sigma, truncate = positive_number(sigma, "sigma (of the blur)"), positive_number(truncate, "truncate")
     if sigma * truncate > LARGEST_KERNEL / 2 - 1:
@@ -50,24 +61,22 @@ def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
 
 
 class Filtered:
-    """A contrast of the filtered image instead of the image: of its blur, its edges, or any other linear feature.
+    """A contrast of the linearly filtered image instead of the image: of its blur, its edges or another feature.
 
     Parameters
     ----------
     kernel
         "laplacian", "sobel-x" (along a row: vertical edges), "sobel-y", ``gaussian(sigma=2)``, or any array (h, w), no
-        larger than the image, with which the image is correlated as by ``scipy.ndimage.correlate``: not mirrored,
+        larger than the image. The image is correlated with it as by ``scipy.ndimage.correlate``: not mirrored,
         centred at (h // 2, w // 2).
     of
-        What is compared of the filtered image.
+        Contrast of the filtered image; by default the region minus its background.
     border
-        How the image goes on beyond its border, in SciPy's words.
+        How the image is continued beyond its border, by SciPy's names.
     """
 
-    def __init__(
-        self, kernel: KernelName | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect"
-    ) -> None:
-        self._name = kernel if isinstance(kernel, str) else "array"
+    def __init__(self, kernel: str | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect") -> None:
+        self._name = kernel if isinstance(kernel, str) and kernel in FILTERS else "array"
         self._kernel = _as_kernel(kernel)
         self._of = Background() if of is None else as_contrast(of)
         if border not in get_args(Border):
@@ -75,21 +84,21 @@ class Filtered:
         self._border = border
 
     @property
-    def reference(self) -> Reference | None:
-        """The reference image of what is compared."""
+    def reference(self) -> ReferenceImage | None:
+        """The reference image of the contrast of the filtered image."""
         return self._of.reference
 
     @property
     def of(self) -> Contrast:
-        """What is compared of the filtered image."""
+        """Contrast of the filtered image."""
         return self._of
 
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight of each pixel of the image that was not filtered."""
+        """Return the weight of each pixel of the image before it is filtered."""
         return self.adjoint(self._of.weights(part, region, seen))
 
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight of each pixel of the reference that was not filtered."""
+        """Return the weight of each pixel of the reference before it is filtered."""
         return self.adjoint(self._of.reference_weights(part, region, seen))
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
@@ -102,7 +111,7 @@ class Filtered:
         self._of.check_image(shape)
 
     def describe(self) -> dict[str, Any]:
-        """Return name and parameters; a kernel by its name and shape."""
+        """Return name and parameters, the kernel by its name and shape."""
         return {
             "name": "filtered",
             "kernel": self._name,
@@ -116,7 +125,7 @@ class Filtered:
         return f"Filtered({kernel!r}, of={self._of!r}, border={self._border!r})"
 
     def adjoint(self, weights: Weights) -> Weights:
-        """Return F^T w: the weights of pixels that give what weights (..., H, W) give on the filtered image."""
+        """Return F^T w (..., H, W) for weights w (..., H, W) of the filtered image: the weights of the image itself."""
         from scipy.signal import convolve  # here because scipy.signal is slow to import
 
         height, width = weights.shape[-2:]
@@ -124,7 +133,7 @@ class Filtered:
         pads = [(first, side - 1 - first) for first, side in zip(before, self._kernel.shape, strict=True)]
         places = np.arange(height * width).reshape(height, width)
         if self._border == "constant":
-            came_from = np.pad(places, pads, constant_values=height * width)  # beyond the border: to be dropped
+            came_from = np.pad(places, pads, constant_values=height * width)  # beyond the border, dropped below
         else:
             came_from = np.pad(places, pads, mode=PADDING[self._border])  # type: ignore[call-overload]
 
@@ -135,7 +144,7 @@ class Filtered:
         planes = []
         for plane in weights.reshape(-1, height, width):
             found = folded(plane, self._kernel)
-            # What cancels to rounding is zero, or the rounding would be tested.
+            # Weights that cancel up to rounding are set to zero, or the test would be of rounding errors.
             terms = folded(np.abs(plane), np.abs(self._kernel))
             planes.append(np.where(np.abs(found) > ROUNDING * terms.max(), found, 0.0))
         return np.asarray(np.reshape(planes, weights.shape))
@@ -143,11 +152,8 @@ class Filtered:
 
 def _as_kernel(kernel: Any) -> NDArray[np.float64]:
     if isinstance(kernel, str):
-        if kernel not in KERNELS:
-            raise InputError(
-                f"kernel must be one of {', '.join(KERNELS)}, gaussian(sigma=...), or an array (h, w), got {kernel!r}."
-            )
-        return np.array(KERNELS[kernel], dtype=np.float64)
+        named: NDArray[np.float64] = FILTERS.create(kernel, "kernel", "an array (h, w)")
+        return named
     values = float_array(kernel, "kernel")
     if values.ndim != 2 or values.size == 0:
         raise InputError(f"kernel must be an array (h, w) of numbers, got {values.dtype} of shape {values.shape}.")

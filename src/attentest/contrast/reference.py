@@ -1,4 +1,4 @@
-"""The contrast with a reference image: the same scene before, or a healthy control."""
+"""The contrast with a reference image: an earlier image of the same scene, or a healthy control."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 
 from attentest.checks import real_number
-from attentest.contrast.difference import Mask, Weights, mean_weights, stacking
+from attentest.contrast.protocol import Mask, Weights, mean_weights, stacking
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
 
 
 class Reference:
-    """The mean inside the region minus the mean of a reference image at the same place.
+    """The mean inside the region minus the mean of the same pixels of a reference image.
 
-    Image and reference are one vector, with independent noise. The model sees the image alone.
+    The noise of the reference is independent of that of the image. The model sees the image alone.
 
     Parameters
     ----------
     image
         The reference, of the size of the images. Left out if each image has its own: ``test(image, reference=...)``.
     noise
-        Its noise; by default the same as that of the images. 0 for a reference that is known exactly, such as a
-        phantom or the mean of very many.
+        Noise of the reference; by default that of the images. 0 for a reference without noise, such as a phantom or
+        the mean of very many images.
     """
 
     def __init__(self, image: ImageLike | None = None, noise: NoiseLike | None = None) -> None:
@@ -35,7 +35,7 @@ class Reference:
 
     @property
     def reference(self) -> Reference:
-        """Itself."""
+        """The contrast itself, which holds the reference image."""
         return self
 
     @stacking
@@ -49,22 +49,22 @@ class Reference:
         return -mean_weights(part)
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) of another size than the reference."""
+        """Refuse images (C, H, W) whose size is not that of the reference."""
         if self.sample is not None:
             check_pair(shape, self.sample.shape)
         if self.noise is not None:
             try:
                 check_noise(self.noise, shape)
             except InputError as error:
-                raise InputError(f"the reference's noise: {error}") from None
+                raise InputError(f"the noise of the reference: {error}") from None
 
     def describe(self) -> dict[str, Any]:
-        """Return the name, and the reference's noise."""
+        """Return the name and the noise of the reference."""
         noise = "none" if self.exact else "that of the image" if self.noise is None else dict(self.noise.describe())
         return {"name": "reference", "noise": noise}
 
     def __repr__(self) -> str:
-        image = "one for each image" if self.sample is None else f"<{self.sample.shape} image>"
+        image = "one per image" if self.sample is None else f"<{self.sample.shape} image>"
         return f"Reference({image}, noise={0 if self.exact else self.noise!r})"
 
 

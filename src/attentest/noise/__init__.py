@@ -1,11 +1,10 @@
 """Noise models: the covariance Sigma of the paper's section 2 as an operator, never as an n x n array.
 
-A noise model answers two questions: what is ``Sigma v`` (:meth:`NoiseModel.apply`) and what does noise look
-like (:meth:`NoiseModel.sample`). Pixels are indexed in row-major order; for an image of C channels the vector
-is the (C, H, W) array flattened.
+A noise model computes ``Sigma v`` (:meth:`NoiseModel.apply`) and draws noise (:meth:`NoiseModel.sample`). Pixels are
+indexed in row-major order; for an image of C channels the vector is the (C, H, W) array flattened.
 
-Where the covariance is not known it is estimated, from reference images (the estimators) or, approximately, from
-the tested image itself (:func:`from_image`).
+A covariance that is not known is estimated, from reference images (the estimators) or, approximately, from the tested
+image itself (:func:`from_image`).
 """
 
 from __future__ import annotations

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attentest.checks import real_number
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
+from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
 @dataclass(frozen=True)
-class AR1:
+class AR1(SaveableNoise):
     """First-order autoregressive noise over the flattened index: Sigma_ij = sigma^2 rho^|i-j|, in O(n)."""
+
+    saved: ClassVar = {"rho": float, "sigma": float}
 
     rho: float
     sigma: float = 1.0
@@ -28,7 +30,7 @@ class AR1:
 
     @property
     def size(self) -> None:
-        """Any length."""
+        """None: it applies to vectors of any length."""
         return None
 
     def apply(self, v: FloatArray) -> FloatArray:

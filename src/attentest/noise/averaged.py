@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attentest.checks import whole_number
-from attentest.noise.model import FloatArray
-from attentest.noise.wrapped import Wrapped
+from attentest.noise.derived import DerivedNoise
+from attentest.noise.model import FloatArray, NoiseModel
 
 MOST_AVERAGED = 10**9
+"""Largest number of images: a larger one is a mistake."""
 
 
 @dataclass(frozen=True, eq=False)
-class Averaged(Wrapped):
-    """Noise of the mean of independent images: Sigma / count, for a reference that is such a mean.
+class Averaged(DerivedNoise):
+    """Noise of the mean of independent images, Sigma / count: for a reference image that is such a mean.
 
     Parameters
     ----------
     model
         Noise of one of the images.
     count
-        How many there are.
+        Number of images.
     """
+
+    saved: ClassVar = {"model": NoiseModel, "count": int}
 
     count: int
 
@@ -41,5 +44,5 @@ class Averaged(Wrapped):
         return self.model.sample(rng, k, n) / float(np.sqrt(self.count))
 
     def describe(self) -> dict[str, Any]:
-        """Return what is averaged, and how many."""
+        """Return the number of images and the noise of one."""
         return {"model": "averaged", "count": self.count, "of": dict(self.model.describe())}

@@ -1,4 +1,4 @@
-"""What may be given as noise: a number, a model or a fitted estimator."""
+"""Conversion of a number, a model or a fitted estimator to a noise model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NoiseLike: TypeAlias = "NoiseModel | FitsNoise | float"
 
 
 def as_noise(noise: NoiseLike) -> NoiseModel:
-    """Return the noise model of a bare number (the standard deviation of independent noise) or a fitted estimator."""
+    """Return a noise model as it is, that of a fitted estimator, or independent noise of a standard deviation."""
     if isinstance(noise, (int, float, np.integer, np.floating)) and not isinstance(noise, bool):
         return Isotropic(noise)
     if isinstance(noise, NoiseModel) and not isinstance(noise, type):
@@ -24,27 +24,27 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
         return _fitted(noise)
     if isinstance(noise, ImageNoise) and not isinstance(noise, type):
         raise InputError(
-            f"one noise model for all images is needed here, but {type(noise).__name__} makes one for each: "
+            f"one noise model for all images is needed here, but {type(noise).__name__} makes one per image: "
             "call its for_image(pixels) with the image's (C, H, W) pixels."
         )
     raise InputError(
-        f"noise must be a standard deviation or a model from attentest.noise, got {type(noise).__name__}; "
-        "a fitted estimator will do as well."
+        f"noise must be a standard deviation, or a model or a fitted estimator from attentest.noise, "
+        f"got {type(noise).__name__}."
     )
 
 
 def as_noise_or_maker(noise: NoiseLike | ImageNoise) -> NoiseModel | ImageNoise:
-    """Return a noise model, or what makes one out of each image as it is."""
+    """Return a noise model, or an estimator of the noise from each image as it is."""
     if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
         return noise
-    return as_noise(noise)  # type: ignore[arg-type]  # refuses a class
+    return as_noise(noise)  # type: ignore[arg-type]  # raises an error for a class
 
 
 def _fitted(estimator: FitsNoise) -> NoiseModel:
     name = type(estimator).__name__
     model = getattr(estimator, "noise_", None)
     if model is None:
-        raise InputError(f"this {name} has not seen any images yet: call its fit(images) with reference images first.")
+        raise InputError(f"this {name} is not fitted yet: call its fit(images) with reference images first.")
     if not isinstance(model, NoiseModel):
         raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
     if isinstance(model, Estimated):

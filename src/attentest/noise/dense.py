@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, cholesky
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
+from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
@@ -21,7 +21,7 @@ DEFINITENESS_TOLERANCE = 1e-10
 """Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
 
 
-class Dense:
+class Dense(SaveableNoise):
     """Noise with a full covariance matrix, for small images.
 
     Parameters
@@ -29,6 +29,8 @@ class Dense:
     covariance : array of shape (n, n)
         Symmetric positive semi-definite; checked here, in O(n^3).
     """
+
+    saved: ClassVar = {"covariance": np.ndarray}
 
     def __init__(self, covariance: ArrayLike) -> None:
         matrix = np.array(float_array(covariance, "covariance"))
@@ -42,7 +44,7 @@ class Dense:
         matrix = matrix / 2 + matrix.T / 2
         matrix.setflags(write=False)
         self.covariance: FloatArray = matrix
-        _ = self.factor  # refuses what is not positive semi-definite
+        _ = self.factor  # raises an error if the covariance is not positive semi-definite
 
     def __repr__(self) -> str:
         return f"Dense(<{self.size} x {self.size} covariance>)"
@@ -66,13 +68,13 @@ class Dense:
 
     @cached_property
     def factor(self) -> FloatArray:
-        """Lower Cholesky factor of the covariance, lifted by the tolerance so that a singular one has it too."""
+        """Lower Cholesky factor (n, n) of the covariance plus a tiny diagonal, which a singular covariance needs."""
         largest = float(np.diag(self.covariance).max())
-        lifted = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
+        regular = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
         try:
             if largest <= 0:
                 raise LinAlgError("no positive variance")
-            return np.asarray(cholesky(lifted, lower=True, check_finite=False), dtype=np.float64)
+            return np.asarray(cholesky(regular, lower=True, check_finite=False), dtype=np.float64)
         except LinAlgError:
             smallest = float(np.linalg.eigvalsh(self.covariance)[0])
             raise InputError(

@@ -1,26 +1,28 @@
-"""Independent noise with a variance for each pixel."""
+"""Independent noise with a variance per pixel."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
+from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape
 
 
-class Diagonal:
-    """Independent noise with a variance for each pixel.
+class Diagonal(SaveableNoise):
+    """Independent noise with a variance per pixel.
 
     Parameters
     ----------
     variance : array of shape (n,), (H, W) or (C, H, W)
         Variances, not standard deviations; non-negative, not all zero.
     """
+
+    saved: ClassVar = {"variance": np.ndarray}
 
     def __init__(self, variance: ArrayLike) -> None:
         values = np.array(float_array(variance, "variance"))
@@ -37,12 +39,16 @@ class Diagonal:
         self.variance: FloatArray = flat
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) whose pixels these variances are not for."""
+        """Refuse images (C, H, W) of another shape than the variances, unless these are flat."""
         own = (1, *self.shape) if len(self.shape) == 2 else self.shape
         if len(self.shape) > 1 and own != shape:
             raise InputError(
-                f"the variances have shape {self.shape}, but the image is (C, H, W) = {shape}: give them as that is."
+                f"the variances have shape {self.shape}, but the image is (C, H, W) = {shape}: give them in that shape."
             )
+
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the variances in the shape in which they were given."""
+        return {"variance": self.variance.reshape(self.shape)}
 
     def __repr__(self) -> str:
         return f"Diagonal(<{self.size} variances>)"

@@ -1,30 +1,32 @@
-"""A noise model that remembers how it was estimated."""
+"""A noise model together with a record of how it was estimated."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
-from attentest.noise.wrapped import Wrapped
+from attentest.noise.derived import DerivedNoise
+from attentest.noise.model import FloatArray, NoiseModel
 
 
 @dataclass(frozen=True, eq=False)
-class Estimated(Wrapped):
-    """A noise model and where it comes from, which its description tells.
+class Estimated(DerivedNoise):
+    """A noise model together with a record of how it was estimated, which is part of its description.
 
     Parameters
     ----------
     model
-        The noise model that is used.
+        The noise model.
     origin
-        What its description says besides, as JSON-ready values.
+        The record, by name, as JSON-ready values.
     """
+
+    saved: ClassVar = {"model": NoiseModel, "origin": dict}
 
     origin: Mapping[str, Any]
 
@@ -33,7 +35,7 @@ class Estimated(Wrapped):
         if not isinstance(self.origin, Mapping) or not all(isinstance(key, str) for key in self.origin):
             raise InputError(f"the origin of a noise model must be a mapping with names as keys, got {self.origin!r}.")
         try:
-            # A copy, the same as comes back from a file.
+            # A copy, with the types that it has after being saved and loaded.
             own = json.loads(json.dumps(dict(self.origin), allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the origin of a noise model must be JSON-ready values ({error}).") from None
@@ -48,5 +50,5 @@ class Estimated(Wrapped):
         return self.model.sample(rng, k, n)
 
     def describe(self) -> dict[str, Any]:
-        """Return name and parameters of the model, and its origin."""
+        """Return name and parameters of the model, and the record."""
         return {**self.origin, **self.model.describe()}

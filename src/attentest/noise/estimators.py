@@ -1,4 +1,4 @@
-"""Estimators of the noise from independent reference images, in the manner of scikit-learn.
+"""Estimators of the noise from independent reference images, with the interface of scikit-learn.
 
 >>> noise = StationaryCovariance().fit(reference_images).noise_
 """
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
 
 LARGEST_DENSE = 4096
-"""Most values of an image whose full covariance is estimated: 64 x 64 grey pixels, a matrix of 128 MiB."""
+"""Largest number of values per image for a full covariance: 64 x 64 grey pixels, a matrix of 128 MiB."""
 
 CORRELATION_ROUNDING = 1e-9
-"""A correlation closer to 1 than this is 1 up to the rounding of the sums it comes from."""
+"""A correlation closer to 1 than this is 1 up to rounding error."""
 
 
 class NoiseEstimator(ABC):
-    """Base of the estimators.
+    """Base class of the estimators.
 
     Attributes
     ----------
     noise_
-        The noise model, once fitted.
+        The noise model, after fitting.
     mean_ : (C, H, W)
-        The mean of the images.
+        Mean of the images.
     n_images_
-        How many there were.
+        Number of images.
     """
 
     LEAST_IMAGES: ClassVar[int] = 2
-    LEAST_REASON: ClassVar[str] = "because noise shows in how images differ"
+    LEAST_REASON: ClassVar[str] = "because noise is estimated from the differences between images"
 
     noise_: NoiseModel
     mean_: FloatArray
@@ -68,7 +68,7 @@ class NoiseEstimator(ABC):
 
 
 class PooledVariance(NoiseEstimator):
-    """One variance for all pixels: an Isotropic; for colours a PerChannel with their covariance."""
+    """One variance for all pixels: an Isotropic; for colour images a PerChannel with the covariance of the channels."""
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         covariance = reference.channel_covariance
@@ -76,7 +76,7 @@ class PooledVariance(NoiseEstimator):
 
 
 class PixelVariance(NoiseEstimator):
-    """A variance for each pixel and channel: a Diagonal of shape (C, H, W)."""
+    """A variance per pixel and channel: a Diagonal of shape (C, H, W)."""
 
     LEAST_IMAGES = 10
     LEAST_REASON = (
@@ -88,10 +88,10 @@ class PixelVariance(NoiseEstimator):
 
 
 class AR1Covariance(NoiseEstimator):
-    """First-order autoregressive noise over the flattened index: an AR1; for colours a PerChannel with it in space.
+    """First-order autoregressive noise over the flattened index: an AR1; for colour images a PerChannel of AR1.
 
-    The correlation is that of neighbours in row-major order, the last pixel of a row and the first of the next
-    included, and is the same for all channels.
+    The correlation is that of neighbours in row-major order, including the last pixel of a row and the first of the
+    next, and is the same for all channels.
     """
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
@@ -111,14 +111,14 @@ class AR1Covariance(NoiseEstimator):
 
 
 class StationaryCovariance(NoiseEstimator):
-    """Covariance that depends on the lag between pixels: a Stationary; for colours a PerChannel with it in space.
+    """Covariance that depends on the lag between pixels: a Stationary; for colour images a PerChannel of Stationary.
 
     Parameters
     ----------
     max_lag
-        Lag in pixels, along either axis, up to which correlations are kept as found; they are damped to zero at twice
-        that. By default half of either side. Where noise is known to be correlated over a few pixels only, so many
-        make the error of the estimate smaller; fewer make it wrong.
+        Lag in pixels, along either axis, up to which correlations are estimated without damping; they are damped to
+        zero at twice that. By default half of either side. If the noise is known to be correlated over a few pixels
+        only, that number reduces the error of the estimate; a smaller one makes it biased.
     """
 
     def __init__(self, max_lag: int | None = None) -> None:
@@ -140,31 +140,31 @@ class StationaryCovariance(NoiseEstimator):
 
 
 class ShrunkCovariance(NoiseEstimator):
-    """Full covariance of small images, shrunk as Ledoit and Wolf do: a Dense.
+    """Full covariance of small images with Ledoit-Wolf shrinkage: a Dense.
 
     Needs scikit-learn (``pip install 'attentest[estimators]'``).
     """
 
     LEAST_IMAGES = 10
-    LEAST_REASON = "because how far to shrink the covariance is itself estimated from them"
+    LEAST_REASON = "because the amount of shrinkage is estimated from them, too"
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         values = reference.mean.size
         if values > LARGEST_DENSE:
             raise InputError(
-                f"a full covariance is estimated of images of at most {LARGEST_DENSE} values, but these have {values}: "
-                "use StationaryCovariance, or smaller images."
+                f"a full covariance can be estimated for images of at most {LARGEST_DENSE} values, but these have "
+                f"{values}: use a stationary covariance, or smaller images."
             )
         flat = reference.residuals.reshape(reference.count, values)
-        scale = np.abs(flat).max()  # so that fourth powers of the values fit a float64
-        # The mean of K images takes a K-th of the variance with it.
+        scale = np.abs(flat).max()  # so that fourth powers of the values do not overflow
+        # Removing the mean of K images reduces the variance by a factor (K - 1) / K.
         covariance = _ledoit_wolf()(store_precision=False, assume_centered=True).fit(flat / scale).covariance_
         return Dense(covariance * (scale**2 * reference.count / (reference.count - 1)))
 
 
 def _ledoit_wolf() -> Any:
     try:
-        from sklearn.covariance import LedoitWolf  # here because scikit-learn is an extra
+        from sklearn.covariance import LedoitWolf  # here because scikit-learn is an optional dependency
     except ImportError:
         raise InputError("ShrunkCovariance needs scikit-learn: pip install 'attentest[estimators]'.") from None
     return LedoitWolf

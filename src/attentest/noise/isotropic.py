@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from attentest.noise.model import FloatArray
+from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
 @dataclass(frozen=True)
-class Isotropic:
+class Isotropic(SaveableNoise):
     """Independent noise of one standard deviation: Sigma = sigma^2 I."""
+
+    saved: ClassVar = {"sigma": float}
 
     sigma: float
 
@@ -22,7 +24,7 @@ class Isotropic:
 
     @property
     def size(self) -> None:
-        """Any length."""
+        """None: it applies to vectors of any length."""
         return None
 
     def apply(self, v: FloatArray) -> FloatArray:

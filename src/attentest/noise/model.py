@@ -1,9 +1,9 @@
-"""What attentest asks of a noise model, and of what makes one."""
+"""What attentest asks of noise models and of estimators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 @runtime_checkable
 class NoiseModel(Protocol):
-    """What attentest asks of a noise model; write your own by providing these."""
+    """A covariance Sigma of the pixels; a class of your own with these methods is a noise model, too."""
 
     @property
     def size(self) -> int | None:
@@ -31,35 +31,52 @@ class NoiseModel(Protocol):
         """Return the model's name and parameters as JSON-ready values."""
 
 
+class SaveableNoise:
+    """Base class of the noise models that a noise file can hold: those in ``NOISE_MODELS`` of attentest.registry.
+
+    Attributes
+    ----------
+    saved
+        Constructor arguments that a file holds, with their types: ``NoiseModel`` for another noise model,
+        ``np.ndarray`` for an array, anything else for JSON values.
+    """
+
+    saved: ClassVar[Mapping[str, type]]
+
+    def saved_arguments(self) -> dict[str, Any]:
+        """Return the constructor arguments with which the same model can be made again."""
+        return {name: getattr(self, name) for name in self.saved}
+
+
 @runtime_checkable
 class ChecksImages(Protocol):
-    """A noise model that knows more than the number of pixels of the images it is for."""
+    """A noise model that checks the shape of the images, not only their number of pixels."""
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that it is not for."""
+        """Refuse images (C, H, W) that the model does not apply to."""
 
 
 @runtime_checkable
 class ImageNoise(Protocol):
-    """What makes a noise model for each tested image out of its own pixels."""
+    """An estimator of the noise of each tested image from its own pixels."""
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise model of an image (C, H, W)."""
 
     def describe(self) -> Mapping[str, Any]:
-        """Return how that is done as JSON-ready values."""
+        """Return the method as JSON-ready values."""
 
 
 @runtime_checkable
 class FitsNoise(Protocol):
-    """An estimator: once fitted, its noise model is its ``noise_``."""
+    """An estimator from reference images; once fitted, its attribute ``noise_`` is the noise model."""
 
     def fit(self, images: Any) -> Any:
         """Estimate the noise from independent reference images and return the estimator."""
 
 
 def check_noise(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> None:
-    """Refuse a noise model that is not for images (C, H, W)."""
+    """Refuse a noise model that does not apply to images (C, H, W)."""
     pixels = int(np.prod(shape))
     if isinstance(noise, NoiseModel) and noise.size not in (None, pixels):
         raise InputError(f"the noise model is for {noise.size} pixels, but the image has {pixels}.")

@@ -1,4 +1,4 @@
-"""Parameters of noise models, checked: standard deviations, arrays of numbers, sizes of samples."""
+"""Checks of the parameters of noise models: standard deviations and shapes of samples."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 
 MOST_DRAWN = 10**12
-"""No more draws or pixels than this are asked for on purpose."""
+"""Largest number of draws or pixels: a larger one is a mistake."""
 
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
-"""Between these a variance neither under- nor overflows."""
+"""Limits between which a variance neither underflows nor overflows."""
 
 
 def standard_deviation(sigma: float) -> float:
@@ -24,9 +24,19 @@ def standard_deviation(sigma: float) -> float:
 
 
 def sample_shape(count: int, asked: int | None, own: int | None) -> tuple[int, int]:
-    """Return the shape of a sample: how many, and of how many pixels."""
+    """Return the shape of a sample: number of draws and number of pixels.
+
+    Parameters
+    ----------
+    count
+        Number of draws.
+    asked
+        Number of pixels that the caller asks for, or None.
+    own
+        Number of pixels that the noise model is for, or None for any.
+    """
     if asked is None and own is None:
-        raise InputError("this noise model fits any image: say how many pixels to draw, sample(rng, k, n).")
+        raise InputError("this noise model applies to any image: say how many pixels to draw, sample(rng, k, n).")
     if asked is not None and own is not None and asked != own:
         raise InputError(f"this noise model is for {own} pixels, but {asked} were asked for.")
     length = whole_number(asked if own is None else own, "the number of pixels", 1, MOST_DRAWN)

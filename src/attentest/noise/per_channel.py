@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,15 +11,15 @@ from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.conversion import NoiseLike, as_noise
 from attentest.noise.dense import Dense
-from attentest.noise.model import ChecksImages, FloatArray
+from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
-class PerChannel:
-    """Noise of colour images: the same in space for every channel, different and correlated across channels.
+class PerChannel(SaveableNoise):
+    """Noise of colour images: the same correlation in space for every channel, and a covariance across channels.
 
     The covariance of pixel i in channel c and pixel j in channel d is channels_cd times the spatial model's
-    covariance of i and j, so nothing larger than the spatial model is ever built.
+    covariance of i and j.
 
     Parameters
     ----------
@@ -28,6 +28,8 @@ class PerChannel:
     spatial
         Noise model of one channel's pixels; by default independent with standard deviation 1.
     """
+
+    saved: ClassVar = {"channels": np.ndarray, "spatial": NoiseModel}
 
     def __init__(self, channels: ArrayLike, spatial: NoiseLike = 1.0) -> None:
         values = float_array(channels, "channels")
@@ -55,7 +57,7 @@ class PerChannel:
 
     @property
     def size(self) -> int | None:
-        """Pixels of all channels, or None where the spatial model fits any image."""
+        """Number of values of all channels, or None where the spatial model applies to any image."""
         return None if self.spatial.size is None else self._mixing.size * self.spatial.size
 
     def apply(self, v: FloatArray) -> FloatArray:
@@ -82,7 +84,5 @@ class PerChannel:
     def _planes(self, length: int) -> tuple[int, int]:
         channels = self._mixing.size
         if length % channels:
-            raise InputError(
-                f"this noise model is for images of {channels} channels, but {length} values are no multiple of that."
-            )
+            raise InputError(f"this noise model is for images of {channels} channels, but {length} values were given.")
         return channels, length // channels

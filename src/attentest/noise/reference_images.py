@@ -1,4 +1,4 @@
-"""Independent images of the same scene, or of none: what the noise is estimated from."""
+"""Reference images: independent images with the same mean, from which the noise is estimated."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReferenceImages:
-    """Reference images of one shape, split into their mean and what is left of each.
+    """Reference images of one shape as their mean and their residuals.
 
-    Removing the mean of K images takes a K-th of the variance with it, so second moments of the residuals are divided
-    by K - 1.
+    Removing the mean of K images reduces the variance by a factor (K - 1) / K, so sums of products of residuals are
+    divided by K - 1.
 
     Parameters
     ----------
     mean : (C, H, W)
         The mean image.
     residuals : (K, C, H, W)
-        The images without it.
+        The images minus their mean.
     """
 
     mean: FloatArray
@@ -68,13 +68,13 @@ def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> Re
     least
         Number of images that are needed.
     reason
-        Why, as the end of a sentence.
+        Why so many are needed, as part of the error message.
     """
     stack = _stack(images)
     if len(stack) < least:
         raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
     with np.errstate(over="ignore", invalid="ignore"):
-        # Relative to the first image, pixels that are the same in all have exactly no variance.
+        # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
         offset = (stack - stack[0]).mean(axis=0)
         mean = stack[0] + offset
         residuals = (stack - stack[0]) - offset
@@ -95,7 +95,7 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
     if isinstance(images, (str, bytes)):
-        raise InputError("reference images must be a list of images, got a text: read them with read_image first.")
+        raise InputError("reference images must be a list of images, got a string: read them with read_image first.")
     try:
         each = iter(images)
     except TypeError:
@@ -109,7 +109,7 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
         if arrays and pixels.shape != arrays[0].shape:
             raise InputError(
                 f"reference images must have one shape, but image 1 is (C, H, W) = {arrays[0].shape} and image "
-                f"{number} is {pixels.shape}: resize or leave out those that differ."
+                f"{number} is {pixels.shape}: leave out those that differ."
             )
         if pixels.min() == pixels.max():
             raise InputError(
@@ -118,5 +118,5 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
             )
         arrays.append(pixels)
     if not arrays:
-        raise InputError("reference images must be at least 2, got none.")
+        raise InputError("at least 2 reference images are needed, got none.")
     return np.stack(arrays)

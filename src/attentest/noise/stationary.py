@@ -1,9 +1,9 @@
-"""Noise whose covariance depends only on how far apart two pixels are, applied by the FFT."""
+"""Noise whose covariance depends only on the lag between two pixels, applied by the FFT."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
-from attentest.noise.model import FloatArray
+from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 MOST_PIXELS = 2**26
-"""Largest image, 8,192 x 8,192 pixels: its torus takes 2 GiB."""
+"""Largest number of pixels, 8,192 x 8,192: their torus takes 2 GiB."""
 
 
-class Stationary:
+class Stationary(SaveableNoise):
     """Noise of grey images whose covariance depends on the lag between two pixels only, in O(n log n).
 
     The image is a corner of a torus that is at least (2H-1) x (2W-1) pixels large, so that no lag within the image
@@ -31,8 +31,10 @@ class Stationary:
         Covariances at lags -P..P by -Q..Q, the variance in the middle; zero at lags further out. Entry
         (P + i, Q + j) is the covariance of two pixels i rows and j columns apart, so it equals entry (P - i, Q - j).
     shape
-        Height and width of the images. Lags that do not fit in there change nothing but the size of the torus.
+        Height and width of the images. Lags beyond the image change only the size of the torus.
     """
+
+    saved: ClassVar = {"autocovariance": np.ndarray, "shape": list}
 
     def __init__(self, autocovariance: ArrayLike, shape: Sequence[int]) -> None:
         self.shape = _image_shape(shape)
@@ -43,11 +45,11 @@ class Stationary:
         self._spectrum = _spectrum(self.autocovariance, self._torus)
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) of another shape, or of several channels."""
+        """Refuse images (C, H, W) of another shape or of several channels."""
         if shape != (1, *self.shape):
             raise InputError(
                 f"the noise model is for grey images of (H, W) = {self.shape}, but the image is (C, H, W) = {shape}: "
-                "make one for that height and width, and for colours a PerChannel with it as its spatial model."
+                "make one for that height and width, and for colour images a PerChannel with it as its spatial model."
             )
 
     def __repr__(self) -> str:
@@ -79,7 +81,7 @@ class Stationary:
         return {"model": "stationary", "shape": list(self.shape), "sigma": float(np.sqrt(variance)), "lags": lags}
 
     def _filtered(self, fields: FloatArray, gain: FloatArray) -> FloatArray:
-        """Multiply the spectrum of fields (..., h, w), zero on the rest of the torus, and return their corners."""
+        """Return the corners (..., H, W) of fields (..., h, w) on the torus after multiplying their spectrum."""
         if not fields.size:
             return np.zeros((*fields.shape[:-2], *self.shape))
         waves = np.fft.rfft2(fields, s=self._torus) * gain
@@ -116,7 +118,7 @@ def _autocovariance(values: ArrayLike) -> FloatArray:
             "autocovariance must have the variance in the middle, positive and no smaller than any covariance, "
             f"got {middle:.3g} there and up to {largest:.3g} elsewhere."
         )
-    standard_deviation(float(np.sqrt(middle)))  # refuses what would over- or underflow
+    standard_deviation(float(np.sqrt(middle)))  # raises an error if the variance would overflow or underflow
     opposite = lags[::-1, ::-1]
     asymmetry = np.abs(lags - opposite).max()
     if asymmetry > SYMMETRY_TOLERANCE * largest:
@@ -130,7 +132,7 @@ def _autocovariance(values: ArrayLike) -> FloatArray:
 
 
 def _spectrum(autocovariance: FloatArray, torus: tuple[int, int]) -> FloatArray:
-    """Return the eigenvalues of the covariance on the torus as the half that rfft2 gives."""
+    """Return the eigenvalues of the covariance on the torus, in the half layout of rfft2."""
     rows, columns = autocovariance.shape
     on_torus = np.zeros(torus)
     on_torus[:rows, :columns] = autocovariance
@@ -141,7 +143,7 @@ def _spectrum(autocovariance: FloatArray, torus: tuple[int, int]) -> FloatArray:
         raise InputError(
             "autocovariance must have a spectrum that is nowhere negative, but on the torus of "
             f"{torus[0]} x {torus[1]} pixels that holds the image it goes from {smallest:.3g} to {largest:.3g}, and "
-            "noise cannot have a negative power: give the lags further out until the covariance has died down, or "
-            "let it fall to zero smoothly."
+            "noise cannot have a negative power: give more lags, until the covariance has reached zero, or let it "
+            "fall to zero smoothly."
         )
     return np.maximum(spectrum, 0.0)

@@ -1,10 +1,9 @@
-"""Noise estimated from the very image that is tested, where there are no reference images."""
+"""Noise estimated from the tested image itself, for lack of reference images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,20 +15,19 @@ from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FloatArray, NoiseModel
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
 from attentest.noise.per_channel import PerChannel
+from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
-
-Method: TypeAlias = Literal["sample", "wavelet"]
 
 MEDIAN_OF_NOISE = float(ndtri(0.75))
 """Median absolute value of standard normal noise."""
 
 SMALLEST_SIDE = 4
-"""Below 4 x 4 pixels a median is one of fewer than four coefficients."""
+"""Least side of an image for the wavelet estimate: below it the median is of fewer than four coefficients."""
 
 
-def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
+def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
     """Return independent noise with its variance estimated from the image that is to be tested.
 
     This is approximate: p-values take the noise to be known, and here it depends on the image.
@@ -39,9 +37,9 @@ def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
     image
         The image, as :class:`attentest.AttentionTest` takes it.
     method
-        "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colours their
-        covariance. It takes what the image shows for noise. "wavelet" is the median absolute detail between
-        diagonal neighbours over that of standard noise, for grey images; smooth regions do not change it.
+        "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colour images the
+        covariance of the channels. It counts the signal as noise. "wavelet" is the median absolute diagonal Haar
+        coefficient divided by that of standard noise, for grey images; smooth signals hardly change it.
     """
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
@@ -50,13 +48,12 @@ def from_image(image: ImageLike, method: Method = "sample") -> NoiseModel:
 
 @dataclass(frozen=True)
 class FromImage:
-    """Noise of each tested image estimated from itself, to be given to a test; see :func:`from_image`."""
+    """Noise estimated from each tested image itself, as the noise of an AttentionTest; see :func:`from_image`."""
 
-    method: Method = "sample"
+    method: str = "sample"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.method, str) or self.method not in METHODS:
-            raise InputError(f"method must be one of {', '.join(METHODS)}, got {self.method!r}.")
+        IMAGE_NOISE.load(self.method)  # raises an error for another name
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise model of an image (C, H, W)."""
@@ -66,12 +63,12 @@ class FromImage:
         if not np.all(np.isfinite(values)):
             raise InputError("the image must have finite pixel values, got NaN or infinite ones.")
         with np.errstate(over="ignore", invalid="ignore"):
-            covariance = METHODS[self.method](values)
+            covariance = IMAGE_NOISE.load(self.method)(values)
             sigma = float(np.sqrt(np.diag(covariance).max()))
         if sigma == 0:
             raise InputError(
-                f"the method {self.method!r} finds no noise in the image, because it is flat at least where it looks: "
-                "give the noise as a standard deviation or estimate it from reference images."
+                f"the method {self.method!r} finds no noise in the image, because most or all of it is constant: "
+                "give the noise as a standard deviation, or estimate it from reference images."
             )
         if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
             raise InputError(
@@ -81,24 +78,24 @@ class FromImage:
         return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self._origin())
 
     def describe(self) -> dict[str, Any]:
-        """Return how it is estimated."""
+        """Return the method."""
         return {"model": "from image", **self._origin()}
 
     def _origin(self) -> dict[str, Any]:
         return {"method": self.method, "approximate": True, "origin": "estimated from the tested image itself"}
 
 
-def _sample_covariance(pixels: FloatArray) -> FloatArray:
-    """Return the covariance (C, C) of the channels over pixels."""
+def sample_covariance(pixels: FloatArray) -> FloatArray:
+    """Return the sample covariance (C, C) of the channels of an image (C, H, W)."""
     planes = pixels.reshape(len(pixels), -1)
-    # Relative to the first pixel, an image of one value has exactly no variance.
+    # Relative to the first pixel, so that a constant image has exactly zero variance.
     shifted = planes - planes[:, :1]
     residuals = shifted - shifted.mean(axis=1, keepdims=True)
     return np.asarray(residuals @ residuals.T / (planes.shape[1] - 1))
 
 
-def _wavelet_covariance(pixels: FloatArray) -> FloatArray:
-    """Return the variance (1, 1) by the median absolute diagonal Haar coefficient of the finest scale."""
+def wavelet_covariance(pixels: FloatArray) -> FloatArray:
+    """Return the variance (1, 1) of an image (1, H, W) from its median absolute diagonal Haar coefficient."""
     channels, height, width = pixels.shape
     if channels != 1:
         raise InputError(
@@ -113,9 +110,3 @@ def _wavelet_covariance(pixels: FloatArray) -> FloatArray:
     even = pixels[0, : height // 2 * 2, : width // 2 * 2]
     detail = (even[::2, ::2] - even[::2, 1::2] - even[1::2, ::2] + even[1::2, 1::2]) / 2
     return np.full((1, 1), (np.median(np.abs(detail)) / MEDIAN_OF_NOISE) ** 2)
-
-
-METHODS: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "sample": _sample_covariance,
-    "wavelet": _wavelet_covariance,
-}

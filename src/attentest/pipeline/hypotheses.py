@@ -9,8 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.contrast import Contrast, labelled_components
-from attentest.contrast.difference import takes_stacks
+from attentest.contrast import Contrast, labelled_components, takes_stacks
 from attentest.errors import InputError
 from attentest.noise import NoiseModel
 from attentest.pipeline.line import Lines, ReferenceTerms, covariance_times, lines_through

@@ -1,21 +1,21 @@
-"""A noise model around another one."""
+"""Base class of noise models that are derived from another one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from attentest.errors import InputError
-from attentest.noise.model import ChecksImages, NoiseModel
+from attentest.noise.model import ChecksImages, NoiseModel, SaveableNoise
 
 
 @dataclass(frozen=True, eq=False)
-class Wrapped:
-    """What noise models that hold another one have in common: they are for the same images.
+class DerivedNoise(SaveableNoise):
+    """A noise model derived from another one, for the same images.
 
     Parameters
     ----------
     model
-        The noise model within.
+        The other noise model.
     """
 
     model: NoiseModel
@@ -23,7 +23,7 @@ class Wrapped:
     def __post_init__(self) -> None:
         if not isinstance(self.model, NoiseModel) or isinstance(self.model, type):
             raise InputError(
-                f"what {type(self).__name__} holds must be a noise model, got {type(self.model).__name__}."
+                f"the model of {type(self).__name__} must be a noise model, got {type(self.model).__name__}."
             )
 
     @property
@@ -32,6 +32,6 @@ class Wrapped:
         return self.model.size
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the model is not for."""
+        """Refuse images (C, H, W) that the model does not apply to."""
         if isinstance(self.model, ChecksImages):
             self.model.check_image(shape)
