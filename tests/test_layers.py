@@ -1,10 +1,13 @@
-"""Data flows one way: a module imports only from those before it."""
+"""Data flows one way: a package imports only from those before it."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import attentest
@@ -36,60 +39,110 @@ FLOW = [
 MATHEMATICS = {"errors", "registry", "checks", "statistics", "search"}
 """These know nothing of images or models."""
 
+MOST_ROOMS = 18
+"""More than this and a reader no longer finds the right one by its name."""
 
-def imported(path: Path) -> set[str]:
-    """The parts of attentest a file imports, wherever in the file it does."""
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return the files of the package by their dotted names."""
+    named = {".".join(("attentest", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in files()}
+    return {name.removesuffix(".__init__"): path for name, path in named.items()}
+
+
+def files() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def statements(node: ast.AST, *, run: bool) -> Iterator[ast.AST]:
+    """Yield all nodes below one; with ``run``, leave out those that only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if not (run and for_type_checkers(child)):
+            yield child
+            yield from statements(child, run=run)
+
+
+@cache
+def imported(path: Path, *, run: bool = False) -> set[str]:
+    """Return the dotted names of the modules that a file imports, wherever in the file it does."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found.update(names if node.module == "attentest" else [node.module])
-        elif isinstance(node, ast.Import):
+    for node in statements(ast.parse(path.read_text()), run=run):
+        if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path} has a relative import"
-    return {name.split(".")[1] for name in found if name.startswith("attentest.")}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found.update(name if name in modules() else str(node.module) for name in names)
+    return found
 
 
-def parts() -> dict[str, set[str]]:
-    uses: dict[str, set[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        part = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        uses.setdefault(part, set()).update(imported(path))
-    return uses
+def rooms(names: set[str]) -> set[str]:
+    return {name.split(".")[1] for name in names if name.startswith("attentest.")}
 
 
-def test_every_part_has_its_place() -> None:
-    assert set(parts()) - {"__init__", "__main__"} == set(FLOW)
+@cache
+def uses() -> dict[str, set[str]]:
+    """Return for each room those it imports from."""
+    found: dict[str, set[str]] = {}
+    for path in files():
+        room = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        found.setdefault(room, set()).update(rooms(imported(path)))
+    return found
+
+
+def test_every_room_has_its_place() -> None:
+    assert set(uses()) - {"__init__", "__main__"} == set(FLOW)
+    top = {path.name for path in PACKAGE.iterdir()} - {"__init__.py", "__main__.py", "py.typed", "__pycache__"}
+    assert {name.removesuffix(".py") for name in top} == set(FLOW)
+    assert len(FLOW) <= MOST_ROOMS
 
 
 def test_imports_follow_the_flow() -> None:
-    for part, used in parts().items():
-        if part in ("__init__", "__main__"):
-            continue
-        later = {name for name in used & set(FLOW) if FLOW.index(name) > FLOW.index(part)}
-        assert not later, f"{part} imports {later}, which comes after it"
+    for room in FLOW:
+        later = uses()[room] & set(FLOW[FLOW.index(room) + 1 :])
+        assert not later, f"{room} imports {later}, which comes after it"
+
+
+def test_only_the_command_line_imports_studies() -> None:
+    assert {room for room, used in uses().items() if "studies" in used} == {"studies", "cli"}
+    assert {room for room, used in uses().items() if "cli" in used} == {"cli", "__main__"}
 
 
 def test_the_mathematics_knows_nothing_of_models() -> None:
-    uses = parts()
-    for part in MATHEMATICS:
-        assert uses[part] <= MATHEMATICS, f"{part} imports {uses[part] - MATHEMATICS}"
+    for room in MATHEMATICS:
+        assert uses()[room] <= MATHEMATICS, f"{room} imports {uses()[room] - MATHEMATICS}"
 
 
-def fresh_modules(code: str) -> set[str]:
-    """The modules loaded by code in a new interpreter."""
-    script = f"{code}\nimport sys\nprint(' '.join(sys.modules))"
-    return set(
-        subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()
-    )
+def test_no_file_imports_itself_through_others() -> None:
+    graph = {name: imported(path, run=True) & set(modules()) for name, path in modules().items()}
+    tuple(TopologicalSorter(graph).static_order())  # raises CycleError, which names the files of the cycle
+
+
+def test_the_package_uses_no_mocks() -> None:
+    assert not [path for path in files() if any(name.startswith("unittest") for name in imported(path))]
+
+
+def modules_after(*commands: str) -> list[set[str]]:
+    """Return the modules loaded after each of some statements, run one after another in a new interpreter."""
+    script = "import sys\n" + "".join(f"{command}\nprint(*sys.modules)\n" for command in commands)
+    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return [set(line.split()) for line in run.stdout.splitlines()]
 
 
 def test_importing_attentest_is_light() -> None:
-    assert not fresh_modules("import attentest") & {"torch", "transformers", "numpy", "scipy", "typer"}
-    assert "torch" not in fresh_modules("import attentest.cli")
+    package, command_line = modules_after("import attentest", "import attentest.cli")
+    slow = {"torch", "transformers", "numpy", "scipy"}
+    assert not package & {*slow, "typer"}
+    assert not command_line & slow
+    assert "studies" not in rooms(command_line)
 
 
 def test_the_core_needs_no_optional_part() -> None:
-    loaded = fresh_modules("from attentest import AttentionTest")
+    (loaded,) = modules_after("from attentest import AttentionTest")
     assert "attentest.api" in loaded
-    assert not loaded & {"matplotlib", "typer", "attentest.cli", "attentest.results.plots", "torchvision", "timm"}
+    assert not loaded & {"matplotlib", "typer", "attentest.results.plots", "torchvision", "timm"}
+    assert not rooms(loaded) & {"studies", "cli"}

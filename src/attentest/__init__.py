@@ -8,67 +8,69 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attentest.errors import AttentestError, AttentestWarning, InputError, ModelError, SearchError
-from attentest.training.bundled import bundled_model
-
-if TYPE_CHECKING:
-    from attentest import attention, contrast, noise, search
-    from attentest.api import AttentionTest
-    from attentest.images.preprocessing import Preprocessing
-    from attentest.images.read import read_image
-    from attentest.results.batch import ComponentResults, Results
-    from attentest.results.calibration import Calibration
-    from attentest.results.result import AttentionTestResult
-    from attentest.simulation.calibrate import calibrate
-    from attentest.statistics.confidence_interval import ConfidenceInterval
+if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compares it with the table
+    from attentest import attention as attention
+    from attentest import contrast as contrast
+    from attentest import noise as noise
+    from attentest import search as search
+    from attentest.api import AttentionTest as AttentionTest
+    from attentest.errors import AttentestError as AttentestError
+    from attentest.errors import AttentestWarning as AttentestWarning
+    from attentest.errors import InputError as InputError
+    from attentest.errors import ModelError as ModelError
+    from attentest.errors import SearchError as SearchError
+    from attentest.images.preprocessing import Preprocessing as Preprocessing
+    from attentest.images.read import read_image as read_image
+    from attentest.results.batch import ComponentResults as ComponentResults
+    from attentest.results.batch import Results as Results
+    from attentest.results.calibration import Calibration as Calibration
+    from attentest.results.result import AttentionTestResult as AttentionTestResult
+    from attentest.simulation.calibrate import calibrate as calibrate
+    from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
+    from attentest.training.bundled import bundled_model as bundled_model
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "AttentestError",
-    "AttentestWarning",
-    "AttentionTest",
-    "AttentionTestResult",
-    "Calibration",
-    "ComponentResults",
-    "ConfidenceInterval",
-    "InputError",
-    "ModelError",
-    "Preprocessing",
-    "Results",
-    "SearchError",
-    "attention",
-    "bundled_model",
-    "calibrate",
-    "contrast",
-    "noise",
-    "read_image",
-    "search",
-]
-
-_LAZY = {
-    "AttentionTest": ("attentest.api", "AttentionTest"),
-    "AttentionTestResult": ("attentest.results.result", "AttentionTestResult"),
-    "Calibration": ("attentest.results.calibration", "Calibration"),
-    "ComponentResults": ("attentest.results.batch", "ComponentResults"),
-    "ConfidenceInterval": ("attentest.statistics.confidence_interval", "ConfidenceInterval"),
-    "Preprocessing": ("attentest.images.preprocessing", "Preprocessing"),
-    "Results": ("attentest.results.batch", "Results"),
-    "attention": ("attentest.attention", None),
-    "calibrate": ("attentest.simulation.calibrate", "calibrate"),
-    "contrast": ("attentest.contrast", None),
-    "noise": ("attentest.noise", None),
-    "read_image": ("attentest.images.read", "read_image"),
-    "search": ("attentest.search", None),
+_DEFINED_IN = {
+    "AttentestError": "attentest.errors",
+    "AttentestWarning": "attentest.errors",
+    "AttentionTest": "attentest.api",
+    "AttentionTestResult": "attentest.results.result",
+    "Calibration": "attentest.results.calibration",
+    "ComponentResults": "attentest.results.batch",
+    "ConfidenceInterval": "attentest.statistics.confidence_interval",
+    "InputError": "attentest.errors",
+    "ModelError": "attentest.errors",
+    "Preprocessing": "attentest.images.preprocessing",
+    "Results": "attentest.results.batch",
+    "SearchError": "attentest.errors",
+    "attention": "attentest.attention",
+    "bundled_model": "attentest.training.bundled",
+    "calibrate": "attentest.simulation.calibrate",
+    "contrast": "attentest.contrast",
+    "noise": "attentest.noise",
+    "read_image": "attentest.images.read",
+    "search": "attentest.search",
 }
+"""The public names, each with the module that defines it; a module is imported when one of its names is first used.
+
+Importing torch and transformers takes seconds, and neither ``import attentest`` nor ``attentest --help`` needs them.
+"""
+
+if not TYPE_CHECKING:  # a type checker takes the names from the imports above and cannot evaluate this
+    __all__ = list(_DEFINED_IN)
 
 
 def __getattr__(name: str) -> Any:
-    """Import torch and transformers only when a name that needs them is used: they take seconds."""
-    if name not in _LAZY:
+    """Return a public name, importing the module that defines it."""
+    if name not in _DEFINED_IN:
         raise AttributeError(f"module 'attentest' has no attribute {name!r}")
     from importlib import import_module
 
-    module, attribute = _LAZY[name]
-    loaded = import_module(module)
-    return loaded if attribute is None else getattr(loaded, attribute)
+    module = import_module(_DEFINED_IN[name])
+    return module if module.__name__ == f"attentest.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for tab completion."""
+    return [*_DEFINED_IN, "__version__"]
