@@ -28,12 +28,12 @@ from toy_selection import (
 )
 
 KERNEL = np.array([[0.2, -1.0, 0.3], [0.5, 1.5, -0.4], [0.0, 0.7, 0.1]])
-DRAWS = 150_000
+DRAWS = 60_000
 SIGMAS = 4.5
 """Monte-Carlo standard errors within which a rate must lie: with the hundred or so below, one in 1,500 runs fails by
 chance, and the seeds are fixed."""
 
-ENOUGH = 1000
+ENOUGH = 600
 """Draws that a rate is worth taking of."""
 
 Eta = Callable[[NDArray[np.bool_]], NDArray[np.float64]]
@@ -122,7 +122,7 @@ def test_the_top_fraction(count: int) -> None:
     check_some(a_test(top_fraction=count / PIXELS), background, lambda x: by_rank(x, count))
 
 
-def check_some(test: AttentionTest, eta: Eta, select: Select, least: int = 3) -> None:
+def check_some(test: AttentionTest, eta: Eta, select: Select, least: int = 2) -> None:
     counts = []
     for seed, x in enumerate(images(20)):
         sampler = Sampler(x, eta(select(x[None])[0]), COVARIANCE, select)
@@ -142,11 +142,11 @@ def test_a_reference_image() -> None:
     for seed, (x, reference) in enumerate(zip(images(20), references, strict=True)):
         mean = mean_of(by_threshold(x[None])[0])
         sampler = Sampler(np.r_[x, reference], np.r_[mean, -mean], joint, by_threshold)
-        if usable(sampler) and len(counts) < 3:
+        if usable(sampler) and len(counts) < 2:
             result = test(x.reshape(SIDE, SIDE), reference=reference.reshape(SIDE, SIDE))
             counts.append(check_against_draws(result, sampler, seed))
-    assert len(counts) == 3
-    assert sum(counts) >= 3
+    assert len(counts) == 2
+    assert sum(counts) >= 2
 
 
 def test_components() -> None:
@@ -154,7 +154,7 @@ def test_components() -> None:
     test = a_test(threshold=0.4)
     counts: list[int] = []
     for seed, x in enumerate(images(60)):
-        if len(counts) == 4:
+        if len(counts) == 3:
             break
         found = test.components(x.reshape(SIDE, SIDE))
         region = by_threshold(x[None])[0]
@@ -163,7 +163,7 @@ def test_components() -> None:
         for result in found:
             eta = mean_of(result.part.ravel()) - mean_of(~region)
             sampler = Sampler(x, eta, COVARIANCE, by_threshold)
-            if usable(sampler) and len(counts) < 4:
+            if usable(sampler) and len(counts) < 3:
                 counts.append(check_against_draws(result, sampler, seed))
-    assert len(counts) == 4
-    assert sum(counts) >= 4
+    assert len(counts) == 3
+    assert sum(counts) >= 3

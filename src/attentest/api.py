@@ -374,7 +374,7 @@ class AttentionTest:
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""
-        self._inputs.check(image, reference)
+        self._inputs.one(image, reference)
 
     def map(
         self,

@@ -19,15 +19,15 @@ from attentest.statistics.multiplicity import Rate, rate_of
 ALPHAS = (0.01, 0.05, 0.10)
 
 FEWEST_EXPECTED = 10
-"""Rejections of a valid test at its greatest level, below which nothing is said of it."""
+"""Expected rejections at the greatest level below which there is no verdict."""
 
 UNEVEN = 0.01
-"""Kolmogorov-Smirnov p-values below this are worth a word."""
+"""Kolmogorov-Smirnov p-values below this are mentioned."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Calibration:
-    """How a test behaves where there is nothing to find.
+    """The behaviour of a test on null images, in which there is nothing to find.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class Calibration:
     alphas
         Significance levels.
     rates, naive_rates
-        How often p is at most each of them, with Wilson intervals.
+        Rejection rates at these levels, with Wilson intervals.
     statuses
-        How many searches ended how.
+        Number of searches by status.
     """
 
     pvalues: NDArray[np.float64]
@@ -55,7 +55,7 @@ class Calibration:
         alphas: Sequence[float] = ALPHAS,
         confidence_level: float = 0.95,
     ) -> Calibration:
-        """Return what results of null images say; they are looked at one by one and not kept."""
+        """Return the calibration of results of null images, which are consumed one by one."""
         levels = significance_levels(alphas)
         rows = [(result.pvalue, result.naive_pvalue, result.status) for result in results]
         if not rows:
@@ -86,34 +86,34 @@ class Calibration:
         return float(stats.kstest(self.naive_pvalues, "uniform").pvalue)
 
     @property
-    def keeps_its_promise(self) -> bool | None:
-        """Whether no level is exceeded by more than chance explains; None with too few images to tell.
+    def calibrated(self) -> bool | None:
+        """Whether the type I error is compatible with every nominal level; None with too few images to tell.
 
-        A level is exceeded if the interval of its rate lies above it. With fewer than ten rejections to expect even at
-        the greatest level nothing is said.
+        A level is exceeded if the interval of the rejection rate lies above it. With fewer than ten expected
+        rejections at the greatest level there is no verdict.
         """
         if len(self.pvalues) * max(self.alphas) < FEWEST_EXPECTED:
             return None
         return all(rate.low <= alpha for alpha, rate in zip(self.alphas, self.rates, strict=True))
 
     def summary(self) -> str:
-        """Return in words what was found."""
+        """Return the rates and the conclusion, in words."""
         lines = [f"{len(self.pvalues)} null image{'s' if len(self.pvalues) != 1 else ''}"]
         for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
             lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
         return "\n".join([*lines, self.conclusion()])
 
     def conclusion(self) -> str:
-        """Return in words what the p-values say as a whole."""
+        """Return the test of uniformity and the verdict, in words."""
         lines = [f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}"]
         others = {status: count for status, count in self.statuses.items() if status not in ("converged", "decided")}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
         verdict = {
-            True: "on these images the selective test keeps its promise",
-            False: "on these images the selective test rejects more often than it should",
-            None: "these are too few images to tell whether the selective test keeps its promise",
-        }[self.keeps_its_promise]
-        uneven = ", but its p-values are not uniform" if self.keeps_its_promise and self.ks_pvalue < UNEVEN else ""
+            True: "on these images the selective test is calibrated: it rejects no more often than its level",
+            False: "on these images the selective test rejects more often than its level",
+            None: "these are too few images to tell whether the selective test is calibrated",
+        }[self.calibrated]
+        uneven = ", but its p-values are not uniform" if self.calibrated and self.ks_pvalue < UNEVEN else ""
         lines.append(verdict + uneven)
         return "\n".join(lines)
 
@@ -128,7 +128,7 @@ class Calibration:
             "ks_statistic": self.ks_statistic,
             "ks_pvalue": self.ks_pvalue,
             "naive_ks_pvalue": self.naive_ks_pvalue,
-            "keeps_its_promise": self.keeps_its_promise,
+            "calibrated": self.calibrated,
             "statuses": self.statuses,
             "pvalues": self.pvalues.tolist(),
             "naive_pvalues": self.naive_pvalues.tolist(),
