@@ -68,7 +68,7 @@ def test_images_are_those_of_the_noise_model_at_the_users_size() -> None:
 
 def test_a_mean_image_needs_a_reference() -> None:
     slope = np.linspace(0, 6, 64).reshape(8, 8)
-    with pytest.warns(AttentestWarning, match="the hypothesis is false, so rejecting is no error"):
+    with pytest.warns(AttentestWarning, match="the hypothesis is false, so rejections are not errors"):
         against_background = calibrate(vit(), 60, 0, mean=slope)
     against_itself = calibrate(vit(contrast=Reference(noise=0.5)), 150, 0, mean=slope)
     assert against_itself.calibrated

@@ -50,7 +50,7 @@ def test_rates_have_wilson_intervals(count: int, total: int) -> None:
 def test_bad_input_ends_in_one_sentence() -> None:
     with pytest.raises(InputError, match="one of holm, bh, got 'bonferroni'"):
         adjusted_pvalues(np.zeros(2), "bonferroni")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="nothing to take a rate of"):
+    with pytest.raises(InputError, match="a rate needs at least one result"):
         rate_of(np.empty(0, dtype=bool))
     with pytest.raises(InputError, match="confidence_level must lie strictly between 0 and 1, got 1"):
         rate_of(np.ones(3, dtype=bool), 1.0)

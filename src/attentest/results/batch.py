@@ -84,13 +84,14 @@ class Results(Sequence[AttentionTestResult]):
         Parameters
         ----------
         method
-            "bh", Benjamini and Hochberg: rejecting what is at most alpha keeps the expected share of false rejections
-            at alpha, for independent images. "holm": it keeps the probability of any false rejection at alpha.
+            "bh", Benjamini and Hochberg: rejecting adjusted p-values of at most alpha controls the expected proportion
+            of false rejections at alpha, for independent images. "holm": it controls the probability of any false
+            rejection at alpha.
         """
         return adjusted_pvalues(np.array([result.log_pvalue for result in self]), method)
 
     def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
-        """Return the share of p-values that are at most alpha, with its Wilson interval.
+        """Return the proportion of p-values that are at most alpha, with its Wilson interval.
 
         Parameters
         ----------

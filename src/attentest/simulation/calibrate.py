@@ -1,4 +1,4 @@
-"""Run a test on images of noise alone."""
+"""Calibration of a test on null images, which hold noise alone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from attentest.results.calibration import ALPHAS, Calibration, significance_leve
 from attentest.results.result import AttentionTestResult
 
 MOST_IMAGES = 10**8
-"""More null images than this are a slip of the keyboard."""
+"""Upper limit on the number of null images, against typing errors."""
 
 ROUNDING = 1e-12
-"""Share of its terms below which a sum is nothing but their rounding."""
+"""A sum below this fraction of its terms is rounding error."""
 
 DRAWN_TOGETHER = 2**22
-"""Numbers that are drawn at a time."""
+"""Number of pixels drawn at a time, to bound memory."""
 
 
 def calibrate(
@@ -40,7 +40,7 @@ def calibrate(
     confidence_level: float = 0.95,
     progress: Progress | None = None,
 ) -> Calibration:
-    """Run a test on images of noise alone, and see whether it rejects as rarely as it says.
+    """Run a test on null images and compare its type I error with the nominal levels.
 
     Parameters
     ----------
@@ -51,21 +51,21 @@ def calibrate(
     rng
         A generator, or a seed for one.
     mean
-        Mean of the null images; by default zero everywhere. With a mean that is not the same everywhere the hypothesis
-        that region and background have equal means is false, and what is seen is how often that is found. For the
+        Mean of the null images; by default zero everywhere. With a mean that is not constant the hypothesis that
+        region and background have equal means is false, and the rates show how often that is detected. For the
         contrast ``Reference`` each image is drawn with a reference of the same mean and the reference's noise, which
-        takes the place of a reference image of the test.
+        replaces the reference image of the test.
     image_shape
         (H, W) or (C, H, W) of the images; by default that of the mean image, or of the model's input where there is no
         preprocessing.
     noise
-        Noise to draw from; by default the test's own. Another one shows what a wrong noise model does.
+        Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
     alphas
         Significance levels to report.
     confidence_level
-        Of the intervals of the rates.
+        Level of the intervals of the rates.
     progress
-        Called with (images done, images in all).
+        Called with (images done, number of images).
     """
     # Checked before hours of computation, not after.
     levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
@@ -83,7 +83,7 @@ def null_results(
     noise: NoiseLike | None = None,
     progress: Progress | None = None,
 ) -> Iterator[AttentionTestResult]:
-    """Yield the results of null images, as :func:`calibrate` counts them."""
+    """Yield the results of the null images of :func:`calibrate`."""
     if not isinstance(test, AttentionTest):
         raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
     if progress is not None and not callable(progress):
@@ -107,17 +107,17 @@ def null_results(
 
 
 def _another(generator: np.random.Generator) -> np.random.Generator:
-    """Return a generator of its own, so that images are the same with references and without."""
+    """Return a second generator, so that the images are the same with references and without."""
     try:
         return generator.spawn(1)[0]
-    except TypeError:  # one made of an old bit generator cannot
+    except TypeError:  # generators with an old bit generator cannot spawn
         return np.random.default_rng(generator.integers(2**63, size=4))
 
 
 def _with_true_hypotheses(
     results: Iterator[AttentionTestResult], contrast: Contrast, mean: NDArray[np.float64]
 ) -> Iterator[AttentionTestResult]:
-    """Yield results, and warn once if the hypothesis is false for one, because the mean is not the same everywhere."""
+    """Yield results, and warn once if the hypothesis is false for one because the mean is not constant."""
     warned = not mean.any()
     for result in results:
         if not warned:
@@ -127,8 +127,8 @@ def _with_true_hypotheses(
             if np.abs((weights * mean).sum(axis=(-2, -1))).max() > ROUNDING * terms:
                 warned = True
                 warnings.warn(
-                    "with this mean image the hypothesis is false, so rejecting is no error: what is compared differs "
-                    "in the mean by itself (for images of something use the contrast Reference()).",
+                    "with this mean image the hypothesis is false, so rejections are not errors: the compared means "
+                    "differ by themselves (for images with content use the contrast Reference()).",
                     AttentestWarning,
                     stacklevel=2,
                 )
@@ -136,7 +136,7 @@ def _with_true_hypotheses(
 
 
 def _drawn(noise: NoiseModel | None, centre: Sample, count: int, rng: np.random.Generator) -> Iterator[Sample]:
-    """Yield images around a centre, with its black and white."""
+    """Yield images with a mean image, and with its black and white."""
     size = centre.pixels.size
     together = max(1, DRAWN_TOGETHER // size)
     for start in range(0, count, together):

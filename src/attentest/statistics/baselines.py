@@ -16,14 +16,14 @@ from attentest.statistics.alternative import Alternative, check_alternative
 LOG_2 = float(np.log(2.0))
 
 TIE_TOLERANCE = 1e-12
-"""Statistics this close, relative to the observed one, are equal but for the order of summation."""
+"""Statistics this close, relative to the observed one, differ only by the order of summation."""
 
 MOST_PERMUTATIONS = 10**8
-"""More permutations than this are a slip of the keyboard."""
+"""Upper limit on the number of permutations, against typing errors."""
 
 
 def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
-    """Return the log p-value of a plain z-test, which ignores that the region was chosen by looking."""
+    """Return the log p-value of a plain z-test, which ignores that the region was chosen from the image."""
     check_alternative(alternative)
     if alternative == "greater":
         return float(log_ndtr(-z))
@@ -33,9 +33,9 @@ def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
 
 
 def bonferroni_log_pvalue(log_naive: float, pixels: int, kinds: int = 2) -> float:
-    """Return the log of min(1, kinds^pixels p): a correction for every region there could have been.
+    """Return the log of min(1, kinds^pixels p): a correction for every possible region.
 
-    ``kinds`` is what each pixel could have been: in the region or not; for a component of a region, in it, in another
+    ``kinds`` is the number of states of a pixel: in the region or not; for a component of a region, in it, in another
     component, or outside.
     """
     return min(0.0, pixels * float(np.log(kinds)) + log_naive)
@@ -78,11 +78,11 @@ def permutation_test(
     image : (C, H, W)
         Observed image; the channels of a pixel stay together.
     statistics
-        Maps images (m, C, H, W) to their statistics (m,), each with a region of its own.
+        Maps images (m, C, H, W) to their statistics (m,), each with its own region.
     permutations
         Number B of permutations.
     batch_size
-        Images at a time.
+        Number of images per call.
     rng
         Source of randomness.
     alternative
@@ -91,7 +91,7 @@ def permutation_test(
     permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
     flat = image.reshape(image.shape[0], -1)
     grey = len(flat) == 1
-    # Where a pixel is one number it is shuffled itself: places and a gather take up to half as long again.
+    # Grey pixels are shuffled directly: shuffling indices and gathering takes up to half as long again.
     pixels: NDArray[Any] = flat[0] if grey else np.arange(flat.shape[1])
     found = np.empty(permutations + 1)
     for start in range(0, len(found), batch_size):

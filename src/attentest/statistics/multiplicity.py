@@ -1,4 +1,4 @@
-"""Many tests at once: adjusted p-values, and rates with their intervals."""
+"""Multiple testing: adjusted p-values, and rejection rates with their intervals."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
     log_pvalues : (m,)
         Logs of the p-values of m hypotheses.
     method
-        "holm": rejecting what is at most alpha keeps the probability of any false rejection at alpha, however the tests
-        depend on each other. "bh", Benjamini and Hochberg: it keeps the expected share of false rejections at alpha,
-        for independent (or positively dependent) tests.
+        "holm": rejecting adjusted p-values of at most alpha controls the probability of any false rejection at alpha,
+        however the tests depend on each other. "bh", Benjamini and Hochberg: it controls the expected proportion of
+        false rejections (false discovery rate) at alpha, for independent or positively dependent tests.
     """
     if method == "bh":
         return np.asarray(stats.false_discovery_control([probability(log) for log in log_pvalues], method="bh"))
@@ -41,12 +41,12 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A share of cases, with its Wilson interval.
+    """A proportion, with its Wilson interval.
 
     Parameters
     ----------
     count, total
-        How many of how many.
+        Number of hits, and of cases.
     low, high
         Ends of the interval.
     confidence_level
@@ -61,7 +61,7 @@ class Rate:
 
     @property
     def value(self) -> float:
-        """The share."""
+        """The proportion."""
         return self.count / self.total
 
     def __str__(self) -> str:
@@ -69,11 +69,11 @@ class Rate:
 
 
 def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
-    """Return the share of cases (m,) that are hits."""
+    """Return the proportion of cases (m,) that are hits."""
     confidence_level = confidence(confidence_level)
     total = len(hits)
     if total == 0:
-        raise InputError("there is nothing to take a rate of: give at least one result.")
+        raise InputError("a rate needs at least one result, got none.")
     count = int(np.sum(hits))
     found = stats.binomtest(count, total).proportion_ci(confidence_level, method="wilson")
     return Rate(

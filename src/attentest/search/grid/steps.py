@@ -1,4 +1,4 @@
-"""Step rules of the paper's grid searches (section 3 and appendix C.1): how far to go from a grid point."""
+"""Step rules of the paper's grid searches (section 3 and appendix C.1)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from attentest.search.problem import Points
 
 @runtime_checkable
 class StepRule(Protocol):
-    """Says how wide the next step is.
+    """The width of the next step.
 
-    ``looks_ahead`` tells that the width depends on z alone, so that many grid points can be laid out before any
-    is evaluated.
+    ``looks_ahead`` means that the width depends on z alone, so that many grid points can be evaluated together.
     """
 
     name: ClassVar[str]
@@ -87,8 +86,8 @@ class Adaptive:
             distance, considered = margins.abs(), torch.ones_like(margins, dtype=torch.bool)
         else:
             distance, considered = (margins / (self.safety * slopes)).abs(), margins * slopes < 0
-        # Inside Z the set is left when the first margin reaches zero, outside it is not entered before the last
-        # positive one has. With no margin on its way to zero nothing limits the step.
+        # Inside, Z is left when the first margin reaches zero; outside, it is entered only after the last positive
+        # margin has. If no margin moves towards zero, nothing limits the step.
         first = distance.masked_fill(~considered, math.inf).amin(dim=1)
         blocking = considered & (margins >= 0)
         last = distance.masked_fill(~blocking, -math.inf).amax(dim=1)
@@ -153,6 +152,6 @@ class Combination:
 
 
 def _plain_numbers(rule: StepRule, *names: str) -> None:
-    """Make parameters of a frozen rule plain positive floats, so that they are comparable and go to JSON."""
+    """Replace parameters of a frozen rule by plain positive floats, which compare equal and are JSON-ready."""
     for name in names:
         object.__setattr__(rule, name, positive_number(getattr(rule, name), name))

@@ -1,7 +1,7 @@
 """Chebyshev polynomials on [-1, 1]: nodes, coefficients, bounds.
 
-Polynomials of many pieces are kept as coefficients (..., SIZE, g) in the basis T_0 ... T_{SIZE-1}, whatever their
-degree, so that all are handled together.
+Polynomials of any degree are stored as coefficients (..., SIZE, g) in the basis T_0 ... T_{SIZE-1}, so that many pieces
+are processed together.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 
 MAX_DEGREE = 16
 SIZE = MAX_DEGREE + 2
-"""One more than an interpolant on MAX_DEGREE + 1 nodes needs: its check point raises the degree by one."""
+"""Number of coefficients: MAX_DEGREE + 1 nodes, and one more because the check point raises the degree by one."""
 
 CHECK_POINT = float(np.cos(5 * np.pi / 12))
-"""Not a node of any family here, and far from the zeros of their node polynomials: the sines below are 0.84 or more."""
+"""Not a node of any degree used here, and far from the zeros of the node polynomials, which are 0.84 or more there."""
 
 
 def lobatto_nodes(degree: int) -> NDArray[np.float64]:
