@@ -12,13 +12,15 @@ from typer.testing import CliRunner, Result
 
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.cli import app
+from attentest.cli.option_names import with_option_names
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import Diagonal, FromImage, Isotropic, save_noise
 
 MODEL = str(bundled_model(8))
 IMAGES = np.random.default_rng(4).normal(size=(3, 8, 8))
 KERNEL = np.array([[0.0, 1.0], [2.0, -1.0]])
-QUICK = ("--tol", "1e-3", "--no-interval")
+TOL = 1e-2
+QUICK = ("--tol", str(TOL), "--no-interval")
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +47,7 @@ def objects(*arguments: str) -> list[dict[str, object]]:
 def library(**settings: object) -> AttentionTest:
     from attentest.search import SpectralSearch
 
-    chosen = {"noise": 1.0, "search": SpectralSearch(tol=1e-3), "confidence_level": None, **settings}
+    chosen = {"noise": 1.0, "search": SpectralSearch(tol=TOL), "confidence_level": None, **settings}
     return AttentionTest.from_pretrained(MODEL, **chosen)  # type: ignore[arg-type]
 
 
@@ -121,7 +123,7 @@ def test_components_have_a_row_each_with_an_adjusted_pvalue() -> None:
 
 
 def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
-    done = run("0.npy", "1.npy", "--noise", "1", "--tol", "1e-3", "--confidence-level", "0.9",
+    done = run("0.npy", "1.npy", "--noise", "1", "--tol", str(TOL), "--confidence-level", "0.9",
                "--csv", "out/all.csv", "--parquet", "out/all.parquet")  # fmt: skip
     assert done.exit_code == 0, done.exception
     assert "90% interval" in done.stdout
@@ -136,7 +138,7 @@ def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
         assert float(row["confidence_low"]) == pytest.approx(interval.low, rel=1e-9)
         assert f"{interval.low:.3g} to {interval.high:.3g}" in done.stdout
         assert f"{result.estimate:.3g}" in done.stdout
-    one_sided = run("0.npy", "--noise", "1", "--tol", "1e-3", "--alternative", "greater").stdout
+    one_sided = run("0.npy", "--noise", "1", "--tol", str(TOL), "--alternative", "greater").stdout
     assert "to inf" in one_sided
     assert "images" not in one_sided
 
@@ -150,44 +152,43 @@ def test_deciding_and_writing_a_table_go_together() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--noise much", "--noise must be a number, .* or a noise file .*, sample or wavelet, got 'much'"),
+        (
+            "--noise much",
+            "--noise must be a number, several separated by commas, a noise file .*, sample or wavelet, got 'much'",
+        ),
         ("--noise none.json", "there is no noise file none.json"),
-        ("--noise noise.json --rho 0.2", "--rho goes with a number"),
-        ("--noise sample --rho 0.2", "--rho goes with a number"),
+        ("--noise noise.json --rho 0.2", "--rho goes with a number for --noise, but 'noise.json' was given"),
         ("--noise 1 --threshold 0.6 --top-fraction 0.1", "two ways to choose the region"),
-        ("--noise 1 --top-fraction 2", "top_fraction"),
-        ("--noise 1 --contrast neighbour", "--contrast must be background, neighbourhood:RADIUS"),
-        ("--noise 1 --contrast neighbourhood:far", "needs a number after the colon, got 'far'"),
-        ("--noise 1 --contrast neighbourhood:0", "radius must be finite and at least 1"),
-        ("--noise 1 --contrast reference", "name it with --reference"),
-        ("--noise 1 --reference 1.npy", "--reference belongs to --contrast reference, and background"),
-        ("--noise 1 --reference-noise 1", "--reference-noise belongs to --contrast reference"),
+        ("--noise 1 --contrast neighbour", "--contrast must be background, neighbourhood:RADIUS, reference or region"),
+        ("--noise 1 --contrast neighbourhood:far", "--contrast neighbourhood:RADIUS needs a number .* got 'far'"),
+        ("--noise 1 --contrast background:3", "--contrast must be background, .* got 'background:3'"),
+        ("--noise 1 --contrast reference", "give it with --reference"),
+        ("--noise 1 --reference 1.npy", "--reference is for --contrast reference, but --contrast is background"),
+        ("--noise 1 --reference-noise 1", "--reference-noise is for --contrast reference, but --contrast is backg"),
         ("--noise 1 --contrast reference --reference 1.npy --reference 2.npy", "got it 2 times"),
         ("--noise 1 --contrast reference --reference ./0.npy", "compared with itself"),
         ("--noise 1 --contrast reference --reference wide.npy", "0.npy: the reference image has"),
         ("--noise 1 --contrast reference --reference 1.npy --reference-noise sample", "a number or a noise file"),
-        (
-            "--noise 1 --contrast reference --reference 1.npy --reference-noise few",
-            "--reference-noise must be a number",
-        ),
-        ("--noise 1 --filter blur", "--filter must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or a .npy"),
-        ("--noise 1 --filter gaussian:", "needs a number after the colon"),
+        ("--noise 1 --filter blur", "--filter must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or a .npy file"),
+        ("--noise 1 --filter gaussian:", "--filter gaussian:SIGMA needs a number after the colon, got ''"),
         ("--noise 1 --filter none.npy", "there is no image file none.npy"),
-        ("--noise 1 --connectivity 2", "--connectivity is that of --components"),
+        ("--noise 1 --connectivity 2", "--connectivity is for --components"),
         ("--noise 1 --components --decide", "leave out --decide or --components"),
         ("--noise 1 --components --figure a.png", "leave out --figure or --components"),
         ("--noise 1 --no-interval --confidence-level 0.9", "give one of them"),
-        ("--noise 1 --confidence-level 1.5", "confidence_level must lie"),
-        ("--noise 1 --decide --search fixed", "--decide belongs to the spectral search"),
+        ("--noise 1 --decide --search fixed", "--decide is for the spectral search, but --search is fixed"),
+        ("--noise 1 --tol 1e-3 --search adaptive", "--tol is for the spectral search, but --search is adaptive"),
         ("--noise 1 --csv table.txt", "must end in .csv"),
         ("--noise 1 --parquet table.csv", "must end in .parquet"),
-        ("--noise 1 --csv 0.npy/table.csv", "whose directory cannot be made"),
+        ("--noise 1 --csv 0.npy/table.csv", "because its directory cannot be created"),
         ("--noise 1 --csv folder.csv", "it is a directory"),
         ("--noise 1 --figure 0.npy", "would overwrite the input"),
         ("--noise 1 --image-size large", "--image-size must be a side"),
-        ("--noise 1 --range 1", "--range must be black and white"),
-        ("--noise 1 --channels red", "--channels must be a number"),
-        ("--noise 1 --attention all", "--attention must be rollout"),
+        ("--noise 1 --range 1", "--range must be the values of black and white"),
+        ("--noise 1 --range dark", "--range must be a number or several separated by commas, got 'dark'"),
+        ("--noise 1 --channels red", "--channels must be a number, several separated by commas or mean, got 'red'"),
+        ("--noise 1 --attention all", "--attention must be rollout, last-layer or layer:K, got 'all'"),
+        ("--noise 1 --attention layer:last", "--attention layer:K needs a whole number after the colon, got 'last'"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_is_computed(
@@ -200,6 +201,88 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     with pytest.raises(InputError, match=message):
         raise done.exception
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--noise 0", "--noise (a standard deviation) must be positive"),
+        ("--rho 2", "--rho must lie strictly between -1 and 1, got 2.0"),
+        ("--threshold 1.5", "--threshold (tau) must lie strictly between 0 and 1, got 1.5"),
+        ("--top-fraction 2", "--top-fraction (q) must lie strictly between 0 and 1, got 2.0"),
+        ("--confidence-level 1.5", "--confidence-level must lie strictly between 0 and 1, got 1.5"),
+        ("--tol 2", "--tol must be at least 0 and less than 1, got 2.0"),
+        ("--tol 0", "--tol must be positive"),
+        ("--alpha 1", "--alpha must lie strictly between 0 and 1, got 1.0"),
+        ("--device nonsense", "--device 'nonsense' cannot be used"),
+        ("--range 1,0", "--range is for preprocessing that rescales"),
+        ("--channels 5", "0.npy: --channels = 5 is no channel of the image"),
+        ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
+        ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
+        ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
+        ("--heads 99", "--heads = 99 asks for a head"),
+        ("--attention layer:99", "--attention layer:K must be from -8 to 7 for this model, got 99"),
+        ("--contrast neighbourhood:0", "--contrast neighbourhood:RADIUS must be finite and at least 1 pixel"),
+        ("--filter gaussian:0", "--filter gaussian:SIGMA (of the blur) must be positive"),
+        (
+            "--contrast reference --reference 1.npy --reference-noise=-1",
+            "--reference-noise (a standard deviation) must",
+        ),
+        ("--image-size 0", "the height of --image-size must be at least"),
+    ],
+)
+def test_messages_of_the_library_name_options(arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttentionTest, "_stream", None)
+    noise = [] if "--noise" in arguments else ["--noise", "1"]
+    done = run("0.npy", *noise, *arguments.split())
+    assert isinstance(done.exception, InputError), done.output
+    assert str(done.exception).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--epochs 0", "--epochs must be at least 1"),
+        ("--batch-size 0", "--batch-size must be at least 1"),
+        ("--images-per-class 0", "--images-per-class must be at least 1"),
+        ("--learning-rate 2", "--learning-rate must lie in (0, 1], got 2.0"),
+        ("--dropout 1", "--dropout must lie in [0, 1), got 1.0"),
+        ("--seed=-1", "--seed must be at least 0"),
+        ("--image-size 9", "--image-size must be at least 4 and a multiple of the patch size"),
+    ],
+)
+def test_messages_about_training_name_options(arguments: str, message: str) -> None:
+    done = CliRunner().invoke(app, ["train", "new", *arguments.split()])
+    assert isinstance(done.exception, InputError), done.output
+    assert str(done.exception).startswith(message)
+
+
+def test_only_parameters_are_replaced_by_options() -> None:
+    options = {"intensity_range": "--range", "frame": "--frame", "image_size": "--image-size", "mean": "--mean"}
+
+    def named(message: str) -> str:
+        return with_option_names(message, options)
+
+    assert named("give intensity_range=(black, white), such as intensity_range=(0, 1).") == (
+        "give --range BLACK,WHITE, such as --range 0,1."
+    )
+    assert named("give image_size=(height, width).") == "give --image-size HEIGHTxWIDTH."
+    assert (
+        named("pick it with frame=, from 0 to 3, such as frame=2")
+        == "pick it with --frame, from 0 to 3, such as --frame 2"
+    )
+    assert named("image 3: frame must be a whole number") == "image 3: --frame must be a whole number"
+    for message in (
+        "there is no image file image_size.npy.",
+        "scans/image_size/1.npy cannot be read.",
+        "--contrast must be background, got 'image_size'.",
+        "mean and std must be given together.",
+        "the frame must be rectangular.",
+        "framework must be numpy.",
+        "",
+    ):
+        assert named(message) == message
+        assert with_option_names(message, {}) == message
 
 
 def test_a_missing_extra_is_found_before_anything_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:

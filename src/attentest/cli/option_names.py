@@ -53,7 +53,7 @@ def with_option_names(message: str, options: Mapping[str, str]) -> str:
         return f"{options[match[1]]} {value}"
 
     message = re.sub(rf"{word}=\(([^()]*)\)", keyword, message)
-    message = re.sub(rf"{word}=(?=\S)", lambda match: f"{option(match)} ", message)
+    message = re.sub(rf"{word}=(?=[\w'\"(])", lambda match: f"{option(match)} ", message)
     message = re.sub(rf"{word}=", option, message)
     message = re.sub(rf"^({PREFIX}){name}{AFTER_A_NAME}", lambda match: match[1] + options[match[2]], message)
     return re.sub(word, lambda match: option(match) if "_" in match[1] else match[0], message)
