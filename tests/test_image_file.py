@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from PIL import Image
 
 from attentest.errors import InputError
 from attentest.images.read import MAX_PIXELS, read_image
+from attentest.registry import IMAGE_FORMATS, ImageFormat
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10
@@ -240,3 +243,25 @@ def test_a_path_may_be_a_string(tmp_path: Path) -> None:
     assert np.array_equal(read_image(str(tmp_path / "scan.npy")), np.eye(3))
     with pytest.raises(InputError, match="must be given as a path, got int"):
         read_image(3)  # type: ignore[arg-type]
+
+
+def read_toy(path: Path, frame: int | None) -> NDArray[np.float64]:
+    """Numbers as text after the word "toy", one row of pixels per line."""
+    return np.loadtxt(path.read_text().removeprefix("toy").splitlines())
+
+
+def test_a_new_format_is_one_line_of_the_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("attentest.images.toy")
+    module.read_toy = read_toy  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "attentest.images.toy", module)
+    toy = ImageFormat("images.toy:read_toy", suffixes=(".toy",), signature=b"toy")
+    monkeypatch.setitem(IMAGE_FORMATS._parts, "toy text", toy)
+    for name in ("by_suffix.toy", "by_content.dat"):
+        (tmp_path / name).write_text("toy\n1 2 3\n4 5 6")
+        assert read_image(tmp_path / name).tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert "only a DICOM file has a display window" in refusal(tmp_path / "by_suffix.toy", window=True)
+    (tmp_path / "text.png").write_text("hello")
+    assert refusal(tmp_path / "text.png").endswith("give .npy, PNG, JPEG, TIFF, DICOM, NIfTI or toy text.")
+    # Formats that were known before are read as before.
+    np.save(tmp_path / "a.npy", GREY)
+    assert np.array_equal(read_image(tmp_path / "a.npy"), GREY)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from attentest.errors import InputError
-from attentest.images.pillow import chosen_frame, picture_pixels
+from attentest.images.image_file import chosen_frame
+from attentest.images.pillow import picture_pixels
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10

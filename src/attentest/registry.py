@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from attentest.errors import InputError
 
@@ -42,7 +42,31 @@ class Part:
         return getattr(import_module(f"attentest.{module}"), attribute)
 
 
-class Registry(Mapping[str, Part]):
+@dataclass(frozen=True)
+class ImageFormat(Part):
+    """A format of image files; its location is a function from a path and a frame (int or None) to an array.
+
+    Parameters
+    ----------
+    suffixes
+        Endings of file names, in lower case, that stand for this format.
+    signature, signature_offset
+        Bytes by which a file of another suffix is recognised, and their place in it. A format with neither suffixes
+        nor signature reads the files that no other format recognises.
+    has_window
+        Whether its files may hold a display window; the function then also takes whether to apply it.
+    """
+
+    suffixes: tuple[str, ...] = ()
+    signature: bytes = b""
+    signature_offset: int = 0
+    has_window: bool = False
+
+
+AnyPart = TypeVar("AnyPart", bound=Part)
+
+
+class Registry(Mapping[str, AnyPart]):
     """The parts of one kind, by name.
 
     Parameters
@@ -53,11 +77,11 @@ class Registry(Mapping[str, Part]):
         The parts by name, in the order in which messages list them.
     """
 
-    def __init__(self, kind: str, parts: Mapping[str, Part]) -> None:
+    def __init__(self, kind: str, parts: Mapping[str, AnyPart]) -> None:
         self.kind = kind
         self._parts = dict(parts)
 
-    def __getitem__(self, name: str) -> Part:
+    def __getitem__(self, name: str) -> AnyPart:
         return self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -207,3 +231,20 @@ IMAGE_NOISE = Registry(
     },
 )
 """Estimates of the noise from the tested image itself; each location is a function of an image (C, H, W)."""
+
+IMAGE_FORMATS = Registry(
+    "image file",
+    {
+        ".npy": ImageFormat("images.npy:read_npy", suffixes=(".npy", ".npz")),
+        "PNG, JPEG, TIFF": ImageFormat("images.pillow:read_picture", "and whatever else Pillow reads"),
+        "DICOM": ImageFormat(
+            "images.dicom:read_dicom",
+            suffixes=(".dcm", ".dicom"),
+            signature=b"DICM",
+            signature_offset=128,
+            has_window=True,
+        ),
+        "NIfTI": ImageFormat("images.nifti:read_nifti", suffixes=(".nii", ".nii.gz")),
+    },
+)
+"""Formats of image files, by the name that messages use."""

@@ -27,6 +27,7 @@ from attentest.cli.options import (
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
+from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.api import AttentionTest
@@ -42,7 +43,7 @@ DEFAULT_CONFIDENCE = 0.95
 def test(
     images: Annotated[
         list[Path],
-        typer.Argument(help="Image files: .npy, PNG, JPEG, TIFF, DICOM, NIfTI, ...", show_default=False),
+        typer.Argument(help=f"Image files: {', '.join(IMAGE_FORMATS)}, ...", show_default=False),
     ],
     options: AttentionTestOptions,
     frame: FrameOption = None,

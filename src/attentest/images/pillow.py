@@ -1,24 +1,21 @@
-"""Pixels of a Pillow picture exactly as it holds them, or one sentence on why that cannot be had."""
+"""Pixels of pictures that Pillow reads, exactly as stored, or an error that says why that is impossible."""
 
 from __future__ import annotations
 
 import re
-import struct
 import warnings
-import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import whole_number
 from attentest.errors import InputError
+from attentest.images.image_file import DECODING_ERRORS, MAX_PIXELS, check_pixel_count, chosen_frame, reason
+from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
-
-MAX_PIXELS = 64_000_000
-"""Largest image read: 8000 x 8000. Anything above it is an accident or an attack."""
 
 PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")
 """Modes whose pixels are taken as they are."""
@@ -29,22 +26,29 @@ READABLE_MODES = (*PLAIN_MODES, "I;16L", "I;16B", "I;16N", "P", "LA", "RGBA", "P
 GREY_STEP = {"L;2": 85, "L;4": 17}
 """Pillow spreads grey levels of 2 and 4 bits over 0 to 255, by this factor."""
 
-DECODING_ERRORS = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    EOFError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    RuntimeError,
-    AssertionError,
-    MemoryError,
-    struct.error,
-    zlib.error,
-)
-"""What decoders are known to raise when they meet a broken file."""
+
+def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
+    """Return the pixels of one frame of a picture file, (H, W) or (H, W, 3), as :func:`picture_pixels` does."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about metadata, and about sizes, which are checked here
+            with Image.open(path) as picture:
+                check_pixel_count(picture.width, picture.height, path)
+                index = chosen_frame(frame, getattr(picture, "n_frames", 1), path)
+                if index != picture.tell():
+                    picture.seek(index)
+                    check_pixel_count(picture.width, picture.height, path)
+                return picture_pixels(picture, name=str(path))
+    except InputError:
+        raise
+    except UnidentifiedImageError:
+        raise InputError(f"{path} is not an image that can be read: give {IMAGE_FORMATS.choices()}.") from None
+    except Image.DecompressionBombError:
+        raise InputError(f"{path} has more than the {MAX_PIXELS} pixels allowed: crop or shrink it first.") from None
+    except DECODING_ERRORS as error:
+        raise InputError(f"{path} cannot be read as an image ({reason(error)}).") from None
 
 
 def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[Any]:
@@ -83,32 +87,6 @@ def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[A
         )
     _check_unwrapped(picture, pixels, name)
     return pixels
-
-
-def check_pixel_count(width: int, height: int, name: object) -> None:
-    """Refuse an image whose header announces too many pixels, before any of them is decoded."""
-    if width * height > MAX_PIXELS:
-        raise InputError(
-            f"{name} has {width} x {height} pixels, more than the {MAX_PIXELS} allowed: crop or shrink it first."
-        )
-
-
-def chosen_frame(frame: int | None, count: int, name: object) -> int:
-    """Return the index, from 0, of the frame asked for; None stands for the only one."""
-    if frame is not None:
-        index = whole_number(frame, f"the frame of {name}", -count, count - 1)
-        return index % count
-    if count != 1:
-        raise InputError(
-            f"{name} has {count} frames and one is needed: pick it with frame= or --frame, from 0 to {count - 1}."
-        )
-    return 0
-
-
-def reason(error: BaseException) -> str:
-    """Return the first line of what an error says, to be put in parentheses."""
-    lines = str(error).splitlines()
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
 
 
 def _upright(picture: PILImage) -> PILImage:

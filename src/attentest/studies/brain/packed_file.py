@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.pillow import DECODING_ERRORS, reason
+from attentest.images.image_file import DECODING_ERRORS, reason
 from attentest.studies.brain.slices import SIDE, Slices
 
 LARGEST = 2**31
