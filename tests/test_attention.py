@@ -190,7 +190,7 @@ def test_cuda_agrees_with_the_cpu(bundled: ViTForImageClassification) -> None:
 
 
 def test_other_modules_are_refused_by_name() -> None:
-    with pytest.raises(ModelError, match=r"'Linear'.*does not know: give one of ViT, DeiT"):
+    with pytest.raises(ModelError, match=r"'Linear'.*does not know: give one of these: ViT, DeiT"):
         ViTScores(torch.nn.Linear(2, 2))
 
 

@@ -51,7 +51,7 @@ def test_a_numpy_function_in_float32_gets_a_wider_bar() -> None:
             "height of image_shape must be at least 1",
         ),
         (lambda: bad(model=numpy_softmax, image_shape=(1, 2, 2), device="cpu"), InputError, "device is for models"),
-        (lambda: bad(model=tiny_vit(), image_shape=(1, 8, 8)), InputError, "a ViT says itself"),
+        (lambda: bad(model=tiny_vit(), image_shape=(1, 8, 8)), InputError, "image_shape is for functions"),
         (lambda: bad(image_shape=(1, 2, 2)), InputError, "belong to the score function"),
         (lambda: bad(memory_budget=100), InputError, "memory_budget must be at least"),
         (lambda: bad()(TOY_IMAGE, alpha=1.5), InputError, "alpha must lie strictly between 0 and 1, got 1.5"),

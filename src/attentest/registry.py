@@ -248,3 +248,13 @@ IMAGE_FORMATS = Registry(
     },
 )
 """Formats of image files, by the name that messages use."""
+
+MODEL_LIBRARIES = Registry(
+    "model library",
+    {
+        "Hugging Face": Part("attention.huggingface:LIBRARY"),
+        "timm": Part("attention.timm:LIBRARY"),
+        "torchvision": Part("attention.torchvision:LIBRARY"),
+    },
+)
+"""Libraries whose vision transformers are read; each location is a ``ModelLibrary``."""

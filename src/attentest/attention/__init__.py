@@ -1,5 +1,11 @@
 """From images to raw attention scores on the patch grid."""
 
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
 from attentest.attention.aggregation import (
     Aggregation,
     AggregationLike,
@@ -7,11 +13,11 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
-from attentest.attention.conversion import as_score_function, model_settings
-from attentest.attention.functions import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
+from attentest.attention.plain_function import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
 from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import RoughScoreFunction, ScoreFunction, ScoreProperties, score_properties
 from attentest.attention.vit import ViTScores, readable
+from attentest.errors import InputError
 
 __all__ = [
     "Aggregation",
@@ -35,3 +41,34 @@ __all__ = [
     "score_properties",
     "scores_from_attentions",
 ]
+
+
+def as_score_function(
+    model: Any,
+    device: torch.device | str | None,
+    batch_size: int | None,
+    memory_budget: int | None,
+    image_shape: tuple[int, int, int] | None,
+) -> ScoreFunction:
+    """Return a score function unchanged, or that of a NumPy or torch function of images of a shape (C, H, W)."""
+    if isinstance(model, torch.nn.Module) and readable(model):
+        raise InputError(
+            "image_shape is for functions, and the model is a vision transformer, whose input has a shape of its own: "
+            "leave image_shape out, or use image_size."
+        )
+    if isinstance(model, ScoreFunction) and not isinstance(model, type):
+        if device is not None or batch_size is not None or image_shape is not None:
+            raise InputError("device, batch_size and image_shape belong to the score function: set them there.")
+        score_properties(model)
+        return model
+    if image_shape is not None and callable(model) and not isinstance(model, type):
+        return function_scores(model, image_shape, device, batch_size, memory_budget)
+    raise InputError(
+        f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
+        f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."
+    )
+
+
+def model_settings(scores: ScoreFunction) -> dict[str, Any]:
+    """Return what results record about a model, JSON-ready."""
+    return score_properties(scores).description

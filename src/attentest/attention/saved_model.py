@@ -13,8 +13,9 @@ import transformers
 from torch import nn
 from transformers.utils import cached_file
 
+from attentest.attention.huggingface import Family, family_of_type
 from attentest.attention.quiet import quiet_transformers
-from attentest.attention.refusal import known_types, refusal_of_type
+from attentest.attention.refusal import refusal_of_type
 from attentest.errors import ModelError
 
 LONGEST_ID, LONGEST_REASON = 96, 300
@@ -73,10 +74,10 @@ def load_model(
     if config is None:
         raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
     model_type = config.get("model_type") if isinstance(config, dict) else None
-    name = known_types().get(model_type) if isinstance(model_type, str) else None
-    if name is None:
+    family = family_of_type(model_type)
+    if family is None:
         raise refusal_of_type(model_type, files.where)
-    encoder = _load_weights(getattr(transformers, name), files, allow_pickle)
+    encoder = _load_weights(family, files, allow_pickle)
     return SavedModel(encoder=encoder, processor=_processor(files))
 
 
@@ -141,8 +142,9 @@ class _Files:
         return None if found is None else Path(found)
 
 
-def _load_weights(model_class: Any, files: _Files, allow_pickle: bool) -> Any:
-    options: dict[str, Any] = {"add_pooling_layer": False} if model_class.__name__ in POOLED else {}
+def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
+    model_class: Any = getattr(transformers, family.encoder)
+    options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler else {}
     try:
         with quiet_transformers():
             model, info = model_class.from_pretrained(
@@ -164,9 +166,6 @@ def _load_weights(model_class: Any, files: _Files, allow_pickle: bool) -> Any:
         ) from None
     _check_keys(info, files)
     return model
-
-
-POOLED = ("ViTModel", "DeiTModel", "BeitModel")
 
 
 def _check_keys(info: Any, files: _Files) -> None:

@@ -1,4 +1,4 @@
-"""Raw attention scores from a plain function of the caller's, in NumPy or torch."""
+"""Raw attention scores from a plain function of the user's, in NumPy or torch."""
 
 from __future__ import annotations
 

@@ -15,24 +15,24 @@ from attentest.attention.tokens import Tokens
 from attentest.errors import ModelError
 
 ATTENTION_NAME = "attentest"
-"""Under which transformers knows :func:`plain_attention`."""
+"""Name under which :func:`plain_attention` is registered with transformers."""
 
 
-class Reader:
-    """Collects what an aggregation needs of a forward pass, and ends it once it has that.
+class AttentionReader:
+    """Collects from a forward pass what an aggregation needs, then ends the pass early.
 
     Parameters
     ----------
     aggregation
-        What is taken of each layer.
+        Chooses what is taken of each layer's attention.
     tokens
-        What the tokens are.
+        The tokens of an image.
     layers
-        How many layers the model has.
+        Number of layers of the model.
     images
-        How many images pass.
+        Number of images in the pass.
     heads
-        If given, how many heads there must be; that rows sum to one is checked, too.
+        Number of heads of each layer. If given, it is checked, and that attention weights sum to one over tokens.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Reader:
         if layer in self._needed:
             self._taken.append(self._aggregation.take(weights, self._tokens))
         if layer + 1 == self._needed.stop:
-            raise Enough
+            raise LastLayerRead
 
     def _check(self, weights: Tensor, layer: int, heads: int) -> None:
         if weights.shape[1] != heads:
@@ -67,10 +67,10 @@ class Reader:
 
     def read(self, forward: Callable[[], Any]) -> Tensor:
         """Run a forward pass and return the scores (m, gh, gw)."""
-        with _reading(self):
+        with _active(self):
             try:
                 forward()
-            except Enough:
+            except LastLayerRead:
                 return self._aggregation.scores(self._taken, self._tokens)
         raise ModelError(
             f"the model showed attention for {self._seen} of its {self._layers} layers: the rest is fused, or is not "
@@ -78,15 +78,15 @@ class Reader:
         )
 
 
-class Enough(Exception):
-    """Raised where the last layer needed has been read: the rest of the forward pass changes nothing."""
+class LastLayerRead(Exception):
+    """Ends a forward pass after the last layer needed: the layers after it do not affect the scores."""
 
 
-_READER: ContextVar[Callable[[Tensor], None] | None] = ContextVar("attentest_reader", default=None)
+_READER: ContextVar[AttentionReader | None] = ContextVar("attentest_reader", default=None)
 
 
 @contextmanager
-def _reading(reader: Reader) -> Iterator[None]:
+def _active(reader: AttentionReader) -> Iterator[None]:
     token = _READER.set(reader)
     try:
         yield
@@ -94,8 +94,8 @@ def _reading(reader: Reader) -> Iterator[None]:
         _READER.reset(token)
 
 
-def show(weights: Tensor) -> None:
-    """Hand attention weights (m, heads, N, N) to whoever reads; nobody does outside a score function."""
+def pass_to_reader(weights: Tensor) -> None:
+    """Pass attention weights (m, heads, N, N) of a layer to the active reader, if there is one."""
     reader = _READER.get()
     if reader is not None:
         reader(weights)
@@ -111,14 +111,15 @@ def plain_attention(
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attend as transformers' eager function does, but stay in the input's dtype and show the weights.
+    """Return what the eager attention function of transformers returns, computed in the dtype of the input.
 
-    That library computes its softmax in float32 whatever the model's dtype, which leaves noise of 1e-10 in
-    float64 scores. ``dropout`` is what it passes in training mode; models are read in evaluation mode only.
+    That library computes its softmax in float32 whatever the model's dtype, which leaves errors of 1e-10 in float64
+    scores. The weights are passed to the active reader. ``dropout`` is ignored: the library sets it in training mode,
+    and models are read in evaluation mode only.
     """
     logits = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if attention_mask is not None:
         logits = logits + attention_mask
     weights = torch.softmax(logits, dim=-1)
-    show(weights)
+    pass_to_reader(weights)
     return (weights @ value).transpose(1, 2).contiguous(), None

@@ -7,24 +7,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attentest.attention.attention_reader import pass_to_reader
+from attentest.attention.constant_method import set_constant_method
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
-from attentest.attention.positions import resampled_positions
-from attentest.attention.precomputed import keep
-from attentest.attention.reading import show
+from attentest.attention.model_library import ModelLibrary
+from attentest.attention.position_embeddings import resampled_positions
 from attentest.attention.tokens import Tokens
 from attentest.errors import ModelError
 
 
-def is_timm(module: nn.Module) -> bool:
+def _is_transformer(module: nn.Module) -> bool:
     """Return whether a module is a timm transformer with prefix tokens and a patch embedding."""
     of_timm = any(base.__module__.startswith("timm.models.") for base in type(module).__mro__)
     return of_timm and all(hasattr(module, name) for name in ("patch_embed", "blocks", "num_prefix_tokens"))
 
 
-def read_timm(found: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
-    """Return a float64 copy of a timm model that shows its attention, for one size of image."""
-    kind = f"timm {type(found).__name__}"
-    model: Any = float64_copy(found, device, kind, owned)
+def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+    """Return a float64 copy of a timm model that exposes its attention, for one size of image."""
+    kind = f"timm {type(module).__name__}"
+    model: Any = float64_copy(module, device, kind, owned)
     attentions: list[Any] = [getattr(block, "attn", None) for block in model.blocks]
     if not attentions or any(not (hasattr(a, "fused_attn") and hasattr(a, "attn_drop")) for a in attentions):
         raise ModelError(
@@ -32,16 +33,16 @@ def read_timm(found: nn.Module, image_size: Any, device: torch.device | str | No
             "give a score function of your own."
         )
     for attention in attentions:
-        attention.fused_attn = False  # of the copy: the caller's model keeps its own
-        attention.attn_drop.register_forward_hook(_show_input)
+        attention.fused_attn = False  # in the copy only
+        attention.attn_drop.register_forward_hook(_pass_input_to_reader)
     _set_size(model, kind, image_size)
     size, grid = pair(model.patch_embed.img_size), pair(model.patch_embed.grid_size)
     if getattr(model, "rope", None) is not None and getattr(model, "dynamic_img_size", False):
         # timm computes it again for each batch, in float32.
-        keep(model.rope, "get_embed", model.rope.get_embed(shape=grid).to(torch.float64))
+        set_constant_method(model.rope, "get_embed", model.rope.get_embed(shape=grid).to(torch.float64))
     return Encoder(
         module=model,
-        forward=_features,
+        forward=_forward,
         kind=kind,
         channels=_channels(model),
         image_size=size,
@@ -55,12 +56,12 @@ def read_timm(found: nn.Module, image_size: Any, device: torch.device | str | No
         heads=int(attentions[0].num_heads),
         width=int(model.embed_dim),
         mlp_width=4 * int(model.embed_dim),
-        weights=stored_dtype(found),
+        weights=stored_dtype(module),
     )
 
 
 def _set_size(model: Any, kind: str, image_size: Any) -> None:
-    """Bring the copy to a size of image; position embeddings are resampled here, because timm does it in float32."""
+    """Adapt the copy to a size of image; position embeddings are resampled here, because timm does it in float32."""
     embed = model.patch_embed
     patch = pair(embed.patch_size)
     trained = embed.img_size
@@ -91,11 +92,14 @@ def _channels(model: Any) -> int:
     return int(projection.in_channels)
 
 
-def _features(model: nn.Module, images: Tensor) -> Any:
+def _forward(model: nn.Module, images: Tensor) -> Any:
     forward: Any = model.forward_features
     return forward(images)
 
 
-def _show_input(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-    """Show the attention weights: they pass this dropout, which does nothing in evaluation mode."""
-    show(arguments[0])
+def _pass_input_to_reader(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+    """Read the input of the dropout of attention weights, which does nothing in evaluation mode: the weights."""
+    pass_to_reader(arguments[0])
+
+
+LIBRARY = ModelLibrary(models=("ViT",), package="timm", recognises=_is_transformer, read=_read)

@@ -1,4 +1,4 @@
-"""Position embeddings for grids other than the one a model was trained on."""
+"""Position embeddings for grids of patches other than that of training."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch.nn.functional import interpolate
 def resampled_positions(
     positions: Tensor, trained: tuple[int, int], grid: tuple[int, int], antialias: bool = False
 ) -> Tensor:
-    """Return position embeddings (1, prefix + gh * gw, d) for another grid, bicubically, in their own dtype.
+    """Return position embeddings (1, prefix + gh * gw, d) resampled to another grid, bicubically, in their own dtype.
 
     Parameters
     ----------
     positions : (1, prefix + rows * columns, d)
-        As trained; those of tokens before the patches are kept as they are.
+        As trained; those of the tokens before the patches do not change.
     trained
-        Rows and columns they were trained for.
+        Rows and columns of patches in training.
     grid
-        Rows and columns wanted.
+        Rows and columns (gh, gw) of patches wanted.
     antialias
-        Whether to smooth where the grid becomes coarser: each library has its own habit.
+        Whether to smooth where the grid becomes coarser; libraries differ in this.
     """
     if trained == grid:
         return positions

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from attentest.attention.attention_reader import plain_attention
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
-from attentest.attention.positions import resampled_positions
-from attentest.attention.reading import plain_attention
+from attentest.attention.model_library import ModelLibrary
+from attentest.attention.position_embeddings import resampled_positions
 from attentest.attention.tokens import Tokens
 
 
-def is_torchvision(module: nn.Module) -> bool:
+def _is_transformer(module: nn.Module) -> bool:
     """Return whether a module is a torchvision ``VisionTransformer``."""
     return any(
         base.__name__ == "VisionTransformer" and base.__module__.startswith("torchvision.models.")
@@ -22,10 +23,10 @@ def is_torchvision(module: nn.Module) -> bool:
     )
 
 
-def read_torchvision(found: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
-    """Return a float64 copy of a torchvision model that shows its attention, for one size of image."""
+def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
+    """Return a float64 copy of a torchvision model that exposes its attention, for one size of image."""
     kind = "torchvision VisionTransformer"
-    model: Any = float64_copy(found, device, kind, owned)
+    model: Any = float64_copy(module, device, kind, owned)
     patch = int(model.patch_size), int(model.patch_size)
     size = checked_size(int(model.image_size) if image_size is None else image_size, patch)
     grid = size[0] // patch[0], size[1] // patch[1]
@@ -34,11 +35,11 @@ def read_torchvision(found: nn.Module, image_size: Any, device: torch.device | s
     model.encoder.pos_embedding = nn.Parameter(positions, requires_grad=False)
     layers = list(model.encoder.layers)
     for layer in layers:
-        layer.self_attention = ShownAttention(layer.self_attention)
+        layer.self_attention = ReadableAttention(layer.self_attention)
     convolution = next(m for m in model.conv_proj.modules() if isinstance(m, nn.Conv2d))
     return Encoder(
         module=model,
-        forward=_encode,
+        forward=_forward,
         kind=kind,
         channels=int(convolution.in_channels),
         image_size=size,
@@ -48,12 +49,12 @@ def read_torchvision(found: nn.Module, image_size: Any, device: torch.device | s
         heads=int(layers[0].num_heads),
         width=int(model.hidden_dim),
         mlp_width=int(model.mlp_dim),
-        weights=stored_dtype(found),
+        weights=stored_dtype(module),
     )
 
 
-class ShownAttention(nn.Module):
-    """torch's ``MultiheadAttention`` of a sequence with itself, which shows its weights instead of fusing them away."""
+class ReadableAttention(nn.Module):
+    """torch's ``MultiheadAttention`` of a sequence with itself, with weights that an attention reader can read."""
 
     def __init__(self, attention: nn.MultiheadAttention) -> None:
         super().__init__()
@@ -62,15 +63,18 @@ class ShownAttention(nn.Module):
         self.out_proj = attention.out_proj
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, **_: Any) -> tuple[Tensor, None]:
-        """Attend; the three are one and the same sequence (m, N, d)."""
+        """Return the output (m, N, d) of a sequence (m, N, d), which is given three times."""
         parts = linear(query, self.in_proj_weight, self.in_proj_bias).chunk(3, dim=-1)
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         attended = plain_attention(self, q, k, v)[0]
         return self.out_proj(attended.flatten(2)), None
 
 
-def _encode(model: nn.Module, images: Tensor) -> Any:
+def _forward(model: nn.Module, images: Tensor) -> Any:
     """Embed as the model does, without its check that the image is a square of the training size."""
     vit: Any = model
     patches = vit.conv_proj(images).flatten(2).transpose(1, 2)
     return vit.encoder(torch.cat([vit.class_token.expand(len(patches), -1, -1), patches], dim=1))
+
+
+LIBRARY = ModelLibrary(models=("ViT",), package="torchvision", recognises=_is_transformer, read=_read)
