@@ -246,7 +246,7 @@ def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch:
 
 def test_the_choices_are_those_of_the_library() -> None:
     from attentest.cli.options import AlternativeName, ArchitectureName
-    from attentest.statistics.truncated_normal import Alternative
+    from attentest.statistics.alternative import Alternative
     from attentest.training.classifier import ARCHITECTURES
 
     assert set(ArchitectureName) == set(ARCHITECTURES)

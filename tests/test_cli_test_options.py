@@ -271,6 +271,8 @@ def test_only_parameters_are_replaced_by_options() -> None:
         named("pick it with frame=, from 0 to 3, such as frame=2")
         == "pick it with --frame, from 0 to 3, such as --frame 2"
     )
+    assert named("pick it with frame= or --frame.") == named("pick it with frame (--frame).") == "pick it with --frame."
+    assert named("if you trust it, image_size=True.") == "if you trust it, --image-size."
     assert named("image 3: frame must be a whole number") == "image 3: --frame must be a whole number"
     for message in (
         "there is no image file image_size.npy.",

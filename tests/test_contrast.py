@@ -22,7 +22,8 @@ from attentest.contrast import (
 )
 from attentest.contrast.kernel import PADDING
 from attentest.noise import AR1, Dense, FromImage, Isotropic
-from attentest.pipeline.hypotheses import comparisons, parts_of
+from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
+from attentest.pipeline.line import Lines
 from toys import tiny_vit
 
 SEEN = np.ones((7, 9), dtype=bool)
@@ -141,17 +142,31 @@ def test_regions_together_are_as_one_by_one(contrast: Any, noise: Any, connectiv
     regions = (rng.random((6, 7, 9)) > 0.7) & seen
     regions[0, 0, 0] = True
     images, references = rng.normal(size=(2, 6, 2, 7, 9))
-    given = (seen, np.array([0.3, 0.7]), contrast, noise)
-    together = comparisons(images, parts_of(regions, connectivity), *given, references)
-    alone = [
-        comparisons(images[i : i + 1], parts_of(regions[i : i + 1], connectivity), *given, references[i : i + 1])
-        for i in range(6)
-    ]
-    assert together.owner.tolist() == [i for i, one in enumerate(alone) for _ in one.masks]
-    assert np.array_equal(together.masks, np.concatenate([one.masks for one in alone]))
+    models = [noise.for_image(image) if isinstance(noise, FromImage) else noise for image in images]
+    has_reference = contrast.reference is not None
+    exact = has_reference and contrast.reference.exact
+
+    def of_images(some: slice) -> tuple[Parts, Lines]:
+        data = ImageData(
+            images=images[some],
+            noise=models[some],
+            seen=seen,
+            channel_weights=np.array([0.3, 0.7]),
+            references=references[some] if has_reference else None,
+            reference_noise=[]
+            if exact or not has_reference
+            else [contrast.reference.noise or AR1(0.2)] * len(images[some]),
+        )
+        parts = parts_of(regions[some], connectivity)
+        return parts, lines_of(data, parts, contrast)
+
+    parts, lines = of_images(slice(None))
+    alone = [of_images(slice(i, i + 1)) for i in range(6)]
+    assert parts.image.tolist() == [i for i, (one, _) in enumerate(alone) for _ in range(len(one))]
+    assert np.array_equal(parts.masks(), np.concatenate([one.masks() for one, _ in alone]))
     for name in ("z_obs", "standard_error", "b"):
-        expected = np.concatenate([getattr(one.lines, name) for one in alone])
-        np.testing.assert_allclose(getattr(together.lines, name), expected, rtol=1e-13, atol=1e-14)
+        expected = np.concatenate([getattr(line, name) for _, line in alone])
+        np.testing.assert_allclose(getattr(lines, name), expected, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("contrast", [Background(), RegionMean(), Reference()], ids=str)
@@ -181,8 +196,8 @@ PICTURE = np.random.default_rng(5).normal(size=(8, 8))
 
 
 def test_map_takes_every_contrast() -> None:
-    pictures = np.random.default_rng(6).normal(size=(4, 8, 8))
-    references = np.random.default_rng(7).normal(size=(4, 8, 8))
+    pictures = np.random.default_rng(6).normal(size=(2, 8, 8))
+    references = np.random.default_rng(7).normal(size=(2, 8, 8))
     for contrast in (Neighbourhood(2), Filtered("sobel-y"), lambda region: region - 0.5):
         test = vit(contrast=contrast)
         for image, result in zip(pictures, test.map(pictures), strict=True):
@@ -294,7 +309,10 @@ def fails(region: np.ndarray) -> np.ndarray:
         (lambda: vit(contrast=lambda m: np.ma.masked_array(m, mask=~m))(PICTURE), "without a mask"),
         (lambda: Filtered(np.ma.masked_array(np.ones((2, 2)), mask=[[1, 0], [0, 0]])), "without a mask"),
         (lambda: Filtered(np.full((2, 2), np.longdouble("1e400"))), "finite and not all zero"),
-        (lambda: vit(contrast=Filtered(np.full((8, 8), 0.1), border="wrap"))(PICTURE), "compared no variance"),
+        (
+            lambda: vit(contrast=Filtered(np.full((8, 8), 0.1), border="wrap"))(PICTURE),
+            "the compared difference no variance",
+        ),
         (lambda: vit(contrast=lambda m: m * np.nan)(PICTURE), "finite weights that are not all zero"),
         (lambda: vit(contrast=lambda m: m * 1j)(PICTURE), "must return real weights"),
         (lambda: vit().components(PICTURE, connectivity=3), "connectivity .* at least 1 and at most 2, got 3"),

@@ -52,7 +52,10 @@ def with_option_names(message: str, options: Mapping[str, str]) -> str:
         value = separator.join(part.strip().upper() for part in match[2].split(","))
         return f"{options[match[1]]} {value}"
 
+    for parameter, own in options.items():  # messages that name both
+        message = message.replace(f"{parameter} ({own})", own).replace(f"{parameter}= or {own}", own)
     message = re.sub(rf"{word}=\(([^()]*)\)", keyword, message)
+    message = re.sub(rf"{word}=True\b", option, message)
     message = re.sub(rf"{word}=(?=[\w'\"(])", lambda match: f"{option(match)} ", message)
     message = re.sub(rf"{word}=", option, message)
     message = re.sub(rf"^({PREFIX}){name}{AFTER_A_NAME}", lambda match: match[1] + options[match[2]], message)

@@ -56,6 +56,8 @@ SearchOption = Annotated[
     typer.Option(help=f"How to search the z axis: {SEARCHES.help()}.", rich_help_panel=SEARCH),
 ]
 DEFAULT_TOL = 1e-6
+"""Default width of the error bar of p, that of SpectralSearch."""
+
 JsonOption = Annotated[
     bool,
     typer.Option(
