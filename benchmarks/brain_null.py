@@ -1,7 +1,7 @@
-"""Does the test keep its level on slices like those of the brain study, where its hypothesis is true?
+"""Is the test calibrated on slices like those of the brain study for which its hypothesis is true?
 
-Null slices are the mean tumour-free slice and noise of a fitted model; they are compared with the mean slice itself, so
-that the hypothesis is true however brain-like they look. Needs a finished study:
+Null slices are the mean slice without tumour plus noise of a fitted model. They are compared with the mean slice itself,
+so that the hypothesis is true although they look like brains. Needs a finished study:
 
     python benchmarks/brain_null.py --data kaggle_3m --study brain
 """
@@ -15,16 +15,17 @@ from attentest import AttentionTest, calibrate
 from attentest.contrast import Reference
 from attentest.noise import load_noise
 from attentest.search import SpectralSearch
+from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.dataset import load_slices
-from attentest.studies.brain.laboratory import model_directory, read_record
-from attentest.studies.brain.study import BrainTraining, StudySettings
+from attentest.studies.brain.slice_tests import model_directory, read_record
+from attentest.studies.brain.study import StudySettings
 
 
 def main() -> None:
     """Print the rates at which the selective and the naive test reject."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the slices of the study")
-    parser.add_argument("--study", type=Path, default=Path("brain"), help="its directory of results")
+    parser.add_argument("--data", type=Path, required=True, help="slices of the study")
+    parser.add_argument("--study", type=Path, default=Path("brain"), help="directory of its results")
     parser.add_argument("--images", type=int, default=400)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
@@ -37,7 +38,7 @@ def main() -> None:
         training=BrainTraining(**record["settings"]),
     )
     cohort = settings.cohort(load_slices(options.data))
-    mean = cohort.slices.flair[cohort.split.noise].mean(axis=0)
+    mean = cohort.slices.flair[cohort.noise].mean(axis=0)
     for name in ("pooled", "stationary"):
         test = AttentionTest.from_pretrained(
             model_directory(options.study),

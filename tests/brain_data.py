@@ -1,4 +1,4 @@
-"""Results of the brain study made up without a model, with rates that are known."""
+"""Synthetic results of the brain study, made without a model, with known rates."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.studies.brain.laboratory import data_file, model_directory
 from attentest.studies.brain.performance import performance
+from attentest.studies.brain.slice_tests import data_file, model_directory
 from attentest.studies.brain.study import FACTS
 from attentest.studies.records import record_run
 
@@ -45,7 +45,7 @@ def row(number: int, tumour: bool, p: float, *, patient: str | None = None, naiv
 
 
 def rows(images: int, *, with_tumour: float = 0.8, without: float = 0.05, naive: float = 1.0) -> list[Row]:
-    """So many slices of each class; shares of them with p of at most 0.05, and without tumour with such a naive p."""
+    """Slices of each class, with given shares of p at most 0.05, and without tumour of naive p at most 0.05."""
     place = (np.random.default_rng(0).permutation(images) + 0.5) / images
     found = []
     for tumour, rate in ((True, with_tumour), (False, without)):

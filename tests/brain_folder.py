@@ -1,4 +1,4 @@
-"""A small stand-in for the brain data, in the layout of the download, and the packed form of any slices."""
+"""Small synthetic brain data in the layout of the download, and the packed form of any slices."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def brain_slice(
 
 
 def packed_arrays(slices: Slices) -> dict[str, NDArray[np.generic]]:
-    """The arrays of the packed form; how many pixels masks had before is not known, and so one where there were any."""
+    """The arrays of the packed form; the original sizes of masks are not known, so at least 1 where there is a tumour."""
     return {
         "flair": slices.flair,
         "mask": np.packbits(slices.mask, axis=2).reshape(len(slices), SIDE * SIDE // 8),

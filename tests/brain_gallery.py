@@ -1,4 +1,4 @@
-"""Results of slices that are made up, and what stands for the laboratory that makes them."""
+"""Synthetic results of slices, and a substitute for the tests that make them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from attentest.errors import InputError
 from attentest.results.result import AttentionTestResult
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import Condition
-from attentest.studies.brain.gallery import Gallery
+from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slices import SIDE, Slices
-from attentest.studies.brain.split import Split
 from truncated import normal
 
 
@@ -52,8 +51,8 @@ def gallery(count: int = 8) -> Gallery:
     return Gallery(flair=flair, mask=mask, results=tuple(result(index) for index in range(count)))
 
 
-class Bench:
-    """Stands for the study's laboratory: tells a slice by its first pixel, and fails on one."""
+class FakeTests:
+    """Replaces the study's tests: identifies a slice by its first pixel, and fails on one."""
 
     def __init__(self, bad: int | None = None) -> None:
         self.bad = bad
@@ -81,5 +80,6 @@ def cohort(count: int = 12) -> Cohort:
         number=np.arange(count),
     )
     nothing = np.empty(0, dtype=np.int64)
-    split = Split(noise=nothing, training=nothing, test=np.arange(count))
-    return Cohort(slices=slices, split=split, seed=3, sha256="x", given=count)
+    return Cohort(
+        slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", given=count
+    )

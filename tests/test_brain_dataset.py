@@ -15,10 +15,8 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from attentest.errors import InputError
-from attentest.studies.brain.dataset import HOW_TO_GET, load_slices
-from attentest.studies.brain.emptiness import LEAST_BRIGHT, LEAST_SHARE, shows_brain
-from attentest.studies.brain.patient_folders import block_majorities, block_means
-from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.dataset import HOW_TO_GET, block_majorities, block_means, load_slices
+from attentest.studies.brain.slices import LEAST_BRIGHT, SIDE, Slices
 from brain_folder import packed_arrays, write_brain_folder, write_packed
 
 
@@ -62,16 +60,11 @@ def test_some_are_taken_by_index_or_boolean() -> None:
     assert slices.take(slices.tumour).names == ("Q_2", "Q_4")
     assert np.array_equal(slices.take([3, 0]).flair, slices.flair[[3, 0]])
     assert len(slices.take([])) == 0
-    for wrong, message in (
-        ([4], "from 0 to 3, got 4 to 4"),
-        ([-1], "from 0 to 3, got -1 to -1"),
-        ([True], "as many as the 4 slices, got 1"),
-        ([0.5], "whole numbers or booleans"),
-        ([[0]], "whole numbers or booleans"),
-        ([1, 1], "slice 2 of patient Q is there twice"),
-    ):
-        with pytest.raises(InputError, match=message):
+    for wrong in ([4], [True], [0.5]):
+        with pytest.raises(IndexError):
             slices.take(wrong)
+    with pytest.raises(InputError, match="slice 2 of patient Q is there twice"):
+        slices.take([1, 1])
 
 
 def test_the_digest_sees_everything_but_how_it_is_stored() -> None:
@@ -95,13 +88,13 @@ def test_the_digest_sees_everything_but_how_it_is_stored() -> None:
         ("flair", np.zeros((4, 64, 64)), "flair must be an array of uint8, got float64"),
         ("flair", np.zeros((4, 64, 64), dtype=np.uint16), "flair must be an array of uint8, got uint16"),
         ("flair", np.zeros((4, 32, 64), dtype=np.uint8), r"must have shape \(4, 64, 64\)"),
-        ("flair", np.uint8(1) * np.ones((), dtype=np.uint8), "flair must be an array of uint8|a single value"),
+        ("flair", np.uint8(1) * np.ones((), dtype=np.uint8), "flair must be an array of uint8|flair must have shape"),
         ("mask", np.zeros((4, 64, 64), dtype=np.uint8), "mask must be an array of bool, got uint8"),
         ("mask", np.zeros((3, 64, 64), dtype=bool), r"mask must have shape \(4, 64, 64\).* got \(3, 64, 64\)"),
-        ("mask", np.ones((4, 64, 64), dtype=bool), "slice P_1 has pixels in its mask but is said to show no tumour"),
+        ("mask", np.ones((4, 64, 64), dtype=bool), "slice P_1 has pixels in its mask but no tumour"),
         ("tumour", [True] * 4, "tumour must be an array of bool, got list"),
         ("patient", np.array([b"a"] * 4), "patient must be an array of str"),
-        ("patient", np.array(["P", "", "Q", "Q"]), "the name of that of slice 1 is empty"),
+        ("patient", np.array(["P", "", "Q", "Q"]), "patient must not be empty, but that of slice 1 is"),
         ("number", np.ones(4), "number must be an array of int, got float64"),
         ("number", np.array([1, 2, 1, 2]), "slice 1 of patient P is there twice"),
         ("number", np.array([1, 2, -3, 2]), "number must be at least 0 and below .* got -3"),
@@ -152,7 +145,7 @@ def test_full_size_slices_are_reduced(tmp_path: Path) -> None:
     top = write_brain_folder(tmp_path, patients=1, slices=3, side=256)
     calls: list[tuple[int, int]] = []
     slices = load_slices(top, progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [(0, 3), (1, 3), (2, 3), (3, 3)]
     (patient,) = set(slices.patient)
     full = np.array(Image.open(top / patient / f"{patient}_3.tif"))[..., 1]
     assert np.array_equal(slices.flair[2], block_means(full))
@@ -218,14 +211,14 @@ def remove(*names: str) -> Callable[[Path], None]:
     [
         (
             remove("A_2_mask.tif", "A_10_mask.tif"),
-            "A_2.tif has no mask A_2_mask.tif beside it, and 2 such files are missing",
+            "A_2.tif has no mask A_2_mask.tif beside it; files missing in that folder: 2.",
         ),
-        (remove("A_10.tif"), "A_10_mask.tif has no image A_10.tif beside it, and 1 such file is missing"),
+        (remove("A_10.tif"), "A_10_mask.tif has no image A_10.tif beside it; files missing in that folder: 1."),
         (lambda folder: shutil.copy(folder / "A_2.tif", folder / "A_02.tif"), "slice 2 of patient A is there twice"),
         (lambda folder: shutil.copy(folder / "A_2.tif", folder / "B_2.tif"), "B_2.tif is neither A_<number>.tif nor"),
         (lambda folder: (folder / "A_2.tif").write_bytes(b"II*\0broken"), "A_2.tif"),
         (lambda folder: (folder / "A_2.tif").write_bytes(b""), "A_2.tif is empty"),
-        (lambda folder: (folder.parent / "B").mkdir(), "B holds no TIFF files, though those beside it do"),
+        (lambda folder: (folder.parent / "B").mkdir(), "B holds no TIFF files, though the folders beside it do"),
         (
             lambda folder: (remove("A_2.tif")(folder), (folder / "A_2.tif").symlink_to(folder / "nowhere")),
             "there is no image file",
@@ -265,18 +258,18 @@ def test_the_bits_of_a_packed_mask(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"mask": None, "slice": None}, "lacks 'mask', 'slice': a packed file of brain slices has the arrays flair,"),
-        ({"flair": np.zeros((4, 64, 64))}, "'flair' of .* must be of uint8, got float64"),
+        ({"mask": None, "slice": None}, "lacks 'mask', 'slice': a packed file of slices has the arrays flair,"),
+        ({"flair": np.zeros((4, 64, 64))}, "'flair' in .* must be an array of uint8, got float64"),
         ({"flair": np.zeros((4, 64, 63), dtype=np.uint8)}, r"must have shape \(4, 64, 64\)"),
         ({"flair": np.uint8(0)}, "must have shape"),
         ({"mask": np.zeros((4, 64, 64), dtype=np.uint8)}, r"must have shape \(4, 512\).* got \(4, 64, 64\)"),
-        ({"mask": np.zeros((4, 512), dtype=bool)}, "must be of uint8, got bool"),
-        ({"mask": np.ones((4, 512), dtype=np.uint8)}, "has pixels in its mask but is said to show no tumour"),
-        ({"mask_pixels_256": np.zeros(4)}, "must be of int, got float64"),
+        ({"mask": np.zeros((4, 512), dtype=bool)}, "must be an array of uint8, got bool"),
+        ({"mask": np.ones((4, 512), dtype=np.uint8)}, "cannot be used: slice P_1 has pixels in its mask but no tumour"),
+        ({"mask_pixels_256": np.zeros(4)}, "must be an array of int, got float64"),
         ({"mask_pixels_256": np.array([0, 9, 0, 70000])}, "must be counts from 0 to 65536"),
         ({"patient": np.array(["P"] * 3)}, r"must have shape \(4,\)"),
-        ({"patient": np.array([1, 2, 3, 4])}, "must be of str, got int64"),
-        ({"patient": np.array(["P", "Q", "P", "Q"], dtype=object)}, "cannot be read as a packed file .*allow_pickle"),
+        ({"patient": np.array([1, 2, 3, 4])}, "must be an array of str, got int64"),
+        ({"patient": np.array(["P", "Q", "P", "Q"], dtype=object)}, "is not a readable packed file .*allow_pickle"),
         ({"slice": np.array([1, 2, 1, 4])}, "cannot be used: slice 1 of patient P is there twice"),
     ],
 )
@@ -294,21 +287,21 @@ def test_broken_packed_files(tmp_path: Path) -> None:
     flipped[200] ^= 0xFF
     for content in (b"", b"no archive", whole[: len(whole) // 2], bytes(flipped)):
         path.write_bytes(content)
-        assert "a.npz cannot be read as a packed file of brain slices (" in refusal(path)
+        assert "a.npz is not a readable packed file of slices (" in refusal(path)
     np.save(tmp_path / "one.npy", np.zeros(3))
     shutil.copy(tmp_path / "one.npy", path)
-    assert "cannot be read as a packed file" in refusal(path)
+    assert "is not a readable packed file" in refusal(path)
     with zipfile.ZipFile(path, "w") as archive:
         for name in packed_arrays(some_slices()):
             archive.writestr(f"{name}.npy", b"text")
-    assert "'flair' in" in refusal(path)
+    assert "a.npz must be an array of uint8, got bytes" in refusal(path)
     write_packed(path, some_slices().take([]))
     assert "holds no slices" in refusal(path)
 
 
 def test_a_packed_file_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_packed(tmp_path / "a.npz", some_slices())
-    monkeypatch.setattr("attentest.studies.brain.packed_file.LARGEST", 1000)
+    monkeypatch.setattr("attentest.studies.brain.dataset.LARGEST", 1000)
     assert "more than the 1000 allowed" in refusal(path)
 
 
@@ -343,26 +336,10 @@ def test_data_that_are_there_twice_are_not_chosen_from(tmp_path: Path) -> None:
     assert "a.npz or " in refusal(tmp_path)
 
 
-def test_a_fifth_must_be_bright() -> None:
-    flair = np.full((3, 10, 10), LEAST_BRIGHT, dtype=np.uint8)
-    flair[1].flat[:19] = flair[2].flat[:20] = LEAST_BRIGHT + 1
-    assert LEAST_SHARE == 0.2
-    assert shows_brain(flair).tolist() == [False, False, True]
-    for wrong in (flair[0], flair / 255, flair.tolist()):
-        with pytest.raises(InputError, match=r"must be an array \(n, H, W\) of uint8, got"):
-            shows_brain(wrong)  # type: ignore[arg-type]
-
-
-def test_the_stand_in_has_nearly_empty_slices(tmp_path: Path) -> None:
-    slices = load_slices(write_brain_folder(tmp_path))
-    assert np.array_equal(shows_brain(slices.flair), slices.number > 1)
-    assert slices.tumour.sum() == 24
-
-
 def test_the_real_data(brain_data: Path) -> None:
     slices = load_slices(brain_data)
     assert (len(slices), len(set(slices.patient))) == (3929, 110)
-    shown = shows_brain(slices.flair)
+    shown = slices.shows_brain()
     assert (slices.tumour.sum(), (slices.tumour & shown).sum()) == (1373, 1311)
     assert ((~slices.tumour).sum(), (~slices.tumour & shown).sum()) == (2556, 1902)
     (dark,) = set(slices.patient.tolist()) - set(slices.patient[shown].tolist())

@@ -68,11 +68,10 @@ def test_every_number_is_what_its_name_says() -> None:
     assert split["auc_interval"] == [found["auc"]] * 2  # the only draws with both classes are those of both patients
 
 
-def test_the_interval_is_seeded_and_holds_the_auc() -> None:
+def test_the_interval_is_reproducible_and_contains_the_auc() -> None:
     sample = judged(np.random.default_rng(2))
     first = performance(*sample, draws=300)
     assert performance(*sample, draws=300) == first
-    assert performance(*sample, draws=300, seed=1)["auc_interval"] != first["auc_interval"]
     low, high = first["auc_interval"]
     assert low < first["auc"] < high
 
@@ -91,14 +90,13 @@ def test_slices_of_a_patient_are_drawn_together() -> None:
     [
         ({"logits": np.array([1.0, np.nan, 0.0, 1.0])}, "1 that are not finite"),
         ({"logits": np.zeros((4, 1))}, r"shape \(4, 1\)"),
-        ({"labels": np.array([0, 1, 0, 1])}, r"array of bool of shape \(4,\).* got int64"),
-        ({"labels": np.array([True, False])}, r"got bool of shape \(2,\)"),
+        ({"labels": np.array([0, 1, 0, 1])}, "labels must be an array of bool, got int64"),
+        ({"labels": np.array([True, False])}, r"labels must have shape \(4,\), got \(2,\)"),
         ({"labels": np.ones(4, bool)}, "with and without tumour, got 4 with among 4"),
-        ({"patients": np.array([1, 2, 3, 4])}, "array of names"),
-        ({"patients": np.array(["a", "b"])}, r"of shape \(2,\)"),
+        ({"patients": np.array([1, 2, 3, 4])}, "patients must be an array of str, got int64"),
+        ({"patients": np.array(["a", "b"])}, r"patients must have shape \(4,\), got \(2,\)"),
         ({"patients": np.array(["a"] * 4)}, "at least two, got 1"),
         ({"draws": 0}, "draws must be at least 1"),
-        ({"seed": -1}, "seed must be at least 0"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(changes: dict[str, object], message: str) -> None:

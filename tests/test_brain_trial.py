@@ -1,4 +1,4 @@
-"""Conditions of the brain study, what is kept of a tested slice, and rates over patients."""
+"""Conditions of the brain study, the row of a tested slice, and rates over patients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from attentest import AttentionTest, InputError, bundled_model
 from attentest.contrast import Reference
 from attentest.noise import Averaged, from_image
 from attentest.search import SpectralSearch
-from attentest.studies.brain.clustered_rate import clustered_rate
 from attentest.studies.brain.condition import (
     CONDITIONS,
     CONTRASTS,
@@ -24,9 +23,9 @@ from attentest.studies.brain.condition import (
     available,
 )
 from attentest.studies.brain.dataset import load_slices
-from attentest.studies.brain.emptiness import shows_brain
+from attentest.studies.brain.performance import clustered_rate
+from attentest.studies.brain.slice_tests import overlap, result_values, slice_rows
 from attentest.studies.brain.slices import SIDE, Slices
-from attentest.studies.brain.trial import overlap, rows_maker, slice_row
 from attentest.studies.records import Row
 
 
@@ -54,7 +53,7 @@ def test_without_scikit_learn_the_shrunk_covariance_is_left_out(monkeypatch: pyt
         ({"noise": "sample", "contrast": "reference"}, "'sample' does not apply"),
     ],
 )
-def test_conditions_that_are_none(options: dict[str, str], complaint: str) -> None:
+def test_invalid_conditions(options: dict[str, str], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         Condition(**options)  # type: ignore[arg-type]
 
@@ -96,7 +95,7 @@ def test_a_row_says_what_the_result_says() -> None:
     flair = np.random.default_rng(1).integers(0, 40, (2, SIDE, SIDE)).astype(np.uint8)
     slices = slices_of(flair, [True, False])
     test = AttentionTest.from_pretrained(bundled_model(64), noise=11.5, search=SpectralSearch(tol=1e-3))
-    first, second = rows_maker(test, slices)([0, 1])
+    first, second = slice_rows(test, slices, [0, 1])
     result = test(flair[0])
     assert first["p"] == pytest.approx(result.pvalue, abs=1e-9)
     assert np.exp(first["log_p"]) == pytest.approx(first["p"])
@@ -108,7 +107,7 @@ def test_a_row_says_what_the_result_says() -> None:
     assert first["confidence_low"] == pytest.approx(interval.low, abs=1e-6)
     assert (first["patient"], first["tumour"], first["image"]) == ("P0", True, 0)
     assert (second["patient"], second["tumour"], second["iou"], second["in_tumour"]) == ("P1", False, None, 0.0)
-    assert "confidence_low" not in slice_row(test.with_confidence_level(None)(flair[0]), flair[0], slices.mask[0])
+    assert "confidence_low" not in result_values(test.with_confidence_level(None)(flair[0]), flair[0], slices.mask[0])
 
 
 def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:
@@ -118,7 +117,7 @@ def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:
     test = AttentionTest.from_pretrained(
         bundled_model(64), noise=condition, search=SpectralSearch(tol=0.1), confidence_level=None
     )
-    rows: list[Row] = rows_maker(test, slices_of(flair, [True, True, False]))([0, 1, 2])
+    rows: list[Row] = slice_rows(test, slices_of(flair, [True, True, False]), [0, 1, 2])
     assert [row["image"] for row in rows] == [0, 1, 2]
     assert "InputError" in rows[1]["error"]
     assert (rows[1]["patient"], rows[1]["tumour"]) == ("P1", True)
@@ -142,7 +141,7 @@ def test_the_interval_of_a_rate_is_as_wide_as_patients_differ() -> None:
 
 def test_wavelets_take_the_dark_around_the_head_for_the_noise(brain_data: Path) -> None:
     slices = load_slices(brain_data)
-    kept = slices.take(shows_brain(slices.flair))
+    kept = slices.take(slices.shows_brain())
     free = kept.take(np.flatnonzero(~kept.tumour)[::20])
     pooled = FittedNoise(free.flair).model("pooled").describe()["sigma"]
     found = []

@@ -28,20 +28,21 @@ def brain(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The kaggle_3m folder of the LGG MRI dataset, or own slices in its layout: a folder a patient, "
-            "named NAME, with NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without it, where to get the data is "
-            "printed.",
+            help="The kaggle_3m folder of the LGG MRI dataset; or own slices in its layout, with one folder NAME per "
+            "patient that has NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without this option, the command says "
+            "where to get the data.",
             show_default="none",
             rich_help_panel=SPLIT,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory for model, data and report.")] = Path("brain"),
+    out: Annotated[Path, typer.Option(help="Directory for the model, the data and the report.")] = Path("brain"),
     noise_images: Annotated[
-        int, typer.Option(help="Tumour-free slices that the noise is estimated from.", min=10, rich_help_panel=SPLIT)
+        int,
+        typer.Option(help="Slices without tumour to estimate the noise from.", min=10, rich_help_panel=SPLIT),
     ] = 100,
     training_per_class: Annotated[
         int,
-        typer.Option(help="Slices with, and as many without, tumour to train on.", min=1, rich_help_panel=SPLIT),
+        typer.Option(help="Slices with tumour, and as many without, to train on.", min=1, rich_help_panel=SPLIT),
     ] = 700,
     seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", min=0)] = 0,
     epochs: Annotated[
@@ -51,21 +52,21 @@ def brain(
     sensitivity_images: Annotated[
         str,
         typer.Option(
-            help="Test slices of each class that are tested with other noise models, contrasts and thresholds than the "
-            "paper's too: a number, or all. (All test slices are tested as in the paper.)",
+            help="Test slices of each class that are also tested with other noise models, contrasts and thresholds "
+            "than the paper's: a number, or all. (All test slices are tested as in the paper.)",
             rich_help_panel=TESTS,
         ),
     ] = "100",
     device: DeviceOption = "cpu",
     retry: Annotated[
-        bool, typer.Option("--retry", help="Test again what failed before.", rich_help_panel=TESTS)
+        bool, typer.Option("--retry", help="Repeat tests that failed before.", rich_help_panel=TESTS)
     ] = False,
     as_json: ReportJsonOption = False,
 ) -> None:
     """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
 
     Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
-    disk: after an interruption the same command goes on with the others. The report (OUT/report/index.html) shows
+    disk: after an interruption the same command continues with the others. The report (OUT/report/index.html) shows
     slices; its Markdown and figures do not, so that they can be shared whatever the licence of the images.
 
     Examples:
@@ -81,7 +82,7 @@ def brain(
         say(HOW_TO_GET)
         raise typer.Exit(2)
     from attentest.attention.device import usable_device
-    from attentest.studies.brain.classifier_training import BrainTraining
+    from attentest.studies.brain.classifier import BrainTraining
     from attentest.studies.brain.study import StudySettings
     from attentest.studies.brain.study import run as run_study
 
@@ -114,8 +115,8 @@ def brain(
             say(f"attentest: no page was made: {error} The same command then makes it.")
     except KeyboardInterrupt:
         raise Interrupted(
-            f"finished tests are in {out}, and the same command goes on from there; a training that was not finished "
-            "starts anew."
+            f"finished tests are in {out}, and the same command continues from there; an unfinished training starts "
+            "again."
         ) from None
 
 
@@ -124,12 +125,12 @@ def _moved(move: Move, label: str, done: float, total: float) -> None:
 
 
 def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -> None:
-    """Say what is about to be done, and what takes long before it starts."""
-    from attentest.studies.brain.laboratory import model_directory
+    """Print what will be done, before anything that takes long."""
+    from attentest.studies.brain.slice_tests import model_directory
 
     parts = ", ".join(
         f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of {part['patients']} patients"
-        for name, part in cohort.split.describe(cohort.slices).items()
+        for name, part in cohort.facts()["split"].items()
     )
     say(f"{len(cohort.slices):,} of {cohort.given:,} slices show enough of a brain: {parts}")
     plan = settings.plan(cohort)
@@ -139,7 +140,7 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    from attentest.studies.brain.finding import findings
+    from attentest.studies.brain.statements import findings
     from attentest.studies.brain.summary import summarise
 
     summary = summarise(out)
@@ -147,17 +148,16 @@ def _print_findings(out: Path, as_json: bool) -> None:
 
 
 def _write_report(cohort: Cohort, out: Path, device: torch.device) -> None:
-    from attentest.studies.brain.gallery import COUNT, gallery_results
-    from attentest.studies.brain.laboratory import Laboratory
+    from attentest.studies.brain.examples import COUNT, example_galleries, slacks_of
     from attentest.studies.brain.page import write_report
-    from attentest.studies.brain.room import rooms_of
+    from attentest.studies.brain.slice_tests import SliceTests
     from attentest.studies.brain.summary import summarise
     from attentest.studies.document import check_can_report
 
     check_can_report()  # before anything is computed
-    laboratory = Laboratory(cohort, out, device)
+    tests = SliceTests(cohort, out, device)
     with progress_bar("pictures"):
-        galleries = gallery_results(laboratory, cohort, COUNT)
-        rooms = rooms_of(laboratory, galleries)
-        page = write_report(summarise(out), out / "report", galleries, rooms)
+        galleries = example_galleries(tests, cohort, COUNT)
+        slacks = slacks_of(tests, galleries)
+        page = write_report(summarise(out), out / "report", galleries, slacks)
     say(f"page: {page}")

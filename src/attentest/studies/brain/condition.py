@@ -1,10 +1,11 @@
-"""Under what conditions slices are tested: the noise model, the threshold, what the region is compared with."""
+"""The conditions under which slices are tested: noise model, threshold, and what the region is compared with."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,53 +13,41 @@ from numpy.typing import NDArray
 
 from attentest.contrast import Background, Contrast, Neighbourhood, Reference
 from attentest.errors import InputError
-from attentest.noise import (
-    AR1Covariance,
-    Averaged,
-    FromImage,
-    ImageNoise,
-    NoiseEstimator,
-    NoiseModel,
-    PixelVariance,
-    PooledVariance,
-    ShrunkCovariance,
-    StationaryCovariance,
-    as_noise,
-)
+from attentest.noise import Averaged, FromImage, ImageNoise, NoiseModel, as_noise
+from attentest.registry import NOISE_ESTIMATORS
 
-ESTIMATORS: Mapping[str, Callable[[], NoiseEstimator]] = {
-    "pooled": PooledVariance,
-    "pixel": PixelVariance,
-    "ar1": AR1Covariance,
-    "stationary": StationaryCovariance,
-    "shrunk": ShrunkCovariance,
+ESTIMATORS: Mapping[str, str] = {
+    "pooled": "one variance for all pixels, independent",
+    "pixel": "a variance for each pixel, independent",
+    "ar1": "one variance, correlation that falls by a factor from pixel to pixel, row after row",
+    "stationary": "one variance, correlation by the distance in rows and columns",
+    "shrunk": "any covariance, shrunk to a multiple of the identity",
 }
-"""Estimators from tumour-free slices of other patients."""
+"""Noise models estimated from slices without tumour of other patients."""
 
 FROM_THE_SLICE: Mapping[str, FromImage] = {"sample": FromImage("sample"), "wavelet": FromImage("wavelet")}
-"""Noise estimated from the tested slice itself."""
+"""Noise models estimated from the tested slice itself."""
+
+NOISES: Mapping[str, str] = {
+    **ESTIMATORS,
+    "sample": "one variance: that of the pixels of the tested slice",
+    "wavelet": "one variance: from the finest wavelet coefficients of the tested slice",
+}
+"""All noise models, and what they are."""
 
 CONTRASTS = ("background", "neighbourhood", "reference")
-
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8)
 
 RADIUS = 5
-"""Of the neighbourhood, in pixels: the attention map has one score for 8 pixels, so its border is known to about so."""
+"""Width of the neighbourhood in pixels: with one score per 8 pixels, the border of the region is not known better."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One way to test a slice.
+    """One way to test a slice; the defaults are the paper's.
 
-    Parameters
-    ----------
-    noise
-        A name in `ESTIMATORS` or `FROM_THE_SLICE`.
-    threshold
-        tau.
-    contrast
-        "background" (the paper's), "neighbourhood" (a ring around the region), or "reference" (the mean of the slices
-        that the noise is estimated from).
+    The region is compared with the rest of the slice ("background"), a ring around it ("neighbourhood"), or the mean
+    of the slices that the noise is estimated from ("reference").
     """
 
     noise: str = "pooled"
@@ -66,9 +55,8 @@ class Condition:
     contrast: str = "background"
 
     def __post_init__(self) -> None:
-        known = (*ESTIMATORS, *FROM_THE_SLICE)
-        if self.noise not in known:
-            raise InputError(f"noise must be one of {', '.join(known)}, got {self.noise!r}.")
+        if self.noise not in NOISES:
+            raise InputError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}.")
         if self.contrast not in CONTRASTS:
             raise InputError(f"contrast must be one of {', '.join(CONTRASTS)}, got {self.contrast!r}.")
         if self.contrast == "reference" and self.noise in FROM_THE_SLICE:
@@ -76,54 +64,48 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """For files and tables."""
+        """The name in files and tables."""
         return f"{self.noise}-{self.contrast}-{self.threshold:g}"
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
-        return {"noise": self.noise, "threshold": self.threshold, "contrast": self.contrast}
+        """Return the condition as JSON-ready values."""
+        return asdict(self)
 
 
 PAPER = Condition()
-"""What the paper does: one variance from 100 tumour-free images, tau 0.6, region against all the rest."""
 
 CONDITIONS = tuple(
     dict.fromkeys(
         [
-            PAPER,
             *(Condition(noise=noise, contrast=contrast) for contrast in CONTRASTS for noise in ESTIMATORS),
             *(Condition(noise=noise) for noise in FROM_THE_SLICE),
             *(Condition(threshold=threshold) for threshold in THRESHOLDS),
         ]
     )
 )
-"""All that are tried: every noise model with every contrast, and every threshold with the paper's."""
+"""All that are tested, the paper's first: every noise model with every contrast, and every threshold."""
+
+NOISE_CONDITIONS = sorted(
+    (one for one in CONDITIONS if one.threshold == PAPER.threshold), key=lambda one: CONTRASTS.index(one.contrast)
+)
+"""Those with the paper's threshold, by contrast."""
 
 
-def available(conditions: tuple[Condition, ...] = CONDITIONS) -> tuple[Condition, ...]:
-    """Return the conditions that what is installed allows: shrinking a covariance needs scikit-learn."""
+def available() -> tuple[Condition, ...]:
+    """Return the conditions that the installed packages allow: shrinking a covariance needs scikit-learn."""
     missing = {"shrunk"} if importlib.util.find_spec("sklearn") is None else set()
-    return tuple(condition for condition in conditions if condition.noise not in missing)
+    return tuple(condition for condition in CONDITIONS if condition.noise not in missing)
 
 
 class FittedNoise:
-    """What tumour-free slices say about noise; each estimator is fitted when it is first asked for.
-
-    Parameters
-    ----------
-    slices : (k, H, W) uint8
-        A few of each patient, in the units of the tested slices.
-    """
+    """Noise models and contrasts from slices (k, H, W) without tumour, in the units of the tested slices."""
 
     def __init__(self, slices: NDArray[np.uint8]) -> None:
         self._slices = slices
-        self._models: dict[str, NoiseModel] = {}
+        self.model = cache(self._fitted)
 
-    def model(self, name: str) -> NoiseModel:
-        """Return the noise model of an estimator in `ESTIMATORS`."""
-        if name not in self._models:
-            self._models[name] = as_noise(ESTIMATORS[name]().fit(self._slices))
-        return self._models[name]
+    def _fitted(self, name: str) -> NoiseModel:
+        return as_noise(NOISE_ESTIMATORS.load(name)().fit(self._slices))
 
     def noise(self, condition: Condition) -> NoiseModel | ImageNoise:
         """Return the noise of a condition."""

@@ -1,65 +1,97 @@
-"""Loading the slices of the study, from the download or from one packed file."""
+"""Reading the slices: one folder per patient, as Buda et al. (2019) publish them, or a packed .npz file."""
 
 from __future__ import annotations
 
 import os
+import re
+import tokenize
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.studies.brain.packed_file import read_packed
-from attentest.studies.brain.patient_folders import Pair, Progress, find_pairs, read_pairs
-from attentest.studies.brain.slices import Slices
+from attentest.images.pillow import DECODING_ERRORS, reason
+from attentest.images.read import read_image
+from attentest.studies.brain.slices import SIDE, Slices, checked_array
 
 HOW_TO_GET = """\
 The study needs the dataset "LGG MRI Segmentation" (3,929 slices of 110 patients):
   1. download it from https://www.kaggle.com/datasets/mateuszbuda/lgg-mri-segmentation
   2. unpack the archive
   3. give its folder: attentest brain --data kaggle_3m
-It is that of Buda, Saha & Mazurowski (2019), "Association of genomic subtypes of lower-grade gliomas with shape
-features automatically extracted by a deep learning algorithm", Computers in Biology and Medicine 109; the images are
-from The Cancer Imaging Archive (TCGA-LGG). Its licence is CC BY-NC-SA 4.0: not for commercial use."""
-"""Where the data are and what to do with them, to be shown to whoever has none."""
+The dataset is that of Buda, Saha & Mazurowski (2019), "Association of genomic subtypes of lower-grade gliomas with
+shape features automatically extracted by a deep learning algorithm", Computers in Biology and Medicine 109; the images
+are from The Cancer Imaging Archive (TCGA-LGG). Its licence is CC BY-NC-SA 4.0: not for commercial use."""
+"""How to get the data, for users who have none."""
 
 PLACES = ("", "kaggle_3m", "lgg-mri-segmentation/kaggle_3m")
-"""Where in a folder the patients may be: the archive unpacks to the latter two, which are the same."""
+"""Where in a folder the patients may be: the archive unpacks to the last two, which are copies of each other."""
+
+FLAIR_CHANNEL = 1
+"""The channels are: before contrast agent, FLAIR, after contrast agent."""
+
+PACKED: dict[str, tuple[str, tuple[int, ...]]] = {
+    "flair": ("uint8", (SIDE, SIDE)),
+    "mask": ("uint8", (SIDE * SIDE // 8,)),
+    "mask_pixels_256": ("int", ()),
+    "patient": ("str", ()),
+    "slice": ("int", ()),
+}
+"""The arrays of a packed file: their dtype, and their shape after (n,)."""
+
+LARGEST = 2**31
+"""Most bytes that a packed file may unpack to, about 450,000 slices; more is an accident or an attack."""
+
+MOST_MASK_PIXELS = 256 * 256
+"""Pixels of a mask at its original size."""
+
+Progress = Callable[[int, int], None]
+
+
+class Pair(NamedTuple):
+    """The files of a slice and its mask."""
+
+    patient: str
+    number: int
+    image: Path
+    mask: Path
 
 
 def load_slices(path: str | os.PathLike[str], progress: Progress | None = None) -> Slices:
-    """Load brain slices, sorted by patient and then by number.
+    """Return the slices at a path, sorted by patient and then by number.
 
     Parameters
     ----------
     path
-        The folder ``kaggle_3m`` of the download, or one that holds it; own data in the same layout (see
-        :mod:`attentest.studies.brain.patient_folders`); or a packed .npz file, or a folder with just one (see
-        :func:`attentest.studies.brain.packed_file.read_packed`).
+        One of: the folder ``kaggle_3m`` of the download, or a folder that has it; a folder of own data in the same
+        layout, with a folder per patient that has ``<patient>_<number>.tif`` and ``<patient>_<number>_mask.tif`` for
+        each slice; a packed .npz file, or a folder with one.
+
+        TIFF files have 8 bits and are square, with sides a multiple of 64. Of three channels the second is FLAIR.
+        Pixels of a mask that are not zero are tumour. For the arrays of a packed file see PACKED: ``mask`` has the 64
+        rows of each mask with 8 pixels per byte, the first in the highest bit, and ``mask_pixels_256`` the number of
+        pixels that it had at its original size.
     progress
-        Called with the number of slices loaded and of all.
+        Called with the number of slices read and of all.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"brain data must be given as a path, got {type(path).__name__}.")
     source = Path(path)
     try:
-        found = _find(source)
+        found = _found_in(source) if source.is_dir() else _packed_file(source)
     except OSError as error:
-        raise InputError(
-            f"{source} cannot be looked through ({error.strerror or error}): make it readable, or give another place."
-        ) from None
-    if isinstance(found, Path):
-        slices = read_packed(found)
-        if progress is not None:
-            progress(len(slices), len(slices))
-    else:
-        slices = read_pairs(found, progress)
+        raise InputError(f"{source} cannot be searched ({error.strerror or error}): make it readable.") from None
+    slices = _read_packed(found) if isinstance(found, Path) else _read_pairs(found, progress)
+    if progress is not None:
+        progress(len(slices), len(slices))
     return slices.take(np.lexsort((slices.number, slices.patient)))
 
 
-def _find(source: Path) -> Path | list[Pair]:
-    """Return the packed file that is meant, or the files of the slices."""
-    if source.is_dir():
-        return _find_in(source)
+def _packed_file(source: Path) -> Path:
     if not source.is_file():
         raise InputError(f"there are no brain data at {source}.\n{HOW_TO_GET}")
     if source.suffix.lower() == ".zip":
@@ -69,9 +101,10 @@ def _find(source: Path) -> Path | list[Pair]:
     return source
 
 
-def _find_in(source: Path) -> Path | list[Pair]:
+def _found_in(source: Path) -> Path | list[Pair]:
+    """Return the packed file in a folder, or the files of its patients."""
     roots = [source / place for place in PLACES]
-    pairs: list[Pair] = next(filter(None, (find_pairs(root) for root in roots if root.is_dir())), [])
+    pairs: list[Pair] = next(filter(None, (_pairs_in(root) for root in roots if root.is_dir())), [])
     packed = sorted(entry for entry in source.iterdir() if entry.suffix.lower() == ".npz" and entry.is_file())
     if len(packed) + bool(pairs) > 1:
         names = [str(entry) for entry in packed] + [str(pair.image.parents[1]) for pair in pairs[:1]]
@@ -79,3 +112,137 @@ def _find_in(source: Path) -> Path | list[Pair]:
     if not packed and not pairs:
         raise InputError(f"{source} holds neither folders of patients nor a packed .npz file.\n{HOW_TO_GET}")
     return packed[0] if packed else pairs
+
+
+def _pairs_in(root: Path) -> list[Pair]:
+    """Return the slices in the folders of a folder, none if no folder has TIFF files."""
+    pictures = {folder: _visible(folder, ".tif", ".tiff") for folder in _visible(root) if folder.is_dir()}
+    if not any(pictures.values()):
+        return []
+    return [pair for folder, paths in pictures.items() for pair in _pairs_of_patient(folder, paths)]
+
+
+def _visible(folder: Path, *suffixes: str) -> list[Path]:
+    """Return the entries of a folder, without those that archives and file systems add."""
+    entries = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__MACOSX"]
+    return sorted(entry for entry in entries if not suffixes or entry.suffix.lower() in suffixes)
+
+
+def _pairs_of_patient(folder: Path, pictures: list[Path]) -> list[Pair]:
+    """Return the slices of a patient by number, each with its mask."""
+    name = folder.name
+    if not pictures:
+        raise InputError(f"{folder} holds no TIFF files, though the folders beside it do: add its slices or remove it.")
+    files: dict[str, dict[int, Path]] = {"": {}, "_mask": {}}
+    for path in pictures:
+        found = re.fullmatch(rf"{re.escape(name)}_([0-9]{{1,18}})(_mask)?", path.stem, re.IGNORECASE)
+        if found is None:
+            raise InputError(
+                f"{path} is neither {name}_<number>.tif nor {name}_<number>_mask.tif: rename or remove it."
+            )
+        number, kind = int(found[1]), files["_mask" if found[2] else ""]
+        if number in kind:
+            twice = f"{kind[number].name} and {path.name}"
+            raise InputError(f"slice {number} of patient {name} is there twice, as {twice}: remove one of them.")
+        kind[number] = path
+    for there, missing, what in (("", "_mask", "mask"), ("_mask", "", "image")):
+        if alone := sorted(files[there].keys() - files[missing].keys()):
+            raise InputError(
+                f"{files[there][alone[0]]} has no {what} {name}_{alone[0]}{missing}.tif beside it; files missing in "
+                f"that folder: {len(alone)}. Add them, or unpack the download again."
+            )
+    return [Pair(name, number, path, files["_mask"][number]) for number, path in sorted(files[""].items())]
+
+
+def _read_pairs(pairs: list[Pair], progress: Progress | None) -> Slices:
+    """Read slices and their masks, in the order given."""
+    flair, masks, tumour = [], [], []
+    for done, pair in enumerate(pairs):
+        if progress is not None:
+            progress(done, len(pairs))
+        image, mask = _pixels(pair.image), _pixels(pair.mask, is_mask=True)
+        if image.shape != mask.shape:
+            raise InputError(f"{pair.image} has {_size(image)} pixels but its mask {_size(mask)}: resize one of them.")
+        flair.append(block_means(image))
+        masks.append(block_majorities(mask != 0))
+        tumour.append(mask.any())
+    patient, number = np.array([pair.patient for pair in pairs]), np.array([pair.number for pair in pairs])
+    return Slices(flair=np.array(flair), mask=np.array(masks), tumour=np.array(tumour), patient=patient, number=number)
+
+
+def block_means(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Reduce an image (64 k, 64 k) to (64, 64) by the means of k x k blocks, rounded to the nearest, halves up."""
+    block = (len(image) // SIDE) ** 2
+    return ((2 * _block_sums(image) + block) // (2 * block)).astype(np.uint8)
+
+
+def block_majorities(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Reduce a mask (64 k, 64 k) to (64, 64): set where at least half of the k x k block is."""
+    return np.asarray(2 * _block_sums(mask) >= (len(mask) // SIDE) ** 2)
+
+
+def _block_sums(pixels: NDArray[Any]) -> NDArray[np.int64]:
+    side = len(pixels) // SIDE
+    return np.asarray(pixels.reshape(SIDE, side, SIDE, side).sum(axis=(1, 3), dtype=np.int64))
+
+
+def _pixels(path: Path, *, is_mask: bool = False) -> NDArray[Any]:
+    """Return the pixels (64 k, 64 k) of a slice or of a mask."""
+    pixels = read_image(path)
+    if is_mask and (pixels.dtype not in (np.uint8, np.bool_) or pixels.ndim != 2):
+        raise InputError(
+            f"{path} has pixels of {pixels.dtype} and shape {pixels.shape}, but a mask is one channel of 8 bits: "
+            "save it in grey, 0 where there is no tumour and 255 where there is."
+        )
+    if not is_mask and pixels.dtype != np.uint8:
+        raise InputError(f"{path} has pixels of {pixels.dtype}, but 8 bits are needed: scale it to 0 to 255 (uint8).")
+    if pixels.ndim == 3:
+        pixels = pixels[..., FLAIR_CHANNEL]
+    if pixels.shape[0] != pixels.shape[1] or len(pixels) % SIDE:
+        raise InputError(
+            f"{path} has {_size(pixels)} pixels, but a slice must be square with sides a multiple of {SIDE}: "
+            "pad it with zeros, or crop or resample it, and its mask with it."
+        )
+    return pixels
+
+
+def _size(pixels: NDArray[Any]) -> str:
+    return f"{pixels.shape[1]} x {pixels.shape[0]}"
+
+
+def _read_packed(path: Path) -> Slices:
+    """Read slices from a packed file, in its order."""
+    arrays = _packed_arrays(path)
+    count = len(arrays["flair"]) if np.ndim(arrays["flair"]) else 0
+    for name, (kind, shape) in PACKED.items():
+        checked_array(arrays[name], f"{name!r} in {path}", kind, (count, *shape))
+    flair, mask, pixels, patient, number = arrays.values()
+    if not ((pixels >= 0) & (pixels <= MOST_MASK_PIXELS)).all():
+        raise InputError(f"'mask_pixels_256' in {path} must be counts from 0 to {MOST_MASK_PIXELS}.")
+    if not count:
+        raise InputError(f"{path} holds no slices: give a packed file with some.")
+    mask = np.unpackbits(mask.reshape(count, SIDE, SIDE // 8), axis=2).astype(bool)
+    try:
+        return Slices(flair=flair, mask=mask, tumour=pixels > 0, patient=patient, number=number)
+    except InputError as error:
+        raise InputError(f"{path} cannot be used: {error}") from None
+
+
+def _packed_arrays(path: Path) -> dict[str, Any]:
+    """Return the arrays of a packed file in the order of PACKED; nothing in the file is ever executed."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+        if size > LARGEST:
+            raise InputError(f"{path} unpacks to {size} bytes, more than the {LARGEST} allowed: is it something else?")
+        with np.load(path, allow_pickle=False) as archive:
+            if missing := [repr(name) for name in PACKED if name not in archive.files]:
+                expected = ", ".join(PACKED)
+                raise InputError(
+                    f"{path} lacks {', '.join(missing)}: a packed file of slices has the arrays {expected}."
+                )
+            return {name: archive[name] for name in PACKED}
+    except InputError:
+        raise
+    except (*DECODING_ERRORS, zipfile.BadZipFile, tokenize.TokenError) as error:
+        raise InputError(f"{path} is not a readable packed file of slices ({reason(error)}): make it again.") from None

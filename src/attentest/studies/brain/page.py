@@ -1,190 +1,217 @@
-"""The study's page: HTML that stands alone, and Markdown that holds nothing of the data's images, from the summary."""
+"""The study's page: HTML that needs no other file, and Markdown without images of the dataset, from the summary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attentest.studies.brain.condition import CONDITIONS, RADIUS
-from attentest.studies.brain.figures import FIGURES, available_figures, drawn
-from attentest.studies.brain.finding import CLASS_NAMES, FEWEST_IMAGES, FEWEST_PATIENTS, findings
-from attentest.studies.brain.gallery import Gallery, gallery_counts, gallery_figure, maps_figure
-from attentest.studies.brain.laboratory import SEARCH, SENSITIVITY_SEARCH
-from attentest.studies.brain.page_tables import (
-    classifier_table,
-    distribution_table,
-    failures_table,
-    noise_models_table,
-    noise_table,
-    overlap_table,
-    paper_counts,
-    patients_table,
-    rates_table,
-    room_table,
-    runs_table,
-    split_table,
-    spread_over_patients,
-    threshold_table,
-    times_table,
-)
-from attentest.studies.document import (
-    check_can_report,
-    embedded,
-    number,
-    png,
-    summary_text,
-    template_environment,
-    write_pages,
-)
+import numpy as np
+
+from attentest.results.calibration import ALPHAS
+from attentest.studies import document
+from attentest.studies.brain import statements
+from attentest.studies.brain.condition import CONDITIONS, NOISE_CONDITIONS, NOISES, RADIUS, THRESHOLDS, Condition
+from attentest.studies.brain.examples import Gallery
+from attentest.studies.brain.figures import drawn_charts, gallery_figure
+from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
+from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary
+from attentest.studies.document import Markdown, number
 from attentest.studies.verdict import OUTCOMES
 
 PACKAGE = "attentest.studies.brain"
-"""Where the templates are."""
+"""The package with the template."""
 
-READING = (
-    "The null hypothesis is that the mean intensity inside the region and that of what it is compared with are equal; "
-    "not that there is no tumour. Anatomy is not of constant mean: skull, grey and white matter and the dark around "
-    "the head differ, so a region in a slice without tumour may well violate the hypothesis, and be rejected rightly.",
-    "With the contrast background the region is compared with all the rest of the slice; with neighbourhood, with a "
-    f"ring of {RADIUS} pixels around it; with reference, with the same place of the mean tumour-free slice: there the "
-    "hypothesis is that this slice equals the mean one in the region, on average.",
-    "Noise models are fitted to what slices differ by from their mean slice, so they hold how people differ as well as "
-    "what the scanner adds. One that keeps correlations, such as stationary or shrunk, lets noise stand for anatomy "
-    "too; one with independent pixels takes anatomy for very many independent errors, and its standard error is small.",
-    "Rates have 95% intervals from drawing patients with replacement, since slices of one patient are alike. Where no "
-    "slice is rejected, or every one, the bootstrap knows nothing else, and the interval has no width.",
-    "A slice that could not be tested is never dropped. It counts against what is claimed: as rejected without tumour, "
-    "as missed with one, and with the naive test as not rejected. A search that did not converge counts with the "
-    "p-value it gave.",
-    f"p is searched for to within {SEARCH.tol:.0e} under the paper's condition and {SENSITIVITY_SEARCH.tol:.0e} under "
-    "the others. A p below that is only known to be below it, so medians of such p are bounds.",
-    "The room of a slice is how far its statistic could go, all else equal, before the model chose a region that "
-    "differs in at least one pixel: p is the share of what is more extreme within it (and within other intervals with "
-    "the same region, where there are any). The normal density falls over "
-    "the room by a factor of exp(-room times statistic), so that p can be small only where this product, the last "
-    "column of its table, is well above 1; where it is far below 1, p is uniform whatever the slice shows.",
-    "Separation is the probability that of two slices, one with tumour and one without, the one with tumour has the "
-    "smaller p: 0.5 if p says nothing about tumours.",
-    "The region is where the attention map, scaled to go from 0 to 1, exceeds tau. IoU is the number of pixels in both "
-    "region and tumour over that in either.",
-)
-"""How to read the page; nothing here depends on what came out."""
+PATIENT_VALUES = {"auc": "AUC", "accuracy": "accuracy", "slices": "slices", "with_tumour": "with tumour"}
+SLICE_VALUES = {
+    "statistic": "statistic",
+    "log_naive": "log10 of the naive p",
+    "difference": "difference of the means (of 255)",
+    "standard_error": "standard error",
+    "region": "pixels of the region (of 4,096)",
+    "in_tumour": "share of the region that is tumour",
+    "in_the_dark": "share of the region that is dark (at most 20 of 255)",
+}
 
 
 def write_report(
-    summary: Mapping[str, Any],
+    summary: Summary,
     target: Path,
     galleries: Mapping[str, Gallery] | None = None,
-    rooms: Sequence[Mapping[str, Any]] = (),
+    slacks: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the page of a study, and return where its HTML is.
+    """Write the page of a study, and return the path of its HTML.
 
     Parameters
     ----------
     summary
         The numbers, from `attentest.studies.brain.summary.summarise`.
     target
-        Directory for ``index.html``, ``brain.md``, ``figures`` and ``summary.json``; made if it is not there. All but
-        ``index.html`` may be passed on: that one shows slices, if there are galleries.
-    galleries
-        By the names of the classes, from ``gallery_results``; without them there are no pictures of slices.
-        How many they show goes into the summary that is written.
-    rooms
-        How far their statistics could go, from `attentest.studies.brain.room.rooms_of`; goes into the summary too.
+        Directory for ``index.html``, ``brain.md``, ``figures`` and ``summary.json``; made if it does not exist. All but
+        ``index.html`` may be shared: with galleries that page shows slices of the dataset.
+    galleries, slacks
+        From `attentest.studies.brain.examples`; the numbers of slices and the slacks go into the summary.
     """
-    check_can_report()
+    document.check_can_report()
     galleries = galleries or {}
-    summary = {**summary, "gallery": gallery_counts(galleries), "room": list(rooms)}
-    shared = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
-    shared |= {f"maps-{name}": png(maps_figure(gallery)) for name, gallery in galleries.items()}
-    own = {f"gallery-{name}": png(gallery_figure(gallery)) for name, gallery in galleries.items()}
+    counts = {name: len(gallery.results) for name, gallery in galleries.items()}
+    summary = {**summary, "gallery": counts, "room": list(slacks)}
+    shared, own = drawn_charts(summary), {}
+    for name, gallery in galleries.items():
+        shared[f"maps-{name}"] = document.png(gallery_figure(gallery, maps_only=True))
+        own[f"gallery-{name}"] = document.png(gallery_figure(gallery, maps_only=False))
     pages = {
-        "summary.json": summary_text(summary),
-        "brain.md": render_markdown(summary),
+        "summary.json": document.summary_text(summary),
+        "brain.md": render_markdown(summary, shared),
         "index.html": render_html(summary, shared | own),
     }
-    write_pages(target, pages, shared)
+    document.write_pages(target, pages, shared)
     return target / "index.html"
 
 
-def render_markdown(summary: Mapping[str, Any]) -> str:
-    """Return the page as Markdown, which depends on the summary alone."""
-    return template_environment(PACKAGE, html=False).get_template("page.md.j2").render(_content(summary))
+def render_markdown(summary: Summary, figures: Collection[str]) -> str:
+    """Return the page as Markdown, from the summary and the names of the figures beside it."""
+    return document.render(PACKAGE, _content(summary, figures))
 
 
-def render_html(summary: Mapping[str, Any], images: Mapping[str, bytes]) -> str:
-    """Return the page as HTML with its images in it.
+def render_html(summary: Summary, images: Mapping[str, bytes]) -> str:
+    """Return the page as HTML with its images in it: PNGs by the names of the figures."""
+    return document.to_html(document.render(PACKAGE, _content(summary, images) | {"html": True}), images)
 
-    Parameters
-    ----------
-    summary
-        The numbers.
-    images
-        PNGs by the names of the figures; "gallery-" and the name of a class for pictures of slices.
+
+def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
+    """Return the values and functions of the template."""
+    findings = statements.findings(summary)
+    verdicts = [one["verdict"] for one in findings]
+    tested = {one["name"]: one for one in summary["conditions"]}
+    noises = {one["noise"] for one in tested.values()}
+    taus = [Condition(threshold=tau).name for tau in THRESHOLDS]
+    paper = statements.condition_of(summary) or {"classes": {}}
+    classes = {title: paper["classes"][name] for name, title in CLASS_NAMES.items() if name in paper["classes"]}
+
+    def figure(name: str, title: str, caption: str) -> Markdown:
+        return document.picture(name, title, caption) if name in figures else Markdown()
+
+    return {
+        "gallery": {},
+        **summary,
+        "html": False,
+        "figure": figure,
+        "row": _row,
+        "head": lambda *names: Markdown(f"{_row(*names)}\n|{'---|' * len(names)}"),
+        "bold": lambda text: Markdown(f"**{text}**"),
+        "text": text,
+        "median": median_text,
+        "duration": document.duration,
+        "times": _times,
+        "both": _both,
+        "rate": statements.class_rate,
+        "command": document.code(summary["command"]),
+        "paper": paper,
+        "classes": classes,
+        "class_names": CLASS_NAMES,
+        "over_patients": list(_over_patients(summary)),
+        "findings": findings,
+        "outcomes": {outcome: verdicts.count(outcome) for outcome in OUTCOMES},
+        "fewest": {"slices": statements.FEWEST_IMAGES, "patients": statements.FEWEST_PATIENTS},
+        "level": LEVEL,
+        "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
+        "distribution": _distribution(list(classes.values())),
+        "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],
+        "noise_conditions": [tested[one.name] for one in NOISE_CONDITIONS if one.name in tested],
+        "threshold_conditions": [tested[name] for name in taus if name in tested],
+        "slacks": [one for one in summary.get("room", ()) if one["room"]],
+        "failures": list(_failures(summary)),
+        "not_tested": [one.name for one in CONDITIONS if one.name not in tested],
+        "radius": RADIUS,
+        "tol": SEARCH.tol,
+        "other_tol": SENSITIVITY_SEARCH.tol,
+    }
+
+
+def text(value: Any, tol: float = 0.0) -> str:
+    """Return a value of the summary as the page shows it.
+
+    Whole numbers are shown in full, other numbers with three digits, rates with their intervals, and None as "-". A
+    number below the tolerance of its computation is only known to be below it.
     """
-    template = template_environment(PACKAGE, html=True).get_template("page.html.j2")
-    return template.render(_content(summary), images=embedded(images), patients=patients_table(summary))
+    if isinstance(value, float):
+        return f"< {tol:.0e}" if 0 <= value < tol else number(value)
+    if isinstance(value, Mapping):
+        return document.rate_text(value)
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
 
 
-def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what both templates show."""
-    judged = findings(summary)
-    shown = {figure.name for figure in available_figures(summary)}
-    summary = {"gallery": {}, "room": [], **summary}
-    present = {one["name"] for one in summary["conditions"]}
-    counts = paper_counts(summary)
-    spearman = None if summary["overlap"] is None else summary["overlap"]["spearman"]
-    return {
-        "facts": _facts(summary),
-        # In one line and without backticks nothing ends the block of code that it is shown in.
-        "command": " ".join(str(summary["command"]).replace("`", "'").split()),
-        "split": split_table(summary),
-        "times": times_table(summary),
-        "runs": runs_table(summary),
-        "tested": f"{counts[0]:,} of {counts[1]:,}",
-        "classifier": classifier_table(summary),
-        "over_patients": spread_over_patients(summary),
-        "findings": judged,
-        "fewest": FEWEST_IMAGES,
-        "fewest_patients": FEWEST_PATIENTS,
-        "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
-        "figures": {figure.name: figure for figure in FIGURES if figure.name in shown},
-        "rates": rates_table(summary),
-        "distribution": distribution_table(summary),
-        "noise_models": noise_models_table(summary),
-        "noise": noise_table(summary),
-        "threshold": threshold_table(summary),
-        "overlap": overlap_table(summary),
-        "spearman": None if spearman is None else number(spearman),
-        "galleries": [
-            {"name": name, "title": CLASS_NAMES[name], "count": summary["gallery"][name]}
-            for name in CLASS_NAMES
-            if name in summary["gallery"]
-        ],
-        "room": room_table(summary),
-        "failures": failures_table(summary),
-        "absent": [condition.name for condition in CONDITIONS if condition.name not in present],
-        "reading": READING,
-    }
+def median_text(values: Mapping[str, float] | Sequence[float] | None, factor: float = 1.0) -> str:
+    """Return the median of numbers and their quartiles; of a spread, the median and the extremes."""
+    if not values:
+        return "-"
+    spread = values if isinstance(values, Mapping) else None
+    ends = (
+        [spread[name] for name in ("least", "median", "greatest")] if spread else np.quantile(values, [0.25, 0.5, 0.75])
+    )
+    low, median, high = (number(factor * float(end)) for end in ends)
+    return f"{median} ({low} to {high})"
 
 
-def _facts(summary: Mapping[str, Any]) -> dict[str, str]:
-    data, classifier = summary["data"], summary["classifier"]
-    devices = dict.fromkeys([str(classifier["device"]), *(str(run["device"]) for run in summary["runs"])])
-    rule = data["kept_rule"]
-    return {
-        "slices": f"{data['slices']:,}",
-        "kept": f"{data['kept']:,}",
-        "rule": f"at least {rule['least_share']:.0%} of the pixels are brighter than {rule['brighter_than']} of 255",
-        "left_out": f"{data['slices'] - data['kept']:,}",
-        "patients": f"{data['patients']:,}",
-        "with_tumour": f"{data['with_tumour']:,}",
-        "without_tumour": f"{data['kept'] - data['with_tumour']:,}",
-        "sha256": str(data["sha256"]),
-        "seed": f"{data['seed']}",
-        "devices": ", ".join(devices),
-        "versions": ", ".join(f"{name} {version}" for name, version in classifier["versions"].items()),
-        "parameters": f"{classifier['parameters']:,}",
-        "weights": str(classifier["weights_sha256"]),
-    }
+def _row(*cells: Any) -> Markdown:
+    shown = (document.markdown(cell if isinstance(cell, Markdown) else text(cell)) for cell in cells)
+    return Markdown(f"| {' | '.join(shown)} |")
+
+
+def _both(condition: Summary, *keys: str) -> str:
+    """Return a value of both classes, with and without tumour, by the keys that lead to it."""
+    found = [condition["classes"].get(name) for name in CLASS_NAMES]
+    for key in keys:
+        found = [one and one[key] for one in found]
+    return " / ".join(text(one) for one in found)
+
+
+def _times(*conditions: Summary) -> tuple[str, float | None]:
+    """Return the time of the tests under some conditions, and the seconds per slice."""
+    seconds = sum(one["seconds"] for one in conditions)
+    images = sum(own["images"] for one in conditions for own in one["classes"].values())
+    return document.duration(seconds), seconds / images if images else None
+
+
+def _over_patients(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Yield the name of each value of patients, the number of patients who have it, and its quartiles."""
+    for key, name in PATIENT_VALUES.items():
+        found = [one[key] for one in summary["classifier"]["performance"]["by_patient"] if one[key] is not None]
+        if found:
+            yield (name, len(found), *np.quantile(found, [0.0, 0.25, 0.5, 0.75, 1.0]))
+
+
+def _distribution(classes: Sequence[Summary]) -> list[tuple[str, ...]]:
+    """Return the name of each value of slices, and its distribution in each class."""
+    medians = [one["quantiles"][50] if one["quantiles"] else None for one in classes]
+    factors = {"log_naive": 1 / np.log(10)}
+    return [
+        ("slices (patients)", *(f"{one['images']:,} ({one['patients']:,})" for one in classes)),
+        ("median of the selective p", *(text(median, SEARCH.tol) for median in medians)),
+        ("Kolmogorov-Smirnov p of uniformity", *(text(one["ks_pvalue"]) for one in classes)),
+        *(
+            (name, *(median_text(one[key], factors.get(key, 1.0)) for one in classes))
+            for key, name in SLICE_VALUES.items()
+        ),
+    ]
+
+
+def _fitted(summary: Summary, noise: str) -> tuple[str, str]:
+    """Return what a noise model is estimated from, and its parameters if it has few."""
+    model = summary["noise"].get(noise)
+    if model is None:
+        return "the tested slice", "-"
+    values = ", ".join(f"{key} {number(model[key])}" for key in ("sigma", "rho") if key in model)
+    return f"{model['images']:,} slices without tumour", values or "-"
+
+
+def _failures(summary: Summary) -> Iterator[tuple[Any, ...]]:
+    """Yield the cells of each condition and class with tests that failed or searches that did not converge."""
+    for condition in summary["conditions"]:
+        for name, one in condition["classes"].items():
+            errors = [f"{count} x {error}" for error, count in one["errors"].items()]
+            others = [f"{count} x {status}" for status, count in one["statuses"].items() if status != "converged"]
+            if errors or others:
+                cells = (condition["name"], CLASS_NAMES[name], one["images"], one["failed"])
+                yield (*cells, "; ".join(errors) or "-", ", ".join(others) or "-")

@@ -1,15 +1,15 @@
-"""The study: split, train, judge the classifier, fit the noise, test slices under every condition; each on disk."""
+"""The study: split the slices, train and judge the classifier, fit the noise, test slices under every condition."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
@@ -17,42 +17,31 @@ from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
-from attentest.studies.brain.classifier_training import BrainTraining, train_brain_classifier
-from attentest.studies.brain.cohort import Cohort, cohort_of
+from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
+from attentest.studies.brain.cohort import MOST_IMAGES, Cohort, split_by_patient
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition, available
-from attentest.studies.brain.laboratory import Laboratory, model_directory, read_record
-from attentest.studies.brain.logits import brain_logits
-from attentest.studies.brain.performance import performance
+from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
 from attentest.studies.brain.slices import Slices
 from attentest.studies.records import alone_in, record_run
 from attentest.training.classifier import check_target, save_or_rescue
 from attentest.training.provenance import described_machine
 
 FACTS = "study.json"
+"""Name of the file with the facts about the slices and the command."""
 
 RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
-"""What is known of every run."""
+"""Fields that the record of every run must have."""
 
 
-class Progress(Protocol):
-    """Called as work goes on, with what is being done and how much is done of how much."""
-
-    def __call__(self, label: str, done: float, total: float) -> None:
-        """Say that so much of so much is done, and what is being done."""
+Progress = Callable[[str, float, float], None]
+"""Called during the work with what is being done, how much of it is done, and how much there is to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """What determines a study, besides the slices.
+    """Everything that determines a study, except the slices; the seed of the training is also that of the split.
 
-    Parameters
-    ----------
-    noise_images, training_per_class
-        How many slices the noise is estimated from, and how many of each class the classifier is trained on.
-    training
-        How; its seed is that of the split too.
-    sensitivity_images
-        So many test slices of each class are tested under other conditions than the paper's; None for all.
+    Under other conditions than the paper's ``sensitivity_images`` test slices of each class are tested; None for all.
     """
 
     noise_images: int = 100
@@ -62,18 +51,18 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         if self.sensitivity_images is not None:
-            whole_number(self.sensitivity_images, "sensitivity_images", 0, 10**8)
+            whole_number(self.sensitivity_images, "sensitivity_images", 0, MOST_IMAGES)
 
     def command(self) -> str:
-        """Return the command line that repeats the study, but for how many slices other conditions get."""
+        """Return the command line that repeats the study, without the option --sensitivity-images."""
         return (
             f"attentest brain --data DIR --noise-images {self.noise_images} --training-per-class "
             f"{self.training_per_class} --epochs {self.training.epochs} --seed {self.training.seed}"
         )
 
     def cohort(self, slices: Slices) -> Cohort:
-        """Return what becomes of each slice."""
-        return cohort_of(
+        """Return the split of the slices."""
+        return split_by_patient(
             slices,
             noise_images=self.noise_images,
             training_per_class=self.training_per_class,
@@ -81,20 +70,16 @@ class StudySettings:
         )
 
     def plan(self, cohort: Cohort) -> dict[Condition, list[int]]:
-        """Return which slices are to be tested under which conditions."""
-        order = cohort.test_order()
-        few = {tumour: numbers[: self.sensitivity_images] for tumour, numbers in order.items()}
-        return {
-            condition: sorted(
-                number for numbers in (order if condition == PAPER else few).values() for number in numbers
-            )
-            for condition in available()
-        }
+        """Return the indices of the slices to be tested under each condition."""
+        order = cohort.test_order().values()
+        every = sorted(number for numbers in order for number in numbers)
+        few = sorted(number for numbers in order for number in numbers[: self.sensitivity_images])
+        return {condition: every if condition == PAPER else few for condition in available()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run did: slices tested, those among them that failed, seconds, and noise models left out."""
+    """The work of a run: slices tested, how many of them failed, seconds, and noise models that were left out."""
 
     tested: int
     failed: int
@@ -110,98 +95,79 @@ def run(
     progress: Progress | None = None,
     retry: bool = False,
 ) -> Outcome:
-    """Run what is not there yet.
+    """Train the classifier and test the slices of a cohort that these settings split.
 
-    Parameters
-    ----------
-    cohort
-        The slices, split by these settings.
-    settings
-        What to do.
-    out
-        Directory of the results; what it holds of the same study is not computed again.
-    device
-        Where to compute.
-    progress
-        Called as work goes on.
-    retry
-        Whether slices that could not be tested before are tried again.
+    Results of the same study in the directory ``out`` are not computed again; with ``retry``, slices that could not be
+    tested before are tried again.
     """
     where = usable_device(device)
     start, began = time.perf_counter(), datetime.now(UTC)
-    trained, done, failed = 0.0, 0, 0
+    trained, tested, failed = 0.0, 0, 0
 
     def record(finished: bool) -> float:
         seconds = time.perf_counter() - start
-        if not (trained or done):
-            return seconds
-        values = {
-            "began": began.isoformat(timespec="seconds"),
-            "seconds": round(seconds, 3),
-            "trained": round(trained, 3),
-            "tested": done,
-            "failed": failed,
-            "finished": finished,
-            "sensitivity_images": settings.sensitivity_images,
-            "command": settings.command(),
-            **described_machine(where),
-        }
-        record_run(out, values)
+        if trained or tested:
+            values = {
+                "began": began.isoformat(timespec="seconds"),
+                "seconds": round(seconds, 3),
+                "trained": round(trained, 3),
+                "tested": tested,
+                "failed": failed,
+                "finished": finished,
+                "sensitivity_images": settings.sensitivity_images,
+                "command": settings.command(),
+                **described_machine(where),
+            }
+            record_run(out, values)
         return seconds
 
     plan = settings.plan(cohort)
     make_directory(out)
     with alone_in(out):
         try:
-            trained = _ready_classifier(cohort, settings, out, where, progress)
+            trained = _prepare_classifier(cohort, settings, out, where, progress)
             facts = {"data": cohort.facts(), "command": settings.command()}
             write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
-            laboratory = Laboratory(cohort, out, where)
-            todo = {condition: laboratory.missing(condition, numbers, retry) for condition, numbers in plan.items()}
+            tests = SliceTests(cohort, out, where)
+            todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
             total = sum(len(numbers) for numbers in todo.values())
             for condition, numbers in todo.items():
-                for rows in laboratory.test(condition, numbers):
-                    done, failed = done + len(rows), failed + sum("error" in row for row in rows)
+                for rows in tests.test(condition, numbers):
+                    tested, failed = tested + len(rows), failed + sum("error" in row for row in rows)
                     if progress is not None:
-                        progress(f"testing {condition.name}", done, total)
+                        progress(f"testing {condition.name}", tested, total)
         except BaseException:
-            with suppress(InputError):  # what stopped the run is worth more words
+            with suppress(InputError):  # the error that stopped the run is the one to report
                 record(finished=False)
             raise
         seconds = record(finished=True)
-    left_out = tuple(dict.fromkeys(c.noise for c in CONDITIONS if c not in plan))
-    return Outcome(tested=done, failed=failed, seconds=seconds, left_out=left_out)
+    left_out = tuple(dict.fromkeys(condition.noise for condition in CONDITIONS if condition not in plan))
+    return Outcome(tested=tested, failed=failed, seconds=seconds, left_out=left_out)
 
 
-def _ready_classifier(
+def _prepare_classifier(
     cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: Progress | None
 ) -> float:
-    """Train the classifier if it is not there, and return the seconds that took; refuse one of another study."""
+    """Train the classifier if there is none, and return the seconds it took; refuse one of another study."""
     directory = model_directory(out)
     identity = {"data": cohort.facts(), "settings": asdict(settings.training)}
     if directory.exists() and any(directory.iterdir()):
         record = read_record(out)
         for name, now in identity.items():
-            if record.get(name) != now:
+            if record[name] != now:
                 raise InputError(
                     f"{directory} was trained with other {name} than are asked for now: use another output directory, "
                     "or remove it."
                 )
         return 0.0
     check_target(directory)
-    images = cohort.slices.take(cohort.split.training)
-    start = time.perf_counter()
     trained = train_brain_classifier(
-        images.flair,
-        images.tumour,
+        cohort.slices.take(cohort.training),
+        cohort.slices.take(cohort.test),
         settings.training,
         command=settings.command(),
         device=device,
         progress=None if progress is None else partial(progress, "training the classifier"),
     )
-    seconds = time.perf_counter() - start
-    test = cohort.slices.take(cohort.split.test)
-    logits = brain_logits(trained, test.flair, device)
-    judged = performance(logits, test.tumour, test.patient)
-    save_or_rescue(replace(trained, record={**trained.record, **identity, "performance": judged}), directory)
-    return seconds
+    save_or_rescue(replace(trained, record={**trained.record, **identity}), directory)
+    return float(trained.record["seconds"])

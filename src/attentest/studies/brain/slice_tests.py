@@ -1,0 +1,201 @@
+"""Tests of slices with a trained classifier under any condition, with one row per slice on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attentest.api import AttentionTest
+from attentest.attention import ViTScores, load_model
+from attentest.errors import InputError
+from attentest.files import make_directory
+from attentest.noise import Dense, save_noise
+from attentest.results.result import AttentionTestResult
+from attentest.search import SpectralSearch
+from attentest.studies.brain.cohort import Cohort
+from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
+from attentest.studies.brain.slices import LEAST_BRIGHT, Slices
+from attentest.studies.records import RecordFile, Row, isolated_rows, recorded
+from attentest.training.classifier import RECORD_FILE
+from attentest.training.provenance import described_machine
+
+SEARCH = SpectralSearch()
+CONFIDENCE_LEVEL = 0.95
+
+SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
+"""Search under other conditions than the paper's: of p alone, and to a larger tolerance."""
+
+TRAINING_FIELDS = (
+    *("data", "settings", "accuracy", "parameters", "seconds"),
+    *("device", "versions", "weights_sha256", "performance"),
+)
+"""Fields that the record of every training must have."""
+
+LEAST_LOG = -1e300
+"""Replaces -inf, which JSON does not have."""
+
+
+def model_directory(out: Path) -> Path:
+    """Return the directory of the classifier of a study."""
+    return out / "model"
+
+
+def data_file(out: Path, condition: Condition) -> RecordFile:
+    """Return the file of the rows of a condition."""
+    return RecordFile(out / "data" / f"{condition.name}.jsonl")
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """Return the record of the training of the classifier, with its performance."""
+    path = model_directory(out) / RECORD_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        missing = set(TRAINING_FIELDS) - set(found)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
+    if missing:
+        raise InputError(f"{path} lacks {', '.join(sorted(missing))}: remove {path.parent}, and it is trained anew.")
+    return found
+
+
+class SliceTests:
+    """Tests of the slices of a cohort with the classifier and the noise models of a study."""
+
+    def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
+        self._cohort, self._out = cohort, out
+        directory = model_directory(out)
+        self._sha256 = _checked_weights(directory, read_record(out)["weights_sha256"])
+        saved = load_model(directory)
+        if saved.processor is None:
+            raise InputError(f"{directory} lacks its preprocessing: remove it, and the classifier is trained anew.")
+        self._scores = ViTScores(saved.encoder, device=device, owned=True)
+        self._preprocessing = saved.processor
+        self._noise = FittedNoise(cohort.slices.flair[cohort.noise])
+
+    def attention_test(self, condition: Condition) -> AttentionTest:
+        """Return the test of a condition."""
+        paper = condition == PAPER
+        return AttentionTest(
+            self._scores,
+            noise=self._noise.noise(condition),
+            contrast=self._noise.contrast(condition),
+            threshold=condition.threshold,
+            preprocessing=self._preprocessing,
+            search=SEARCH if paper else SENSITIVITY_SEARCH,
+            confidence_level=CONFIDENCE_LEVEL if paper else None,
+        )
+
+    def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
+        """Return the slices without a test under a condition, with ``retry`` also those whose test failed.
+
+        Rows of another study are refused.
+        """
+        file = data_file(self._out, condition)
+        records = file.read()
+        file.check_same(records, self._identity(condition))
+        return records.missing(numbers, retry)
+
+    def test(self, condition: Condition, numbers: list[int]) -> Iterator[list[Row]]:
+        """Test slices of the cohort under a condition and yield their rows as they reach the disk."""
+        if not numbers:
+            return
+        test = self.attention_test(condition)
+        self._save_noise(condition)
+        device = self._scores.device
+        header = {**self._identity(condition), "settings": test.settings, **described_machine(device)}
+        with data_file(self._out, condition).writing(header) as writer:
+            yield from recorded(lambda some: slice_rows(test, self._cohort.slices, some), numbers, writer, device.type)
+
+    def _identity(self, condition: Condition) -> dict[str, Any]:
+        return {
+            "series": {**condition.describe(), "data_sha256": self._cohort.sha256},
+            "seed": self._cohort.seed,
+            "model_sha256": self._sha256,
+        }
+
+    def _save_noise(self, condition: Condition) -> None:
+        """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
+        if condition.noise in ESTIMATORS:
+            model = self._noise.model(condition.noise)
+            if not isinstance(getattr(model, "model", model), Dense):
+                make_directory(self._out / "noise")
+                save_noise(model, self._out / "noise" / f"{condition.noise}.json")
+
+
+def _checked_weights(directory: Path, sha256: str) -> str:
+    """Return the SHA-256; refuse if the weights have another, because results of two models must not be mixed."""
+    path = directory / "model.safetensors"
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): remove {directory}, and train anew.") from None
+    if found != sha256:
+        raise InputError(
+            f"{path} is not what the training wrote (SHA-256 {found[:8]}, on record {sha256[:8]}): use another output "
+            "directory, or remove this one."
+        )
+    return sha256
+
+
+def slice_rows(test: AttentionTest, slices: Slices, numbers: list[int]) -> list[Row]:
+    """Return the rows of slices by their indices; the row of a slice that cannot be tested has the error."""
+
+    def rows(some: list[int]) -> list[Row]:
+        start = time.perf_counter()
+        results = test.map(list(slices.flair[some]))
+        seconds = (time.perf_counter() - start) / len(some)
+        return [
+            {"image": number, "seconds": seconds, **result_values(result, slices.flair[number], slices.mask[number])}
+            for number, result in zip(some, results, strict=True)
+        ]
+
+    return [
+        {
+            "patient": str(slices.patient[row["image"]]),
+            "slice": int(slices.number[row["image"]]),
+            "tumour": bool(slices.tumour[row["image"]]),
+            **row,
+        }
+        for row in isolated_rows(rows, numbers)
+    ]
+
+
+def result_values(result: AttentionTestResult, flair: NDArray[np.uint8], mask: NDArray[np.bool_]) -> Row:
+    """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W)."""
+    low, high = result.pvalue_bounds
+    region = result.region
+    row: Row = {
+        "p": result.pvalue,
+        "p_low": low,
+        "p_high": high,
+        "log_p": max(result.log_pvalue, LEAST_LOG),
+        "statistic": result.statistic,
+        "log_naive": result.naive_log_pvalue,
+        "log_bonferroni": result.bonferroni_log_pvalue,
+        "difference": result.difference,
+        "standard_error": result.standard_error,
+        "region": int(region.sum()),
+        "iou": overlap(region, mask),
+        "in_tumour": float(mask[region].mean()),
+        "in_the_dark": float((flair[region] <= LEAST_BRIGHT).mean()),
+        "evaluations": result.evaluations,
+        "status": result.status,
+    }
+    level = result.settings["confidence_level"]
+    if level is not None:
+        ends = zip(("confidence_low", "confidence_high"), result.confidence_interval(level), strict=True)
+        row |= {name: float(end) if np.isfinite(end) else None for name, end in ends}
+    return row
+
+
+def overlap(region: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
+    """Return the intersection of two areas (H, W) over their union; None if the mask is empty."""
+    return float((region & mask).sum() / (region | mask).sum()) if mask.any() else None

@@ -1,0 +1,106 @@
+"""The paper's statements about brain images, and the rules that decide whether the data agree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from attentest.studies.brain.condition import PAPER, Condition
+from attentest.studies.document import rate_text
+from attentest.studies.verdict import NO_DATA, NOT_IN_THE_PAPER, Outcome, Verdict
+
+Summary: TypeAlias = Mapping[str, Any]
+
+LEVEL = "0.05"
+
+FEWEST_IMAGES = 10
+"""Slices of a class below which no statement about it is judged."""
+
+FEWEST_PATIENTS = 5
+"""Patients of a class below which intervals over patients mean nothing."""
+
+NEARLY_ALL = 0.95
+MOST = 0.5
+
+CLASS_NAMES: Mapping[str, str] = {"tumour": "with tumour", "free": "without tumour"}
+
+
+class Statement(NamedTuple):
+    """A statement about rates of rejection under the paper's condition, and the rule that decides on it."""
+
+    text: str
+    rule: str
+    classes: tuple[str, ...]
+    holds: Callable[..., bool]
+    """Takes the rate of each of the classes."""
+    test: str = "selective"
+    where: str = "section 4, real data experiments"
+
+
+STATEMENTS = (
+    Statement(
+        "The naive p-values remain small even for images without tumours.",
+        f"At least {NEARLY_ALL:.0%} of the tested slices without tumour have a naive p of at most {LEVEL}.",
+        ("free",),
+        lambda free: free["value"] >= NEARLY_ALL,
+        test="naive",
+    ),
+    Statement(
+        "The selective p-values are large for images without tumours.",
+        f"The share of slices without tumour with a selective p of at most {LEVEL} is compatible with {LEVEL}: "
+        "the lower end of its interval is not above it.",
+        ("free",),
+        lambda free: free["low"] <= float(LEVEL),
+    ),
+    Statement(
+        "The selective p-values are small for images with tumours.",
+        f"At least half of the slices with tumour have a selective p of at most {LEVEL}.",
+        ("tumour",),
+        lambda tumour: tumour["value"] >= MOST,
+    ),
+    Statement(
+        "The selective p-values are smaller with a tumour than without.",
+        f"Of the shares with a selective p of at most {LEVEL}, the interval with tumour lies above that without.",
+        ("tumour", "free"),
+        lambda tumour, free: tumour["low"] > free["high"],
+        where=NOT_IN_THE_PAPER,
+    ),
+)
+
+
+def condition_of(summary: Summary, condition: Condition = PAPER) -> Summary | None:
+    """Return the numbers of a condition, None if it was not tested."""
+    return next((one for one in summary["conditions"] if one["name"] == condition.name), None)
+
+
+def class_rate(found: Summary, name: str, test: str = "selective") -> Summary | None:
+    """Return how often a test rejects slices of a class under a condition, None if there are no such slices."""
+    return found["classes"][name]["rates"][test][LEVEL] if name in found["classes"] else None
+
+
+def findings(summary: Summary) -> list[dict[str, Any]]:
+    """Return every statement with its verdict, its rule and the numbers, JSON-ready."""
+    paper = condition_of(summary) or {"classes": {}}
+    found = []
+    for one in STATEMENTS:
+        outcome, numbers = _verdict(one, paper)
+        values = {"statement": one.text, "where": one.where, "rule": one.rule, "verdict": outcome, "numbers": numbers}
+        found.append(values)
+    return found
+
+
+def _verdict(statement: Statement, paper: Summary) -> Verdict:
+    rates = [class_rate(paper, name, statement.test) for name in statement.classes]
+    if None in rates:
+        return NO_DATA
+    classes = [paper["classes"][name] for name in statement.classes]
+    enough = all(one["images"] >= FEWEST_IMAGES and one["patients"] >= FEWEST_PATIENTS for one in classes)
+    judged: Outcome = "holds" if statement.holds(*rates) else "differs"
+    sentences = []
+    for name, one, rate in zip(statement.classes, classes, rates, strict=True):
+        failed = f" ({one['failed']:,} could not be tested)" if one["failed"] else ""
+        sentences.append(
+            f"{rate['count']:,} of {one['images']:,} slices {CLASS_NAMES[name]} have a {statement.test} p of at most "
+            f"{LEVEL}{failed}: {rate_text(rate)}."
+        )
+    return Verdict(judged if enough else "not enough data", " ".join(sentences))
