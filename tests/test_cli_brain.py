@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path) -> None:
+def test_the_whole_study_runs_from_the_download(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     done = brain("--data", folder, "--out", out, *SMALL, "--json")
     assert done.exit_code == 0, (done.exception, done.stderr)
@@ -89,10 +92,14 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path) ->
     assert "TCGA_XX" not in page + (report / "summary.json").read_text()
 
     # All results exist: the same command has nothing left to do but the page.
+    pages: list[Path] = []
+    command = sys.modules["attentest.cli.brain"]  # the attribute of attentest.cli is the function
+    monkeypatch.setattr(command, "_write_report", lambda *given: pages.append(given[2]))
     again = brain("--data", folder, "--out", out, *SMALL)
     assert again.exit_code == 0, (again.exception, again.stderr)
     assert "0 tests in" in again.stderr
     assert "section 4" in again.stdout
+    assert pages == [out]
     assert len(read_runs(out, ("tested",))) == 1
     # Slices that could not be tested are tried again only with --retry.
     broken = data_file(out, PAPER).path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -83,8 +84,10 @@ def brain(
         raise typer.Exit(2)
     from attentest.attention.device import usable_device
     from attentest.studies.brain.classifier import BrainTraining
+    from attentest.studies.brain.statements import findings
     from attentest.studies.brain.study import StudySettings
     from attentest.studies.brain.study import run as run_study
+    from attentest.studies.brain.summary import summarise
 
     training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
     settings = StudySettings(
@@ -108,9 +111,10 @@ def brain(
                 f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
                 "pip install 'attentest[estimators]'."
             )
-        _print_findings(out, as_json)
+        summary = summarise(out)
+        print_findings(summary, findings(summary), as_json)
         try:
-            _write_report(cohort, out, where)
+            _write_report(summary, cohort, out, where)
         except InputError as error:  # the work is done and on disk, whatever the page lacks
             say(f"attentest: no page was made: {error} The same command then makes it.")
     except KeyboardInterrupt:
@@ -139,19 +143,10 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
         say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
 
 
-def _print_findings(out: Path, as_json: bool) -> None:
-    from attentest.studies.brain.statements import findings
-    from attentest.studies.brain.summary import summarise
-
-    summary = summarise(out)
-    print_findings(summary, findings(summary), as_json)
-
-
-def _write_report(cohort: Cohort, out: Path, device: torch.device) -> None:
+def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device: torch.device) -> None:
     from attentest.studies.brain.examples import COUNT, example_galleries, slacks_of
     from attentest.studies.brain.page import write_report
     from attentest.studies.brain.slice_tests import SliceTests
-    from attentest.studies.brain.summary import summarise
     from attentest.studies.document import check_can_report
 
     check_can_report()  # before anything is computed
@@ -159,5 +154,5 @@ def _write_report(cohort: Cohort, out: Path, device: torch.device) -> None:
     with progress_bar("pictures"):
         galleries = example_galleries(tests, cohort, COUNT)
         slacks = slacks_of(tests, galleries)
-        page = write_report(summarise(out), out / "report", galleries, slacks)
+        page = write_report(summary, out / "report", galleries, slacks)
     say(f"page: {page}")

@@ -152,8 +152,10 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
     """Return the median, the ends of the middle 90% and the extremes; None without values."""
-    levels = {"median": 0.5, "low": 0.05, "high": 0.95, "least": 0.0, "greatest": 1.0}
-    return {name: float(np.quantile(values, level)) for name, level in levels.items()} if len(values) else None
+    if not len(values):
+        return None
+    names = ("median", "low", "high", "least", "greatest")
+    return dict(zip(names, np.quantile(values, [0.5, 0.05, 0.95, 0.0, 1.0]).tolist(), strict=True))
 
 
 def _overlap(rows: Sequence[Row]) -> dict[str, Any] | None:
