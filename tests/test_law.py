@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, stats
+from scipy import optimize
 
 from attentest import AttentionTest
 from attentest.pipeline import run
@@ -47,24 +47,26 @@ class NoisyLaplace(Law):
         upper: ArrayLike,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         left, right, mean, lower, upper = np.broadcast_arrays(left, right, mean, lower, upper)
-        extreme, ordinary = np.zeros(left.shape), np.zeros(left.shape)
+        extreme, ordinary = np.full(left.shape, -np.inf), np.full(left.shape, -np.inf)
         for shift in (SHIFT, -SHIFT):
             start, end = left - shift, right - shift
             below, above = np.clip(lower, start, end), np.clip(upper, start, end)
-            extreme += _laplace_mass(start, below, mean) + _laplace_mass(above, end, mean)
-            ordinary += _laplace_mass(below, above, mean)
-        with np.errstate(divide="ignore"):
-            return np.log(extreme / 2), np.log(ordinary / 2)
+            for part in (_log_laplace_mass(start, below, mean), _log_laplace_mass(above, end, mean)):
+                extreme = np.logaddexp(extreme, part)
+            ordinary = np.logaddexp(ordinary, _log_laplace_mass(below, above, mean))
+        return extreme, ordinary
 
     def reach(self, log_tail: float) -> NDArray[np.float64]:
         return np.abs(self.z_obs) + log_tail
 
 
-def _laplace_mass(start: NDArray[np.float64], end: NDArray[np.float64], mean: ArrayLike) -> NDArray[np.float64]:
-    law = stats.laplace(mean)
-    upper_tail = law.sf(start) - law.sf(end)
-    lower_tail = law.cdf(end) - law.cdf(start)
-    return np.where(start > mean, upper_tail, lower_tail)
+def _log_laplace_mass(start: NDArray[np.float64], end: NDArray[np.float64], mean: ArrayLike) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        width = np.where(end > start, end - start, 0.0)
+        tail = np.log(-np.expm1(-width)) - np.log(2)
+        around = np.log1p(-np.exp(start - mean) / 2 - np.exp(mean - end) / 2)
+        mass = np.where(start >= mean, mean - start + tail, np.where(end <= mean, end - mean + tail, around))
+    return np.where(width > 0, mass, -np.inf)
 
 
 def brute_force(statistic: float, intervals: list[tuple[float, float]], mean: float = 0.0) -> dict[Alternative, float]:

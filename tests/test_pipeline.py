@@ -192,7 +192,7 @@ def test_noise_per_channel_is_the_kronecker_product() -> None:
         (lambda: PerChannel([[1.0, 2.0], [2.0, 1.0]]), "positive semi-definite"),
         (lambda: PerChannel(np.ones((2, 3))), "square"),
         (lambda: PerChannel([1.0, 2.0], "loud"), "noise must be a standard deviation"),
-        (lambda: PerChannel([1.0, 2.0]).apply(np.ones(5)), "5 values are no multiple"),
+        (lambda: PerChannel([1.0, 2.0]).apply(np.ones(5)), "but 5 values were given"),
         (lambda: PerChannel([1.0, 2.0]).sample(np.random.default_rng(0), 1), "say how many pixels"),
     ],
 )
@@ -362,7 +362,7 @@ def test_attention_belongs_to_models() -> None:
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), attention="last-layer")
     with pytest.raises(InputError, match="image_size belongs to models"):
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), image_size=4)
-    with pytest.raises(InputError, match="a ViT says itself what it takes"):
+    with pytest.raises(InputError, match="image_shape is for functions"):
         AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))
     with pytest.raises(InputError, match="attention must be 'rollout'"):
         AttentionTest(tiny_vit(), noise=1.0, attention="gradient")
