@@ -18,12 +18,14 @@ from typer.testing import CliRunner
 import attentest
 from attentest import registry
 from attentest.attention.aggregation import Aggregation
+from attentest.attention.model_library import ModelLibrary
 from attentest.contrast import Background, Contrast, Filtered
 from attentest.errors import InputError
+from attentest.images.read import read_image
 from attentest.noise import FromImage, Isotropic, NoiseEstimator, NoiseModel, PooledVariance, load_noise, save_noise
 from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.noise_format import JsonFormat
-from attentest.registry import Part, Registry
+from attentest.registry import ImageFormat, Part, Registry
 from attentest.search import Search, SpectralSearch, as_search
 
 REGISTRIES = {name: value for name, value in vars(registry).items() if isinstance(value, Registry)}
@@ -43,7 +45,9 @@ def test_every_kind_of_part_is_tested_below() -> None:
         "ATTENTION_MAPS",
         "CONTRASTS",
         "FILTERS",
+        "IMAGE_FORMATS",
         "IMAGE_NOISE",
+        "MODEL_LIBRARIES",
         "NOISE_ESTIMATORS",
         "NOISE_FORMATS",
         "NOISE_MODELS",
@@ -104,6 +108,17 @@ def test_noise_estimators(name: str) -> None:
 def test_noise_from_the_image(name: str) -> None:
     assert isinstance(FromImage(name).for_image(IMAGE), NoiseModel)
     assert registry.IMAGE_NOISE.load(name)(IMAGE).shape == (1, 1)
+
+
+@pytest.mark.parametrize("name", registry.IMAGE_FORMATS)
+def test_image_formats(name: str) -> None:
+    parameters = list(inspect.signature(registry.IMAGE_FORMATS.load(name)).parameters)
+    assert len(parameters) == (3 if registry.IMAGE_FORMATS[name].has_window else 2)  # path, frame and window
+
+
+@pytest.mark.parametrize("name", registry.MODEL_LIBRARIES)
+def test_model_libraries(name: str) -> None:
+    assert isinstance(registry.MODEL_LIBRARIES.load(name), ModelLibrary)
 
 
 def test_a_registry_lists_parses_and_refuses_names() -> None:
@@ -256,6 +271,23 @@ def test_a_new_part_is_in_the_library(extended: Any, tmp_path: Path) -> None:
         FromImage("none")
     with pytest.raises(InputError, match=r"kernel must be .* gaussian:SIGMA, box or an array \(h, w\), got 'none'"):
         Filtered("none")
+
+
+def read_raw(path: Path, frame: int | None) -> FloatArray:
+    return np.fromfile(path).reshape(2, -1)
+
+
+def test_a_new_image_format_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = ModuleType("attentest.new_format")
+    module.read_raw = read_raw  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    line = ImageFormat("new_format:read_raw", suffixes=(".raw",))
+    monkeypatch.setitem(registry.IMAGE_FORMATS._parts, "raw", line)
+    np.arange(6.0).tofile(tmp_path / "scan.raw")
+    assert read_image(tmp_path / "scan.raw").tolist() == [[0, 1, 2], [3, 4, 5]]
+    (tmp_path / "text.png").write_text("hello")
+    with pytest.raises(InputError, match="NIfTI or raw"):
+        read_image(tmp_path / "text.png")
 
 
 def test_a_new_noise_model_and_a_new_format_are_saved_and_loaded(extended: Any, tmp_path: Path) -> None:

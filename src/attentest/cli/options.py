@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.errors import InputError
-from attentest.registry import SEARCHES, Registry
+from attentest.registry import SEARCHES, Part, Registry
 
 MODEL, IMAGE, COMPARED, SEARCH, OUTPUT = (
     "The model",
@@ -20,7 +20,7 @@ MODEL, IMAGE, COMPARED, SEARCH, OUTPUT = (
 """Panels of the help."""
 
 
-def names_in(registry: Registry) -> Any:
+def names_in(registry: Registry[Part]) -> Any:
     """Return an enumeration of the names in a registry, as the type of an option."""
     return StrEnum(registry.kind, {name: name for name in registry})
 
