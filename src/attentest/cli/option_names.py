@@ -23,7 +23,7 @@ PREFIX = r"(?:image \d+: |\S+: )?"
 """The image that a message is about, before the message itself."""
 
 AFTER_A_NAME = r"(?= must| cannot| gives| is | = | \(| ')"
-"""How a message goes on that begins with the name of a parameter, and not with a word spelled like it."""
+"""Text that follows the name of a parameter at the beginning of a message; before other text it is just a word."""
 
 
 def with_option_names(message: str, options: Mapping[str, str]) -> str:

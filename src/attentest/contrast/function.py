@@ -1,4 +1,4 @@
-"""Contrasts given as a function, and the conversion of what may be given as a contrast."""
+"""Contrasts given as functions."""
 
 from __future__ import annotations
 

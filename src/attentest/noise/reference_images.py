@@ -68,7 +68,7 @@ def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> Re
     least
         Number of images that are needed.
     reason
-        Why so many are needed, as part of the error message.
+        Why this number is needed, as part of the error message.
     """
     stack = _stack(images)
     if len(stack) < least:
