@@ -325,7 +325,7 @@ def test_aggregations_have_names() -> None:
     for name, aggregation in (("rollout", Rollout()), ("last-layer", LayerAttention())):
         assert torch.equal(ViTScores(model, attention=name)(images), ViTScores(model, attention=aggregation)(images))
     for wrong in ("first-layer", Rollout, None, 3):
-        with pytest.raises(InputError, match="attention must be 'rollout', 'last-layer'"):
+        with pytest.raises(InputError, match="attention must be rollout, last-layer, layer:K or an aggregation"):
             ViTScores(model, attention=wrong)  # type: ignore[arg-type]
 
 
@@ -680,7 +680,7 @@ def test_an_impossible_size_of_image_is_refused(size: Any) -> None:
 def test_a_head_or_a_layer_that_is_not_there_is_refused() -> None:
     model = FAMILY_MODELS["vit"]()
     for aggregation in (Rollout(HEADS), LayerAttention(head_fusion=HEADS)):
-        with pytest.raises(InputError, match=f"head_fusion = {HEADS} asks for a head that is not there"):
+        with pytest.raises(InputError, match=f"head_fusion = {HEADS}, but the model has heads 0 to"):
             ViTScores(model, attention=aggregation)
     for layer in (LAYERS, -LAYERS - 1):
         with pytest.raises(InputError, match=f"layer must be from -{LAYERS} to {LAYERS - 1} for this model"):
@@ -770,8 +770,8 @@ def test_how_many_tokens_come_before_the_patches_is_not_guessed(discard: int) ->
         ({"grid": (2, 3, 1)}, "grid must be"),
         ({"grid": (0, 6)}, "rows of the grid"),
         ({"grid": (2, 3.5)}, "columns of the grid"),
-        ({"attention": Rollout(HEADS)}, "asks for a head that is not there"),
-        ({"attention": LayerAttention(0, HEADS)}, "asks for a head that is not there"),
+        ({"attention": Rollout(HEADS)}, "but the model has heads 0 to"),
+        ({"attention": LayerAttention(0, HEADS)}, "but the model has heads 0 to"),
         ({"attention": LayerAttention(LAYERS)}, f"layer must be from -{LAYERS} to {LAYERS - 1}"),
         ({"attention": LayerAttention(-LAYERS - 1)}, f"layer must be from -{LAYERS} to {LAYERS - 1}"),
         ({"attention": "middle"}, "attention must be"),

@@ -12,14 +12,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attentest import ModelError
-from attentest.attention import ViTScores, readable
+from attentest import InputError, ModelError
+from attentest.attention import LayerAttention, ViTScores, readable
+from attentest.attention.aggregation import HeadFusion
 from attentest.attention.attention_reader import plain_attention
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
 from attentest.attention.huggingface import FAMILIES
 from attentest.attention.model_library import ModelLibrary
 from attentest.attention.tokens import Tokens
-from attentest.registry import MODEL_LIBRARIES, Part
+from attentest.registry import ATTENTION_MAPS, MODEL_LIBRARIES, Part
+from toys import tiny_vit
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -99,3 +101,23 @@ def test_messages_and_documentation_name_every_family() -> None:
     for family in FAMILIES:
         assert family.name in str(caught.value)
         assert f"| {family.name} ({listed(family.model_types)}) |" in table
+
+
+class FirstLayer(LayerAttention):
+    """The attention of the first layer."""
+
+    def __init__(self, head_fusion: HeadFusion = "mean") -> None:
+        super().__init__(0, head_fusion)
+
+
+def test_a_new_attention_map_is_one_line_of_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("attentest.attention.toy")
+    module.FirstLayer = FirstLayer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "attentest.attention.toy", module)
+    monkeypatch.setitem(ATTENTION_MAPS._parts, "first-layer", Part("attention.toy:FirstLayer"))
+    model, images = tiny_vit(), torch.randn(2, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected = ViTScores(model, attention=LayerAttention(0))(images)
+    assert torch.equal(ViTScores(model, attention="first-layer")(images), expected)
+    assert torch.equal(ViTScores(model, attention="layer:0")(images), expected)
+    with pytest.raises(InputError, match="rollout, last-layer, layer:K, first-layer or an aggregation such as"):
+        ViTScores(model, attention="middle")

@@ -120,7 +120,7 @@ def test_options_of_the_command_line_reach_the_test(model: Any, processor: Any, 
     [
         (("--attention", "gradient"), "--attention must be rollout, last-layer or layer:K"),
         (("--attention", "layer:9"), "layer:K must be from -3 to 2"),
-        (("--heads", "7"), "--heads = 7 asks for a head that is not there"),
+        (("--heads", "7"), "--heads = 7, but the model has heads 0 to"),
         (("--heads", "median"), "--heads must be 'mean', 'max', 'min'"),
         (("--image-size", "big"), "--image-size must be a side such as 224"),
         (("--range", "1"), "--range must be the values of black and white"),

@@ -364,7 +364,7 @@ def test_attention_belongs_to_models() -> None:
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), image_size=4)
     with pytest.raises(InputError, match="image_shape is for functions"):
         AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))
-    with pytest.raises(InputError, match="attention must be 'rollout'"):
+    with pytest.raises(InputError, match="attention must be rollout"):
         AttentionTest(tiny_vit(), noise=1.0, attention="gradient")
 
 

@@ -36,7 +36,6 @@ __all__ = [
     "as_score_function",
     "function_scores",
     "load_model",
-    "model_settings",
     "readable",
     "score_properties",
     "scores_from_attentions",
@@ -67,8 +66,3 @@ def as_score_function(
         f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
         f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."
     )
-
-
-def model_settings(scores: ScoreFunction) -> dict[str, Any]:
-    """Return what results record about a model, JSON-ready."""
-    return score_properties(scores).description

@@ -1,4 +1,4 @@
-"""How the attention of layers and heads becomes one score a patch."""
+"""How the attention of layers and heads becomes one score per patch."""
 
 from __future__ import annotations
 
@@ -12,53 +12,56 @@ from torch import Tensor
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
+from attentest.registry import ATTENTION_MAPS
 
 HeadFusion: TypeAlias = "Literal['mean', 'max', 'min'] | int"
 
 FUSIONS = ("mean", "max", "min")
 
 MOST_LAYERS = 10_000
+"""Upper bound of the numbers of layers and heads that can be asked for, above those of any model."""
 
 ROW_SUM_TOLERANCE = 1e-3
-"""Attention of half precision sums to one within this; what is no softmax does not."""
+"""Largest error of the sum over tokens of attention weights: those of half precision are within it."""
 
 
 @runtime_checkable
 class Aggregation(Protocol):
-    """What is read of each layer's attention, and how it adds up."""
+    """Which attention weights of a model are read, and how they become scores."""
 
     @property
     def head_fusion(self) -> HeadFusion:
         """How the heads of a layer are combined."""
 
     def layers(self, count: int) -> range:
-        """Return which of ``count`` layers are needed, in order."""
+        """Return the indices of the layers needed out of ``count``."""
 
     def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
-        """Return what is needed of one layer's attention weights (m, heads, N, N)."""
+        """Return the part needed of one layer's attention weights (m, heads, N, N)."""
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the scores (m, gh, gw) from what was taken of the layers."""
+        """Return the scores (m, gh, gw) from the parts taken of the layers, first layer first."""
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters as JSON-ready values."""
 
 
-AggregationLike: TypeAlias = "Aggregation | Literal['rollout', 'last-layer']"
+AggregationLike: TypeAlias = "Aggregation | str"
+"""An aggregation, or the name of one: see ``attentest.registry.ATTENTION_MAPS``."""
 
 
 @dataclass(frozen=True)
 class Rollout:
     """Attention rollout (appendix A.2): the class token's row of the product of (A_l + I), last layer first.
 
-    Only that row is carried through the product, so a layer costs one vector-matrix product an image. Without a
-    class token the rows of all patches are averaged.
+    Only that row is carried through the product, so a layer costs one vector-matrix product per image. Without
+    a class token the rows of all patches are averaged.
 
     Parameters
     ----------
     head_fusion
-        "mean" as in the paper, "max" or "min" over heads, or the number of a single head, counted from 0. After
-        "max" and "min" rows are divided by their sums, so that every A_l is again a distribution.
+        "mean" (the paper's), "max" or "min" over heads, or the number of a single head, counted from 0. After
+        "max" and "min" each row is divided by its sum, so that it is again a distribution over tokens.
     """
 
     head_fusion: HeadFusion = "mean"
@@ -67,11 +70,11 @@ class Rollout:
         object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
 
     def layers(self, count: int) -> range:
-        """Return all of them."""
+        """Return the indices of all layers."""
         return range(count)
 
     def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
-        """Return the weights (m, N, N) with heads combined."""
+        """Return the weights (m, N, N) with the heads combined."""
         return fused(weights, self.head_fusion)
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
@@ -97,7 +100,7 @@ class LayerAttention:
     Parameters
     ----------
     layer
-        Which layer, counted from 0, or from the end if negative: -1 is the last.
+        Number of the layer, counted from 0, or from the end if negative: -1 is the last.
     head_fusion
         As in :class:`Rollout`.
     """
@@ -110,14 +113,14 @@ class LayerAttention:
         object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
 
     def layers(self, count: int) -> range:
-        """Return the one."""
+        """Return the index of the one layer."""
         if not -count <= self.layer < count:
             raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.")
         index = self.layer % count
         return range(index, index + 1)
 
     def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
-        """Return the row (m, N) of the class token, or the mean row of the patches, with heads combined."""
+        """Return the row (m, N) of the class token, or the mean row of the patches, with the heads combined."""
         if tokens.class_token:
             return fused(weights[:, :, :1], self.head_fusion)[:, 0]
         return fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
@@ -132,21 +135,18 @@ class LayerAttention:
 
 
 def as_aggregation(value: AggregationLike) -> Aggregation:
-    """Return an aggregation; "rollout" and "last-layer" are names of common ones."""
+    """Return an aggregation: one that is given, or that of a name, such as "rollout" or "layer:3"."""
+    own = "an aggregation such as Rollout(...)"
     if isinstance(value, str):
-        named: dict[str, Aggregation] = {"rollout": Rollout(), "last-layer": LayerAttention()}
-        if value in named:
-            return named[value]
-    elif isinstance(value, Aggregation) and not isinstance(value, type):
+        aggregation: Aggregation = ATTENTION_MAPS.create(value, "attention", own)
+        return aggregation
+    if isinstance(value, Aggregation) and not isinstance(value, type):
         return value
-    raise InputError(
-        f"attention must be 'rollout', 'last-layer', Rollout(...) or LayerAttention(...) from attentest.attention, "
-        f"got {value!r}."
-    )
+    raise InputError(f"attention must be {ATTENTION_MAPS.choices(own)}, got {value!r}.")
 
 
 def fused(weights: Tensor, fusion: HeadFusion) -> Tensor:
-    """Return attention weights (m, heads, Q, N) with the heads combined, (m, Q, N), rows summing to one."""
+    """Return attention weights (m, heads, Q, N) with the heads combined, (m, Q, N), which sum to one over tokens."""
     if fusion == "mean":
         return weights.mean(dim=1)
     if isinstance(fusion, int):
@@ -163,22 +163,22 @@ def scores_from_attentions(
     class_token: bool = True,
     attention: AggregationLike = "rollout",
 ) -> Tensor:
-    """Return scores (m, gh, gw) from the attentions a model returned, for a score function of your own.
+    """Return the scores (m, gh, gw) of attentions that a model returned, for a score function of your own.
 
     Parameters
     ----------
     attentions
-        One tensor a layer, first layer first: (m, heads, N, N), rows summing to one. An empty tuple, as models
+        One tensor (m, heads, N, N) per layer, first layer first, rows summing to one. An empty tuple, which models
         with fused attention return, is refused.
     grid
         Rows and columns of patches.
     discard
-        Tokens before the patches that are not part of the map: class, distillation and register tokens. It must be
-        what the model has, N = discard + rows x columns; it is never guessed.
+        Number of tokens before the patches, which are not part of the map: class, distillation and register tokens.
+        It must be that of the model, N = discard + rows x columns; it is never guessed.
     class_token
-        Whether the first token is a class token; if not, the patches' own rows are averaged.
+        Whether the first token is a class token; if not, the rows of the patches are averaged.
     attention
-        "rollout", "last-layer", or an aggregation.
+        "rollout", "last-layer", "layer:K", or an aggregation.
     """
     aggregation = as_aggregation(attention)
     try:
@@ -196,8 +196,8 @@ def scores_from_attentions(
     given = list(attentions or ())
     if not given or any(layer is None for layer in given):
         raise ModelError(
-            f"the model returned no attention weights ({len(given)} layer(s) given): its attention is fused and never "
-            "writes them down; load it with attn_implementation='eager', or give the model itself to AttentionTest."
+            f"the model returned no attention weights ({len(given)} layer(s) given), because its attention is fused: "
+            "load it with attn_implementation='eager', or give the model itself to AttentionTest."
         )
     layers = [layer for layer in given if layer is not None]
     for index, weights in enumerate(layers):
@@ -230,14 +230,14 @@ def check_rows(weights: Tensor, layer: int) -> None:
 
 
 def check_heads(aggregation: Aggregation, heads: int) -> None:
-    """Refuse a single head that the model does not have."""
+    """Refuse the number of a head that the model does not have."""
     fusion = aggregation.head_fusion
     if isinstance(fusion, int) and fusion >= heads:
-        raise InputError(f"head_fusion = {fusion} asks for a head that is not there: the model has 0 to {heads - 1}.")
+        raise InputError(f"head_fusion = {fusion}, but the model has heads 0 to {heads - 1} only.")
 
 
 def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:
-    """Return what a row (m, N) holds for the patches, on their grid."""
+    """Return the entries of rows (m, N) that belong to patches, on their grid (m, gh, gw)."""
     grid: Tensor = row[:, tokens.prefix :].unflatten(-1, tokens.grid)
     return grid
 
