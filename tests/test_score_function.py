@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attentest import InputError
+from attentest import AttentionTest, InputError
 from attentest.attention import NumpyScores, ScoreFunction, TorchScores, ViTScores, score_properties
 from toys import SoftmaxScores, tiny_vit
 
@@ -46,6 +46,19 @@ def test_a_score_function_of_the_users_is_believed() -> None:
     assert found.rough is None
     assert not found.rough_is_faster
     assert score_properties(changed(describe=lambda: {"type": "mine", "sides": [1, 2]})).description["type"] == "mine"
+
+
+def test_the_whole_test_believes_it() -> None:
+    image = np.random.default_rng(0).normal(size=(8, 8))
+    exact, measured = (AttentionTest(changed(exact=value), noise=1.0)(image) for value in (True, False))
+    assert exact.seen[:6, :6].all()
+    assert exact.seen.sum() == 36
+    assert exact.settings["model"] == {"type": "PatchMeans"}
+    # Rounding errors are measured by evaluating more points near the observed image.
+    assert exact.evaluations < measured.evaluations
+    assert exact.pvalue == pytest.approx(measured.pvalue, abs=1e-6)
+    plain = NumpyScores(patch_means, (1, 8, 8), exact=True, covered=(6, 6))
+    assert AttentionTest(plain, noise=1.0)(image).pvalue == exact.pvalue
 
 
 def test_the_defaults_measure_rounding_and_cover_the_whole_input() -> None:
