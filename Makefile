@@ -5,15 +5,19 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.installed-compared
 
-.PHONY: demo test test-slow bench reproduce check format clean help
+.PHONY: demo test test-slow test-wheel check format wheel bench reproduce clean help
 
 help:
-	@echo "make demo       test an image of noise and one with a signal, draw both to demo/demo.png"
-	@echo "make test       run the tests"
-	@echo "make test-slow  run the long statistical tests, meant for a GPU"
-	@echo "make bench      measure all searches side by side: bench/bench.json and bench/bench.png"
-	@echo "make reproduce  the paper's experiments, few images of each: reproduction/report/index.html"
-	@echo "make check      lint, formatting, types"
+	@echo "make demo        test an image of noise and one with a signal, draw both to demo/demo.png"
+	@echo "make test        run the tests"
+	@echo "make test-slow   run the long statistical tests, best on a GPU"
+	@echo "make test-wheel  build the wheel, install it into a new environment and run it there"
+	@echo "make check       lint, formatting, types"
+	@echo "make format      apply the lint fixes and the formatting"
+	@echo "make wheel       build the wheel into dist/"
+	@echo "make bench       measure all searches side by side: bench/bench.json and bench/bench.png"
+	@echo "make reproduce   the paper's experiments with few images each: reproduction/report/index.html"
+	@echo "make clean       remove the environment and everything made here"
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attentest needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.11")'
@@ -33,8 +37,14 @@ demo: $(INSTALLED)
 test: $(INSTALLED) $(COMPARED)
 	$(BIN)/pytest -n auto --dist worksteal
 
-test-slow: $(INSTALLED)
+test-slow: $(INSTALLED) $(COMPARED)
 	$(BIN)/pytest -m slow -s
+
+test-wheel: $(INSTALLED)
+	$(BIN)/pytest -m wheel tests/test_wheel.py
+
+wheel: $(INSTALLED)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 bench: $(INSTALLED)
 	$(BIN)/attentest bench --out bench
