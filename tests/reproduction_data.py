@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attentest.studies.reproduction.experiment import EXPERIMENTS, plan_of
-from attentest.studies.reproduction.preset import PRESETS, Preset
-from attentest.studies.reproduction.published_figure import PERMUTATION, POWER
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, plan_of
+from attentest.studies.reproduction.published import PERMUTATION, POWER
 from attentest.studies.reproduction.run import data_file
 from attentest.studies.reproduction.series import Series
 

@@ -18,9 +18,8 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
-from attentest.studies.reproduction.experiment import EXPERIMENTS
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.paper_model import MODELS
-from attentest.studies.reproduction.preset import PRESETS
 from test_reproduction import coarse
 
 TINY = ("--preset", "quick", "--model", "base8", "--images", "1", "--permutations", "5")

@@ -21,12 +21,18 @@ from attentest.noise import AR1, FromImage
 from attentest.studies import records
 from attentest.studies.records import read_runs
 from attentest.studies.reproduction import run as running
-from attentest.studies.reproduction.experiment import EXPERIMENTS, Experiment, chosen_experiments, plan_of
-from attentest.studies.reproduction.paper_model import MODELS, PUBLISHED, PaperModel, Shelf, architecture_of, side_of
-from attentest.studies.reproduction.preset import PRESETS
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Experiment, chosen_experiments, plan_of
+from attentest.studies.reproduction.paper_model import (
+    MODELS,
+    PUBLISHED,
+    ModelFolders,
+    PaperModel,
+    architecture_of,
+    side_of,
+)
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
 from attentest.studies.reproduction.series import Series
-from attentest.studies.reproduction.trial import SEARCH, TOL, Bench
+from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
 from attentest.training.synthetic_classifier import TrainingSettings
 
 NULL = Series(work="selective", model="base8", noise="correlated")
@@ -44,7 +50,7 @@ def settings_of(tmp_path: Path, *series: Series, count: int = 6, **options: Any)
         preset_name="quick",
         preset=PRESETS["quick"],
         experiments=(an_experiment(*series, count=count),),
-        shelf=Shelf(trained=tmp_path / "models"),
+        folders=ModelFolders(trained=tmp_path / "models"),
         **options,
     )
 
@@ -188,11 +194,11 @@ def test_interrupted_and_resumed_gives_the_same_numbers(
         assert found[number]["statistic"] == pytest.approx(row["statistic"], abs=1e-12)
 
 
-def failing_on(number: int, message: str) -> Callable[[Bench, list[int]], list[dict[str, Any]]]:
-    def fail(bench: Bench, numbers: list[int]) -> list[dict[str, Any]]:
+def failing_on(number: int, message: str) -> Callable[[Trials, list[int]], list[dict[str, Any]]]:
+    def fail(trials: Trials, numbers: list[int]) -> list[dict[str, Any]]:
         if number in numbers:
             raise ValueError(message)
-        return Bench._selective(bench, numbers)
+        return Trials._selective(trials, numbers)
 
     return fail
 
@@ -253,13 +259,13 @@ def test_the_list_of_runs_survives_a_line_that_was_not_finished(tmp_path: Path) 
 
 
 def test_models_are_found_by_name() -> None:
-    shelf = Shelf(trained=Path("nowhere"))
+    folders = ModelFolders(trained=Path("nowhere"))
     assert [(architecture_of(model), side_of(model)) for model in ("base8", "huge16")] == [("base", 8), ("huge", 16)]
-    assert shelf.missing(MODELS) == ["large16", "huge16"]
-    assert shelf.find("small16").directory == bundled_model(16, "small")
+    assert folders.missing(MODELS) == ["large16", "huge16"]
+    assert folders.find("small16").directory == bundled_model(16, "small")
     for model, published in (("large16", False), ("base8", True)):
         with pytest.raises(InputError, match=r"holds no complete model|there is no published model"):
-            shelf.find(model, published)
+            folders.find(model, published)
 
 
 def test_weights_that_are_not_those_of_the_record_are_refused(tmp_path: Path) -> None:
@@ -267,25 +273,25 @@ def test_weights_that_are_not_those_of_the_record_are_refused(tmp_path: Path) ->
     record = json.loads((tmp_path / "large16" / "training.json").read_text())
     (tmp_path / "large16" / "training.json").write_text(json.dumps({**record, "weights_sha256": "0" * 64}))
     with pytest.raises(InputError, match="is not the file that"):
-        Shelf(trained=tmp_path).find("large16")
+        ModelFolders(trained=tmp_path).find("large16")
 
 
 def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> None:
     shutil.copytree(bundled_model(8), tmp_path / "large16")
     with pytest.raises(InputError, match=r"large16 is no large16: its configuration has \{'image_size': 8"):
-        Shelf(trained=tmp_path).find("large16")
+        ModelFolders(trained=tmp_path).find("large16")
 
 
 def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
     monkeypatch.setattr(attentest.training.synthetic_classifier, "TrainingSettings", tiny)
-    monkeypatch.setattr(attentest.studies.reproduction.trial, "EVALUATED_TOGETHER", 1)
+    monkeypatch.setattr(attentest.studies.reproduction.trial, "TIMED_BATCHES", 1)
     series = Series(work="evaluation", model="large16", device="cpu")
     steps: list[str] = []
     run(settings_of(tmp_path, series, count=1), tmp_path, lambda label, done, total: steps.append(label))
     assert steps[0] == "training large16"
     assert list(read_runs(tmp_path, RUN_FIELDS)[0]["trained"]) == ["large16"]
-    assert Shelf(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"
+    assert ModelFolders(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"
     (row,) = data_file(tmp_path, series).read().rows.values()
     assert row["seconds_an_evaluation"] > 0
     run(settings_of(tmp_path, series, count=2), tmp_path)

@@ -1,15 +1,20 @@
-"""The page in the documentation is what the summary beside it says."""
+"""The page in the documentation shows the numbers of the summary beside it."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attentest.studies.reproduction.page import render_markdown
+from attentest.studies.document import markdown, table
+from attentest.studies.reproduction.figures import FIGURES
+from attentest.studies.reproduction.finding import findings
+from attentest.studies.reproduction.page import command_of
+from attentest.studies.reproduction.tables import MODELS_USED, RUNS, TABLES, time_tables
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction"
 
@@ -20,11 +25,47 @@ def summary() -> dict[str, Any]:
     return found
 
 
-def test_the_page_follows_from_its_summary(summary: dict[str, Any]) -> None:
-    text = (PAGE / "reproduction.md").read_text(encoding="utf-8")
-    assert text == render_markdown(summary), "make it anew: attentest reproduce report"
-    for figure in re.findall(r"\]\((figures/[^)]+)\)", text):
-        assert (PAGE / figure).is_file()
+@pytest.fixture(scope="module")
+def page() -> str:
+    return (PAGE / "reproduction.md").read_text(encoding="utf-8")
+
+
+def numbers(line: str) -> Counter[str]:
+    """The numbers of a line, whatever the words between them."""
+    return Counter(re.findall(r"\d[\d.,]*(?:e[-+]\d+)?", line))
+
+
+def test_every_statement_is_on_the_page_with_its_verdict_and_numbers(summary: dict[str, Any], page: str) -> None:
+    lines = page.splitlines()
+    for finding in findings(summary):
+        about = [line for line in lines if markdown(finding["statement"]) in line]
+        assert about, finding["statement"]
+        for line in about:
+            assert f"**{finding['verdict']}" in line.lower()
+            assert numbers(finding["numbers"]) <= numbers(line)
+
+
+def test_every_table_is_on_the_page_with_its_numbers(summary: dict[str, Any], page: str) -> None:
+    shown = [numbers(line) for line in page.splitlines() if line.startswith("|")]
+    experiments = {name: found["settings"] for name, found in summary["experiments"].items()}
+    tables = [one for name, settings in experiments.items() for one in TABLES[name](settings)]
+    tables += [table(summary["runs"], RUNS), table(summary["models"], MODELS_USED), *time_tables(summary)]
+    assert len(tables) == 16
+    for text in tables:
+        for row in text.splitlines()[2:]:
+            assert any(numbers(row) == found for found in shown), row
+
+
+def test_every_figure_is_on_the_page(summary: dict[str, Any], page: str) -> None:
+    shown = re.findall(r"\]\(figures/([^)]+)\.png\)", page)
+    assert sorted(shown) == sorted(figure.name for figure in FIGURES if figure.settings(summary))
+    for name in shown:
+        assert (PAGE / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_experiment_has_its_command(summary: dict[str, Any], page: str) -> None:
+    for name in summary["experiments"]:
+        assert command_of(name, summary) in page
 
 
 def test_the_selective_test_is_within_its_band_in_all_settings(summary: dict[str, Any]) -> None:

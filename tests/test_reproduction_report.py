@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +13,18 @@ import pytest
 from scipy import stats
 
 from attentest.errors import InputError
-from attentest.studies.document import markdown
-from attentest.studies.reproduction.experiment import EXPERIMENTS
+from attentest.studies.document import markdown, to_html
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.finding import FINDINGS, findings
-from attentest.studies.reproduction.page import render_html, render_markdown, write_report
-from attentest.studies.reproduction.page_parts import command_of
-from attentest.studies.reproduction.paper_model import Shelf
-from attentest.studies.reproduction.preset import PRESETS
-from attentest.studies.reproduction.published_figure import POWER, largest_agreeing_score, scores
-from attentest.studies.reproduction.rejection import permutation_level
+from attentest.studies.reproduction.measures import band, bent_steps, permutation_level
+from attentest.studies.reproduction.page import command_of, render_markdown, write_report
+from attentest.studies.reproduction.paper_model import ModelFolders
+from attentest.studies.reproduction.published import POWER
+from attentest.studies.reproduction.rules import largest_agreeing_score, scores
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.summary import summarise
-from attentest.studies.reproduction.tally import band
-from attentest.studies.reproduction.target_function import bent_steps
 from reproduction_data import (
     curve_row,
     selective_row,
@@ -69,7 +67,7 @@ def test_every_experiment_and_figure_is_there(report: Path, summary: dict[str, A
     assert page.count("data:image/png;base64,") == len(FIGURES)
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org", "")
-    for finding in FINDINGS:
+    for finding in (finding for statements in FINDINGS.values() for finding in statements):
         assert markdown(finding.statement) in text
 
 
@@ -225,10 +223,11 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     error = "<script>alert(1)</script> | `x` [link](http://example.org)"
     write_series(tmp_path, NULL, [{"image": 0, "error": error, "seconds": 0.0}, selective_row(1, 0.5)])
     summary = summarise(tmp_path)
-    page = render_html(summary, {figure.name: b"" for figure in FIGURES})
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
     text = render_markdown(summary)
+    page = to_html(text, {figure.name: b"" for figure in FIGURES})
+    assert "<script" not in page
+    assert 'example.org"' not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; | `x` [link](http://example.org)" in page
     assert "<script" not in text.replace("\\<", "")
     assert "\\| \\`x\\` \\[link\\]" in text
 
@@ -243,7 +242,9 @@ def test_nothing_to_report_is_one_clear_error(tmp_path: Path) -> None:
     assert not (tmp_path / "report").exists()
 
 
-@pytest.mark.parametrize(("module", "name"), [("matplotlib.figure", "Matplotlib"), ("jinja2", "Jinja2")])
+@pytest.mark.parametrize(
+    ("module", "name"), [("matplotlib.figure", "Matplotlib"), ("jinja2", "Jinja2"), ("markdown_it", "markdown-it-py")]
+)
 def test_without_an_optional_part_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str
 ) -> None:
@@ -258,13 +259,13 @@ def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
         preset_name="paper",
         preset=PRESETS["paper"].limited(20, None),
         experiments=(EXPERIMENTS["power"],),
-        shelf=Shelf(trained=tmp_path),
+        folders=ModelFolders(trained=tmp_path),
     )
     others = [series for series in settings.plan() if series != SIGNAL]
     entry = {
         **dict.fromkeys(RUN_FIELDS),
         "preset": "paper",
-        "counts": settings.counts(),
+        "counts": asdict(settings.preset),
         "experiments": ["power"],
         "published": False,
         "began": "2026-01-01T00:00:00+00:00",

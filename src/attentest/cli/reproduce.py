@@ -126,9 +126,8 @@ def run(
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
-    from attentest.studies.reproduction.experiment import check_choice, chosen_experiments
-    from attentest.studies.reproduction.paper_model import Shelf
-    from attentest.studies.reproduction.preset import PRESETS
+    from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
+    from attentest.studies.reproduction.paper_model import ModelFolders
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
 
@@ -139,7 +138,7 @@ def run(
         preset_name=preset.value,
         preset=chosen.with_models(None if not model else tuple(name.value for name in model)),
         experiments=tuple(experiments),
-        shelf=Shelf(trained=out / "models" if models is None else models, published=published),
+        folders=ModelFolders(trained=out / "models" if models is None else models, published=published),
         seed=seed,
         device=device,
         retry=retry,
@@ -171,8 +170,7 @@ def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
 @reproduce.command("list")
 def list_experiments() -> None:
     """List the experiments, and how many trials each takes with each preset."""
-    from attentest.studies.reproduction.experiment import EXPERIMENTS
-    from attentest.studies.reproduction.preset import PRESETS
+    from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 
     table = Table("experiment", "in the paper", *(f"trials, {name}" for name in PRESETS))
     for experiment in EXPERIMENTS.values():
@@ -196,10 +194,9 @@ def _announce(settings: RunSettings, out: Path) -> None:
     """Say what is about to be done, and what takes long before it starts."""
     plan = settings.plan()
     say(f"{sum(plan.values()):,} trials in {len(plan)} series; results go to {out}")
-    missing = settings.shelf.missing(dict.fromkeys(series.model for series in plan if not series.published))
-    if missing:
+    if untrained := settings.untrained():
         slow = "" if settings.device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
-        say(f"to be trained first: {', '.join(missing)}{slow}")
+        say(f"to be trained first: {', '.join(untrained)}{slow}")
 
 
 def _print_findings(out: Path, as_json: bool) -> None:

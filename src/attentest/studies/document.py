@@ -12,7 +12,7 @@ from importlib.resources import files
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from matplotlib.figure import Figure
 
-T = TypeVar("T")
+Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
+"""The columns of a table: for each heading a format string for the values of a row, or a function of the row."""
 
 RESOLUTION = 110
 """Dots per inch of the figures."""
@@ -49,17 +50,12 @@ def markdown(text: object) -> Markdown:
     return Markdown(MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split())))
 
 
-def table(rows: Iterable[T], columns: Mapping[str, Callable[[T], object]]) -> Markdown:
-    """Return a Markdown table, empty if there are no rows.
-
-    Parameters
-    ----------
-    rows
-        One entry per row.
-    columns
-        For each heading, the function that returns the cell of a row.
-    """
-    lines = [[markdown(cell(row)) for cell in columns.values()] for row in rows]
+def table(rows: Iterable[Any], columns: Columns) -> Markdown:
+    """Return a Markdown table with a line per row, empty if there are no rows."""
+    lines = [
+        [markdown(cell.format_map(row) if isinstance(cell, str) else cell(row)) for cell in columns.values()]
+        for row in rows
+    ]
     head = [[markdown(heading) for heading in columns], [Markdown("---")] * len(columns)]
     return Markdown("\n".join(f"| {' | '.join(line)} |" for line in [*head, *lines]) if lines else "")
 

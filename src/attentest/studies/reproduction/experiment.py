@@ -1,88 +1,127 @@
-"""The experiments, by the names the paper gives them."""
+"""The experiments, by the names the paper gives them, and how many images each uses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.studies.reproduction.family import FAMILIES
-from attentest.studies.reproduction.paper_model import PUBLISHED
-from attentest.studies.reproduction.preset import Preset
+from attentest.simulation.nearly_gaussian import FAMILIES
+from attentest.studies.reproduction.paper_model import MODELS, PUBLISHED, is_bundled
 from attentest.studies.reproduction.series import NOISES, Series
 
-DEFAULT_MODEL = "base16"
-"""Of the experiments on one image size and architecture."""
-
+DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
+PRECISION_MODEL = "base64"  # of the experiment on float32
 DELTAS = (1.0, 2.0, 3.0, 4.0)
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
-PRECISION_MODEL = "base64"
+EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
 
-EVALUATION_REPEATS = 3
-"""Timings of an evaluation on the CPU, from which the time of everything there is estimated."""
+MOST_IMAGES = 10**6
+"""Largest number of images per series; more can only be a typing error."""
 
-SEVERAL_MODELS = ("type-i-error", "additional-trials", "computation-time", "estimated-variance")
-"""Experiments on more than one classifier."""
-
-AUTHORS = ("type-i-error", "power", "precision")
-"""Experiments that are run with the authors' models too, where these are."""
-
-Plan: TypeAlias = dict[Series, int]
-"""How many images of which series."""
+COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
+"""Numbers of images of the experiments that count rejections."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One experiment.
+class Preset:
+    """Numbers of images per series."""
 
-    Parameters
-    ----------
-    name
-        On the command line.
-    title
-        On the page.
-    where
-        Figures and sections of the paper.
-    series
-        What it needs with a preset; the authors' models are used too where they help.
-    """
+    models: Sequence[str] = MODELS  # experiments on one image size always use the 16x16 base model
+    null: int = 1000  # null images for the type I error of all tests
+    permuted: int = 1000  # how many of them the permutation test gets
+    permutations: int = 1000  # per image
+    additional: int = 1000  # null images for the selective test alone (appendix E)
+    power: int = 1000  # images of each signal strength
+    # In the paper every search gets 200 images; the cost of a grid hardly varies, so a few are enough.
+    timed: Mapping[str, int]
+    timed_models: Sequence[str] = MODELS
+    estimated: int = 1000  # null images for the two checks of robustness (appendix D)
+    nearly_gaussian: int = 1000
+    curves: int = 3  # images whose f_i are drawn
+    precision: int = 200  # images that are tested in float32 and float64
 
-    name: str
-    title: str
-    where: str
-    series: Callable[[Preset, bool], Iterator[tuple[Series, int]]]
+    def limited(self, images: int | None, permutations: int | None) -> Preset:
+        """Return the preset with at most these numbers of images per series and of permutations."""
+        most = MOST_IMAGES if images is None else whole_number(images, "images", 1, MOST_IMAGES)
+        shuffles = MOST_IMAGES if permutations is None else whole_number(permutations, "permutations", 1, MOST_IMAGES)
+        return replace(
+            self,
+            permutations=min(self.permutations, shuffles),
+            timed={search: min(count, most) for search, count in self.timed.items()},
+            **{name: min(getattr(self, name), most) for name in (*COUNTS, "curves", "precision")},
+        )
+
+    def with_models(self, models: Sequence[str] | None) -> Preset:
+        """Return the preset with other classifiers."""
+        if models is None:
+            return self
+        for model in models:
+            if model not in MODELS:
+                raise InputError(f"a model must be one of {', '.join(MODELS)}, got {model!r}.")
+        ordered = tuple(model for model in MODELS if model in models)
+        return replace(self, models=ordered, timed_models=ordered)
 
 
-def _type_i_error(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
-    for model in preset.models:
-        for noise in NOISES:
-            selective = Series(work="selective", model=model, noise=noise)
-            yield selective, preset.null
-            yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
+PRESETS: Mapping[str, Preset] = {
+    "quick": Preset(
+        models=tuple(model for model in MODELS if is_bundled(model)),
+        null=40,
+        permuted=20,
+        permutations=100,
+        additional=40,
+        power=20,
+        timed={"spectral": 4, "adaptive": 2, "combination": 1, "fixed": 1},
+        timed_models=("base8",),
+        estimated=40,
+        nearly_gaussian=10,
+        precision=2,
+    ),
+    "paper": Preset(timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
+    "full": Preset(
+        additional=10_000,
+        timed=dict.fromkeys(("spectral", "adaptive", "combination", "fixed"), 200),
+        estimated=10_000,
+        nearly_gaussian=10_000,
+        precision=1000,
+    ),
+}
+"""Some minutes on two cores; the counts of the paper's main text; those of its appendices."""
+
+Counted: TypeAlias = Iterator[tuple[Series, int]]
+"""Series, each with its number of images."""
+
+
+def _type_i_error(preset: Preset, published: bool) -> Counted:
+    selective = [Series(work="selective", model=model, noise=noise) for model in preset.models for noise in NOISES]
     # The published figures of the permutation test are those of the base models with correlated noise.
-    for model in PUBLISHED if published else ():
-        if model.startswith("base") and model in preset.models:
-            selective = Series(work="selective", model=model, noise="correlated", published=True)
-            yield selective, preset.null
-            yield replace(selective, work="permutation", permutations=preset.permutations), preset.permuted
+    selective += [
+        Series(work="selective", model=model, noise="correlated", published=True)
+        for model in PUBLISHED
+        if published and model.startswith("base") and model in preset.models
+    ]
+    for series in selective:
+        yield series, preset.null
+        yield replace(series, work="permutation", permutations=preset.permutations), preset.permuted
 
 
-def _additional_trials(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+def _additional_trials(preset: Preset, published: bool) -> Counted:
     for model in preset.models:
         for noise in NOISES:
             yield Series(work="selective", model=model, noise=noise), preset.additional
 
 
-def _power(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
-    for authors in (False, True) if published else (False,):
+def _power(preset: Preset, published: bool) -> Counted:
+    for authors in (False, True)[: 1 + published]:
         for noise in NOISES:
             for delta in DELTAS:
                 series = Series(work="selective", model=DEFAULT_MODEL, noise=noise, delta=delta, published=authors)
                 yield series, preset.power
 
 
-def _computation_time(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+def _computation_time(preset: Preset, published: bool) -> Counted:
     for model in preset.timed_models:
         for noise in NOISES:
             for search, count in preset.timed.items():
@@ -90,87 +129,74 @@ def _computation_time(preset: Preset, published: bool) -> Iterator[tuple[Series,
         yield Series(work="evaluation", model=model, device="cpu"), EVALUATION_REPEATS
 
 
-def _estimated_variance(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+def _estimated_variance(preset: Preset, published: bool) -> Counted:
     for model in preset.models:
         yield Series(work="selective", model=model, estimated=True), preset.estimated
 
 
-def _non_gaussian(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+def _non_gaussian(preset: Preset, published: bool) -> Counted:
     for family in FAMILIES:
         for distance in DISTANCES:
             series = Series(work="selective", model=DEFAULT_MODEL, family=family, distance=distance)
             yield series, preset.nearly_gaussian
 
 
-def _demonstration(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
+def _demonstration(preset: Preset, published: bool) -> Counted:
     yield Series(work="curves", model=DEFAULT_MODEL), preset.curves
 
 
-def _precision(preset: Preset, published: bool) -> Iterator[tuple[Series, int]]:
-    yield Series(work="precision", model=PRECISION_MODEL), preset.precision
-    if published:
-        yield Series(work="precision", model=PRECISION_MODEL, published=True), preset.precision
+def _precision(preset: Preset, published: bool) -> Counted:
+    for authors in (False, True)[: 1 + published]:
+        yield Series(work="precision", model=PRECISION_MODEL, published=authors), preset.precision
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment."""
+
+    name: str  # on the command line
+    title: str  # on the page
+    where: str  # figures and sections of the paper
+    series: Callable[[Preset, bool], Counted]  # with a preset, and with the authors' models too if true
+
+    @property
+    def uses_several_models(self) -> bool:
+        """Whether it is run on more than one classifier."""
+        return len({series.model for series, _ in self.series(PRESETS["full"], False)}) > 1
+
+    @property
+    def uses_published_models(self) -> bool:
+        """Whether it is also run with the authors' models."""
+        return any(series.published for series, _ in self.series(PRESETS["full"], True))
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        Experiment(
-            name="type-i-error", title="Type I error rate", where="section 4, figures 4 and 5", series=_type_i_error
-        ),
-        Experiment(
-            name="additional-trials",
-            title="Additional trials for type I error rate",
-            where="appendix E",
-            series=_additional_trials,
-        ),
-        Experiment(name="power", title="Power", where="section 4, figure 6", series=_power),
-        Experiment(
-            name="computation-time",
-            title="Computation time",
-            where="section 4, figures 7 and 8",
-            series=_computation_time,
-        ),
-        Experiment(
-            name="estimated-variance", title="Estimated variance", where="appendix D.1", series=_estimated_variance
-        ),
-        Experiment(name="non-gaussian", title="Non-Gaussian noise", where="appendix D.2", series=_non_gaussian),
-        Experiment(
-            name="demonstration",
-            title="Demonstration of the target function f_i",
-            where="section 4, figure 9",
-            series=_demonstration,
-        ),
-        Experiment(
-            name="precision",
-            title="float32 against float64",
-            where="section 3, implementation techniques",
-            series=_precision,
-        ),
+        Experiment("type-i-error", "Type I error rate", "section 4, figures 4 and 5", _type_i_error),
+        Experiment("additional-trials", "Additional trials for type I error rate", "appendix E", _additional_trials),
+        Experiment("power", "Power", "section 4, figure 6", _power),
+        Experiment("computation-time", "Computation time", "section 4, figures 7 and 8", _computation_time),
+        Experiment("estimated-variance", "Estimated variance", "appendix D.1", _estimated_variance),
+        Experiment("non-gaussian", "Non-Gaussian noise", "appendix D.2", _non_gaussian),
+        Experiment("demonstration", "Demonstration of the target function f_i", "section 4, figure 9", _demonstration),
+        Experiment("precision", "float32 against float64", "section 3, implementation techniques", _precision),
     )
 }
 
 
 def check_choice(experiments: Iterable[Experiment], models: bool, published: bool) -> None:
-    """Refuse to be told of models by which no experiment that was chosen goes.
-
-    Parameters
-    ----------
-    experiments
-        The choice.
-    models
-        Whether classifiers were chosen, for experiments on several.
-    published
-        Whether there are models of the authors, for experiments whose figures were published.
-    """
-    names = {experiment.name for experiment in experiments}
-    for given, what, takes in ((models, "a choice of models", SEVERAL_MODELS), (published, "authors' models", AUTHORS)):
-        if given and not names & set(takes):
-            raise InputError(f"{what} would change nothing for {', '.join(names)}: this is for {', '.join(takes)}.")
+    """Refuse a choice of classifiers, or of authors' models, that would change none of the chosen experiments."""
+    chosen = [experiment.name for experiment in experiments]
+    several = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_several_models]
+    authors = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_published_models]
+    for given, what, users in ((models, "a choice of models", several), (published, "authors' models", authors)):
+        if given and not set(chosen) & set(users):
+            raise InputError(f"{what} would change nothing for {', '.join(chosen)}: this is for {', '.join(users)}.")
 
 
 def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
-    """Return the experiments of some names, in order, or all."""
+    """Return the experiments of some names, in the paper's order, or all."""
     wanted = list(EXPERIMENTS) if names is None else list(names)
     for name in wanted:
         if name not in EXPERIMENTS:
@@ -178,9 +204,9 @@ def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in wanted]
 
 
-def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool) -> Plan:
-    """Return how many images of which series experiments need, each series once."""
-    plan: Plan = {}
+def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool) -> dict[Series, int]:
+    """Return the series that experiments need, each once, with the number of images."""
+    plan: dict[Series, int] = {}
     for experiment in experiments:
         for series, count in experiment.series(preset, published):
             plan[series] = max(plan.get(series, 0), count)

@@ -1,115 +1,183 @@
-"""The results page: HTML that stands alone, and Markdown with figures beside it, both from the summary."""
+"""The results page, as Markdown with figures beside it and as one HTML file, both from the summary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from attentest.studies.document import check_can_report, embedded, summary_text, template_environment, write_pages
-from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.figures import available_figures, drawn
-from attentest.studies.reproduction.finding import findings
-from attentest.studies.reproduction.page_parts import (
-    READING,
-    READING_TIMES,
-    command_of,
-    differences,
-    failures_table,
-    missing_table,
-    models_table,
-    runs_table,
-    time_tables,
-    wall_time,
+from attentest.studies.document import (
+    Markdown,
+    check_can_report,
+    code,
+    duration,
+    link_to,
+    picture,
+    render,
+    summary_text,
+    table,
+    to_html,
+    write_pages,
 )
-from attentest.studies.reproduction.page_tables import TABLES
-from attentest.studies.reproduction.summary import summarise
+from attentest.studies.reproduction import published, tables
+from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
+from attentest.studies.reproduction.figures import FIGURES, drawn_figures
+from attentest.studies.reproduction.finding import findings
+from attentest.studies.reproduction.paper_model import MODELS
+from attentest.studies.reproduction.rules import span
+from attentest.studies.reproduction.summary import DERIVATIVE_COST, summarise
+from attentest.studies.reproduction.trial import TOL
 from attentest.studies.verdict import OUTCOMES
 
-PACKAGE = "attentest.studies.reproduction"
-"""Where the templates are."""
+Summary: TypeAlias = Mapping[str, Any]
 
 
 def write_report(out: Path, target: Path) -> Path:
-    """Write the page of a directory of data, and return where its HTML is.
+    """Write the page of a directory of data, and return the path of its HTML.
 
     Parameters
     ----------
     out
-        Where ``attentest reproduce`` put its data.
+        Output directory of ``attentest reproduce``.
     target
-        Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it is not there.
+        Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it does not exist.
     """
     check_can_report()
     summary = summarise(out)
-    images = {figure.name: drawn(figure, summary) for figure in available_figures(summary)}
-    pages = {
-        "summary.json": summary_text(summary),
-        "reproduction.md": render_markdown(summary),
-        "index.html": render_html(summary, images),
-    }
-    write_pages(target, pages, images)
+    figures = drawn_figures(summary)
+    text = render_markdown(summary)
+    pages = {"summary.json": summary_text(summary), "reproduction.md": text, "index.html": to_html(text, figures)}
+    write_pages(target, pages, figures)
     return target / "index.html"
 
 
-def render_markdown(summary: Mapping[str, Any]) -> str:
+def render_markdown(summary: Summary) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
-    return template_environment(PACKAGE, html=False).get_template("page.md.j2").render(_content(summary))
-
-
-def render_html(summary: Mapping[str, Any], images: Mapping[str, bytes]) -> str:
-    """Return the page as HTML with its images in it.
-
-    Parameters
-    ----------
-    summary
-        The numbers.
-    images
-        PNGs by the names of the figures.
-    """
-    template = template_environment(PACKAGE, html=True).get_template("page.html.j2")
-    return template.render(_content(summary), images=embedded(images))
-
-
-def _content(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what both templates show."""
     judged = findings(summary)
-    figures = available_figures(summary)
-    present = [name for name in EXPERIMENTS if name in summary["experiments"]]
-    made = summary["made"]
-    return {
-        "facts": {
+    experiments, made = summary["experiments"], summary["made"]
+    return render(
+        "attentest.studies.reproduction",
+        {
             "presets": ", ".join(dict.fromkeys(str(run["preset"]) for run in summary["runs"])) or "unknown",
             "seeds": ", ".join(str(seed) for seed in made["seeds"]),
             "devices": ", ".join(made["devices"]),
             "versions": ", ".join(f"{name} {' and '.join(found)}" for name, found in made["versions"].items()),
+            "absent": ", ".join(one.title for name, one in EXPERIMENTS.items() if name not in experiments),
+            "runs": table(summary["runs"], tables.RUNS),
+            "models": table(summary["models"], tables.MODELS_USED),
+            "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
+            "findings": table(
+                judged,
+                {
+                    "statement": lambda one: link_to(EXPERIMENTS[one["experiment"]].title, one["statement"]),
+                    "in the paper": lambda one: one["where"],
+                    "verdict": lambda one: Markdown(f"**{one['verdict']}**"),
+                    "numbers": lambda one: one["numbers"],
+                },
+            ),
+            "experiments": [
+                {
+                    **found,
+                    "figures": [
+                        picture(figure.name, found["title"], figure.caption)
+                        for figure in FIGURES
+                        if figure.experiment == name and figure.settings(summary)
+                    ],
+                    "findings": [one for one in judged if one["experiment"] == name],
+                    "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
+                    "command": code(command_of(name, summary)),
+                }
+                for name, found in experiments.items()
+            ],
+            "derivative_cost": DERIVATIVE_COST,
+            "wall_time": _wall_time(summary["runs"]),
+            "times": tables.time_tables(summary),
+            "failures": table(summary["failures"], tables.FAILURES),
+            "missing": table(summary["missing"], tables.MISSING),
+            "tol": f"{TOL:g}",
+            "authors": ", ".join(model["model"] for model in summary["models"] if model["published"]),
+            "differences": _differences(experiments),
         },
-        "runs": runs_table(summary),
-        "models": models_table(summary),
-        "findings": [{**finding, "title": _title(finding["experiment"])} for finding in judged],
-        "counts": {verdict: sum(finding["verdict"] == verdict for finding in judged) for verdict in OUTCOMES},
-        "experiments": [
-            {
-                "name": name,
-                "title": summary["experiments"][name]["title"],
-                "where": summary["experiments"][name]["where"],
-                "figures": [figure for figure in figures if figure.experiment == name],
-                "findings": [finding for finding in judged if finding["experiment"] == name],
-                "tables": TABLES[name](summary["experiments"][name]["settings"]),
-                "command": command_of(name, summary),
-            }
-            for name in present
-        ],
-        "absent": [_title(name) for name in EXPERIMENTS if name not in present],
-        "time": time_tables(summary),
-        "wall_time": wall_time(summary),
-        "reading": READING,
-        "reading_times": READING_TIMES,
-        "failures": failures_table(summary),
-        "missing": missing_table(summary),
-        "differences": list(differences(summary)),
-    }
+    )
 
 
-def _title(experiment: str) -> str:
-    return EXPERIMENTS[experiment].title
+def command_of(experiment: str, summary: Summary) -> str:
+    """Return the command that computes the data of an experiment again."""
+    made, settings = summary["experiments"][experiment]["made"], summary["experiments"][experiment]["settings"]
+    runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
+    words = ["attentest", "reproduce", "--experiment", experiment]
+    if runs:
+        largest = max(runs, key=lambda run: sum(run["counts"][name] for name in COUNTS))
+        preset, counts = PRESETS[largest["preset"]], largest["counts"]
+        words += ["--preset", largest["preset"]]
+        if any(counts[name] < getattr(preset, name) for name in COUNTS):
+            words += ["--images", str(max(counts[name] for name in COUNTS))]
+        if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
+            words += ["--permutations", str(counts["permutations"])]
+        words += _model_options(experiment, {model for run in runs for model in run["counts"]["models"]}, preset)
+        seed, device = largest["seed"], largest["device_type"]
+    else:
+        # Another experiment's run, or one that was not recorded: counts and models are those of the data.
+        images = max((setting.get("images", 0) for setting in settings), default=0)
+        words += ["--preset", "full", *(["--images", str(images)] if images else [])]
+        words += _model_options(experiment, set(made["models"]) & set(MODELS), PRESETS["full"])
+        seed, device = made["seeds"][0], made["device_types"][0]
+    authors = any(name.startswith("published") for name in made["models"])
+    words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if authors else [])]
+    return " ".join(shlex.quote(str(word)) for word in words)
+
+
+def _model_options(experiment: str, used: set[str], preset: Preset) -> list[str]:
+    """Return the options for the models that were used, where they are not those of the preset."""
+    if not EXPERIMENTS[experiment].uses_several_models or used == set(preset.models):
+        return []
+    return [word for model in MODELS if model in used for word in ("--model", model)]
+
+
+def _wall_time(runs: Sequence[Summary]) -> str:
+    """Return how long the runs took, in a sentence; empty if none was recorded."""
+    if not runs:
+        return ""
+    training = sum(seconds for run in runs for seconds in (run.get("trained") or {}).values())
+    of_it = f"; training classifiers took {duration(training)} of it" if training else ""
+    by_device: dict[str, list[tuple[float, float]]] = {}
+    for run in runs:
+        began = datetime.fromisoformat(run["began"]).timestamp()
+        by_device.setdefault(str(run["device"]), []).append((began, run["seconds"]))
+    spans = ", ".join(f"{duration(_covered(found))} on {device}" for device, found in by_device.items())
+    return f"Wall time of the runs, where several at once count once: {spans}{of_it}."
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Return the seconds that spans (beginning, length) cover, each moment once."""
+    covered, until = 0.0, float("-inf")
+    for start, length in sorted(spans):
+        covered += max(0.0, start + length - max(start, until))
+        until = max(until, start + length)
+    return covered
+
+
+def _differences(experiments: Mapping[str, Any]) -> list[str]:
+    """Return where the numbers of images and permutations are not those of the paper."""
+    found = []
+    settings = {name: experiments.get(name, {}).get("settings", []) for name in EXPERIMENTS}
+    for name, count in published.COUNTS.items():
+        images = [setting["images"] for setting in settings[name]]
+        if any(number != count for number in images):
+            here = span(images, "{:,}".format)
+            found.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in the paper.")
+    timed: dict[str, list[int]] = {}
+    for setting in settings["computation-time"]:
+        timed.setdefault(setting["search"], []).append(setting["images"])
+    if timed:
+        counts = ", ".join(f"{search} {span(images, '{:,}'.format)}" for search, images in timed.items())
+        found.append(f"Images on which searches are timed: {counts}; 200 in the paper. Up to 100 are tested together.")
+    permuted = [setting["permutation"] for setting in settings["type-i-error"] if setting["permutation"]]
+    permutations = sorted({one["permutations"] for one in permuted})
+    if permutations and permutations != [1000]:
+        found.append(
+            f"Permutations per image: {', '.join(f'{count:,}' for count in permutations)}; 1,000 in the paper."
+        )
+    return found

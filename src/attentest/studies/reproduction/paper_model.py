@@ -16,43 +16,33 @@ from attentest.errors import InputError
 from attentest.training.bundled import BUNDLED, bundled_model
 
 MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
-"""Architecture and side of the images of each."""
+"""Names of the classifiers: architecture and side of the images."""
 
 PUBLISHED = {"base8": "d8", "small16": "d16small", "base16": "d16", "base32": "d32", "base64": "d64"}
-"""Directories of the authors' models that were published."""
+"""Directories of the models that the authors published."""
 
 RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
-"""Of an evaluation, roughly, for progress bars; the others are one."""
-
-WEIGHTS = "model.safetensors"
-
-TrainingProgress = Callable[[str, float, float], None]
-"""Called with (model, epochs done, epochs in all)."""
+"""Rough cost of an evaluation, for progress bars; that of the other models is one."""
 
 
 def architecture_of(model: str) -> str:
-    """Return the architecture of a model's name: "base" of "base16"."""
+    """Return the architecture of a model: "base" for "base16"."""
     return model.rstrip("0123456789")
 
 
 def side_of(model: str) -> int:
-    """Return the side of its images: 16 of "base16"."""
+    """Return the side of a model's images in pixels: 16 for "base16"."""
     return int(model.removeprefix(architecture_of(model)))
+
+
+def is_bundled(model: str) -> bool:
+    """Return whether a model is part of attentest."""
+    return (architecture_of(model), side_of(model)) in BUNDLED
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperModel:
-    """A model on disk.
-
-    Parameters
-    ----------
-    directory
-        Where it is.
-    sha256
-        Of its weights.
-    training
-        Its training record; empty for the authors' models.
-    """
+    """A model on disk, the SHA-256 of its weights, and its training record (empty for the authors' models)."""
 
     directory: Path
     sha256: str
@@ -60,50 +50,41 @@ class PaperModel:
 
     @classmethod
     def read(cls, directory: Path) -> PaperModel:
-        """Read what identifies a model, and refuse weights that are not those of its training record."""
-        weights, record = directory / WEIGHTS, directory / "training.json"
+        """Read what identifies a model; refuse weights that do not match its training record."""
+        weights, record = directory / "model.safetensors", directory / "training.json"
         try:
             sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
             training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
         except (OSError, ValueError) as error:
             raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
-        recorded = training.get("weights_sha256", sha256)
-        if recorded != sha256:
+        if training.get("weights_sha256", sha256) != sha256:
             raise InputError(f"{weights} is not the file that {record} was written for: remove the directory.")
         return cls(directory=directory, sha256=sha256, training=training)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shelf:
-    """Where models are looked for.
+class ModelFolders:
+    """The directories in which models are found."""
 
-    Parameters
-    ----------
-    trained
-        Directory of models that are not bundled; those that are missing are trained into it.
-    published
-        Directory of the authors' models, if there is one.
-    """
-
-    trained: Path
-    published: Path | None = None
+    trained: Path  # models that are not bundled; missing ones are trained into it
+    published: Path | None = None  # the authors' models, if they are used
 
     def find(self, model: str, published: bool = False) -> PaperModel:
-        """Return a model."""
+        """Return a model; refuse one of another architecture or image size than its name says."""
         if published:
             if self.published is None or model not in PUBLISHED:
                 raise InputError(f"there is no published model {model}: say where the authors' models are.")
-            return _of_kind(model, self.published / PUBLISHED[model])
-        if _is_bundled(model):
+            return _checked(model, self.published / PUBLISHED[model])
+        if is_bundled(model):
             return PaperModel.read(bundled_model(side_of(model), architecture_of(model)))
-        return _of_kind(model, self.trained / model)
+        return _checked(model, self.trained / model)
 
     def missing(self, models: Iterable[str]) -> list[str]:
-        """Return those that would have to be trained."""
-        return [model for model in models if not _is_bundled(model) and not (self.trained / model).exists()]
+        """Return the models that have to be trained."""
+        return [model for model in models if not is_bundled(model) and not (self.trained / model).exists()]
 
-    def train(self, model: str, device: torch.device | str, progress: TrainingProgress | None = None) -> float:
-        """Train a model as ``attentest train`` does, with its defaults and seed 0, and return the seconds it took."""
+    def train(self, model: str, device: torch.device | str, progress: Callable[[str, float, float], None]) -> float:
+        """Train a model as ``attentest train`` does by default, with seed 0, and return the seconds it took."""
         from attentest.training.classifier import check_target
         from attentest.training.synthetic_classifier import TrainingSettings, train
 
@@ -111,13 +92,11 @@ class Shelf:
         check_target(directory)
         settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model))
         start = time.perf_counter()
-        trained = train(settings, device, None if progress is None else lambda *done: progress(model, *done))
-        trained.save(directory)
+        train(settings, device, lambda *done: progress(f"training {model}", *done)).save(directory)
         return time.perf_counter() - start
 
 
-def _of_kind(model: str, directory: Path) -> PaperModel:
-    """Read a model, and refuse one of another architecture or for other images than its name says."""
+def _checked(model: str, directory: Path) -> PaperModel:
     from attentest.training.classifier import ARCHITECTURES
 
     found = PaperModel.read(directory)
@@ -131,7 +110,3 @@ def _of_kind(model: str, directory: Path) -> PaperModel:
     if kind != wanted:
         raise InputError(f"{directory} is no {model}: its configuration has {kind}, but it must have {wanted}.")
     return found
-
-
-def _is_bundled(model: str) -> bool:
-    return (architecture_of(model), side_of(model)) in BUNDLED

@@ -1,99 +1,66 @@
-"""Running experiments: series by series, chunk by chunk, each on disk before the next begins."""
+"""Running experiments: series by series and chunk by chunk, each on disk before the next begins."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 
 from attentest.attention.device import usable_device
 from attentest.errors import InputError
-from attentest.studies.records import RecordFile, Records, record_run, recorded
-from attentest.studies.reproduction.experiment import Experiment, Plan, plan_of
-from attentest.studies.reproduction.paper_model import RELATIVE_COST, Shelf
-from attentest.studies.reproduction.preset import Preset
+from attentest.studies.records import RecordFile, Row, record_run, recorded
+from attentest.studies.reproduction.experiment import Experiment, Preset, plan_of
+from attentest.studies.reproduction.paper_model import RELATIVE_COST, ModelFolders
 from attentest.studies.reproduction.series import Series
-from attentest.studies.reproduction.trial import Bench
+from attentest.studies.reproduction.trial import Trials
 from attentest.training.provenance import described_machine
 
 TIMED_TOGETHER = {"cpu": 2, "cuda": 100}
-"""Images on which a search is timed together: on a GPU as many as a trial of the paper has."""
+"""Images on which a search is timed together; on a GPU as many as in one trial of the paper."""
 
 RUN_FIELDS = (
-    "preset",
-    "counts",
-    "experiments",
-    "published",
-    "seed",
-    "began",
-    "seconds",
-    "trials",
-    "failed",
-    "trained",
-    "finished",
-    "device",
-    "device_type",
-    "threads",
+    *("preset", "counts", "experiments", "published", "seed"),  # what was asked for
+    *("began", "seconds", "trials", "failed", "trained", "finished"),  # what happened
+    *("device", "device_type", "threads"),  # where
 )
-"""What is known of every run."""
+"""Fields that every recorded run has."""
 
 EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 27_000}
-"""Of an image, roughly, for progress bars; an adaptive step takes a derivative too."""
+"""Rough number of evaluations per image, for progress bars; an adaptive step needs a derivative too."""
 
-
-class Progress(Protocol):
-    """Called as work goes on, with what is being done and how much is done of how much."""
-
-    def __call__(self, label: str, done: float, total: float) -> None:
-        """Say that so much of so much is done, and what is being done."""
+Progress: TypeAlias = Callable[[str, float, float], None]
+"""Called as work goes on with (what is being done, amount done, total amount)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """What determines a run.
-
-    Parameters
-    ----------
-    preset_name, preset
-        How many images.
-    experiments
-        Which experiments.
-    shelf
-        Where models are.
-    seed
-        Of the images.
-    device
-        Where to compute.
-    retry
-        Whether trials that failed before are tried again.
-    """
+    """What determines a run."""
 
     preset_name: str
     preset: Preset
     experiments: tuple[Experiment, ...]
-    shelf: Shelf
-    seed: int = 0
+    folders: ModelFolders
+    seed: int = 0  # of the images
     device: str = "cpu"
-    retry: bool = False
+    retry: bool = False  # whether trials that failed before are repeated
 
-    def counts(self) -> dict[str, Any]:
-        """Return the preset as JSON-ready values."""
-        return {**asdict(self.preset), "timed": dict(self.preset.timed)}
+    def plan(self) -> dict[Series, int]:
+        """Return the series, with the number of images of each."""
+        return plan_of(self.experiments, self.preset, self.folders.published is not None)
 
-    def plan(self) -> Plan:
-        """Return what there is to do."""
-        return plan_of(self.experiments, self.preset, self.shelf.published is not None)
+    def untrained(self) -> list[str]:
+        """Return the models that have to be trained first."""
+        return self.folders.missing(dict.fromkeys(series.model for series in self.plan() if not series.published))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What a run did: trials done, and those among all that failed."""
+class Outcome(NamedTuple):
+    """Trials that a run computed, how many of them failed, and its seconds."""
 
     done: int
     failed: int
@@ -105,23 +72,24 @@ def data_file(out: Path, series: Series) -> RecordFile:
     return RecordFile(out / "data" / f"{series.name}.jsonl")
 
 
-def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> Outcome:
-    """Run what is not there yet.
+def run(settings: RunSettings, out: Path, progress: Progress = lambda label, done, total: None) -> Outcome:
+    """Compute the trials that a directory does not have yet.
 
     Parameters
     ----------
     settings
         What to run.
     out
-        Directory of the data; what it holds of the same run is not computed again.
+        Directory of the data; the trials of the same run in it are not repeated.
     progress
         Called as work goes on.
     """
     device = usable_device(settings.device)
     start, began = time.perf_counter(), datetime.now(UTC)
-    plan = settings.plan()
-    trained = _train_missing(settings, plan, progress)
-    todo = _todo(settings, plan, out)
+    trained = {
+        model: round(settings.folders.train(model, settings.device, progress), 3) for model in settings.untrained()
+    }
+    todo = _todo(settings, out)
     total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
     done_cost, done, failed = 0.0, 0, 0
 
@@ -131,9 +99,9 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
             out,
             {
                 "preset": settings.preset_name,
-                "counts": settings.counts(),
+                "counts": asdict(settings.preset),
                 "experiments": [experiment.name for experiment in settings.experiments],
-                "published": settings.shelf.published is not None,
+                "published": settings.folders.published is not None,
                 "seed": settings.seed,
                 "began": began.isoformat(timespec="seconds"),
                 "seconds": round(seconds, 3),
@@ -151,68 +119,50 @@ def run(settings: RunSettings, out: Path, progress: Progress | None = None) -> O
             for rows in _run_series(series, numbers, settings, device, out):
                 done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
                 failed += sum("error" in row for row in rows)
-                if progress is not None:
-                    progress(series.name, done_cost, total)
+                progress(series.name, done_cost, total)
     except BaseException:
-        with suppress(InputError):  # what stopped the run is worth more words
+        with suppress(InputError):  # the error that stopped the run matters more
             record(finished=False)
         raise
-    return Outcome(done=done, failed=failed, seconds=record(finished=True))
+    return Outcome(done, failed, record(finished=True))
 
 
-def _train_missing(settings: RunSettings, plan: Plan, progress: Progress | None) -> dict[str, float]:
-    """Train the models that are needed and not there, and return the seconds each took."""
-    wanted = dict.fromkeys(series.model for series in plan if not series.published)
-
-    def report(model: str, done: float, total: float) -> None:
-        if progress is not None:
-            progress(f"training {model}", done, total)
-
-    missing = settings.shelf.missing(wanted)
-    return {model: round(settings.shelf.train(model, settings.device, report), 3) for model in missing}
-
-
-def _todo(settings: RunSettings, plan: Plan, out: Path) -> dict[Series, list[int]]:
-    """Return which images of each series are to be done; refuse a directory whose data are of another run."""
+def _todo(settings: RunSettings, out: Path) -> dict[Series, list[int]]:
+    """Return the images of each series that have no row yet; refuse a directory with the data of another run."""
     todo = {}
-    for series, count in plan.items():
+    for series, count in settings.plan().items():
         file = data_file(out, series)
         records = file.read()
-        model = settings.shelf.find(series.model, series.published)
+        model = settings.folders.find(series.model, series.published)
         file.check_same(records, {"seed": settings.seed, "model_sha256": model.sha256})
-        todo[series] = _missing(records, range(count), settings.retry)
+        todo[series] = records.missing(range(count), settings.retry)
     return todo
-
-
-def _missing(records: Records, numbers: Iterable[int], retry: bool) -> list[int]:
-    rows = records.rows
-    return [number for number in numbers if number not in rows or (retry and "error" in rows[number])]
 
 
 def _run_series(
     series: Series, numbers: list[int], settings: RunSettings, device: torch.device, out: Path
-) -> Iterator[list[dict[str, Any]]]:
+) -> Iterator[list[Row]]:
     """Yield the rows of images as they reach the disk."""
     if not numbers:
         return
-    model = settings.shelf.find(series.model, series.published)
-    bench = Bench(series, model.directory, device, settings.seed)
+    model = settings.folders.find(series.model, series.published)
+    trials = Trials(series, model.directory, device, settings.seed)
     header = {
         "series": series.describe(),
         "seed": settings.seed,
         "model_sha256": model.sha256,
-        "settings": bench.settings(),
-        **described_machine(bench.device),
+        "settings": trials.settings,
+        **described_machine(trials.device),
     }
     with data_file(out, series).writing(header) as writer:
-        numbers = _missing(writer.records, numbers, settings.retry)  # another run may have done some since
-        bench.warm_up()
-        together = TIMED_TOGETHER[bench.device.type] if series.work == "search" else None
-        yield from recorded(bench.rows, numbers, writer, bench.device.type, together)
+        numbers = writer.records.missing(numbers, settings.retry)  # another run may have done some meanwhile
+        trials.warm_up()
+        together = TIMED_TOGETHER[trials.device.type] if series.work == "search" else None
+        yield from recorded(trials.rows, numbers, writer, trials.device.type, together)
 
 
 def _cost(series: Series) -> float:
-    """Return roughly what a trial costs, in evaluations of the 16x16 base model."""
+    """Return the rough cost of a trial in evaluations of the 16x16 base model."""
     evaluations = {
         "permutation": float(series.permutations or 0),
         "precision": 2.0 * EVALUATIONS["combination"],

@@ -1,4 +1,4 @@
-"""A series of trials: one condition of an experiment, one row an image."""
+"""A series of trials: one setting of an experiment, with one row per image."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.noise import AR1, Isotropic, NoiseModel
+from attentest.simulation.nearly_gaussian import NearlyGaussian, nearly_gaussian
 from attentest.simulation.synthetic_images import null_images, signal_images
-from attentest.studies.reproduction.family import nearly_gaussian
 from attentest.studies.reproduction.paper_model import side_of
 
 Work: TypeAlias = Literal["selective", "permutation", "search", "curves", "precision", "evaluation"]
@@ -22,49 +22,28 @@ NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "correlated": AR
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """What is done to which images.
+    """What is computed on which images.
 
-    Parameters
-    ----------
-    work
-        "selective": the selective, the naive and the Bonferroni p-value. "permutation": the permutation test.
-        "search": the selective p-value with a given search, for its time. "curves": the functions f_i. "precision":
-        the same test in float32 and float64. "evaluation": seconds of one evaluation of the model.
-    model
-        One of the seven classifiers, such as "base16".
-    published
-        Whether it is the authors' model rather than attentest's.
-    noise
-        "independent" or "correlated".
-    delta
-        Strength of the signal; 0 for null images.
-    family, distance
-        Of noise that is not Gaussian.
-    estimated
-        Whether the variance is estimated from the tested image rather than known.
-    search
-        Name of the search for the truncation set.
-    permutations
-        B of the permutation test.
-    device
-        Where an evaluation is timed: "cpu" or "cuda".
+    "selective" computes the selective, the naive and the Bonferroni p-value; "permutation" the permutation test;
+    "search" the selective p-value with a given search, for its time; "curves" the functions f_i; "precision" the same
+    test in float32 and float64; "evaluation" the time of one evaluation of the model.
     """
 
     work: Work
-    model: str
-    published: bool = False
-    noise: str = "independent"
-    delta: float = 0.0
-    family: str | None = None
-    distance: float | None = None
-    estimated: bool = False
-    search: str = "spectral"
-    permutations: int | None = None
-    device: str | None = None
+    model: str  # one of the seven classifiers, such as "base16"
+    published: bool = False  # whether it is the authors' model rather than attentest's
+    noise: str = "independent"  # or "correlated"
+    delta: float = 0.0  # strength of the signal; 0 for null images
+    family: str | None = None  # family of noise that is not Gaussian
+    distance: float | None = None  # its distance from the Gaussian
+    estimated: bool = False  # whether the variance is estimated from the tested image rather than known
+    search: str = "spectral"  # name of the search for the truncation set
+    permutations: int | None = None  # of the permutation test
+    device: str | None = None  # where an evaluation is timed: "cpu" or "cuda"
 
     @property
     def name(self) -> str:
-        """Name of its file, without the ending; no two series have the same."""
+        """Name of its file without the ending, unique to the series."""
         parts = [
             "published-" * self.published + self.model,
             self.device or self.family or self.noise,
@@ -78,14 +57,13 @@ class Series:
 
     @property
     def noise_model(self) -> NoiseModel:
-        """The covariance that the test is told of."""
+        """The covariance that the test assumes."""
         return NOISES[self.noise]
 
     def generator(self, seed: int, number: int, purpose: str = "image") -> np.random.Generator:
-        """Return the source of randomness of one trial, its own for each purpose.
+        """Return the random generator of one trial, a different one for each purpose.
 
-        It does not matter which trials are done together, or where. Series that are compared with each other see the
-        same images.
+        It depends neither on the other trials nor on the device. Series that are compared see the same images.
         """
         source = "published " * self.published + self.model
         stream = f"{source}, {self.noise} noise, delta {self.delta:g}, {self.family} at {self.distance}, {purpose}"
@@ -93,20 +71,24 @@ class Series:
         return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
 
     def images(self, seed: int, numbers: list[int]) -> NDArray[np.float64]:
-        """Draw its images (k, size, size) of given numbers."""
+        """Draw the images (k, size, size) of given numbers."""
         return np.concatenate([self._draw(self.generator(seed, number)) for number in numbers])
+
+    def describe(self) -> dict[str, Any]:
+        """Return all fields and what follows from them, JSON-ready."""
+        family = self._family()
+        shape = None if family is None else family.shape
+        return {**asdict(self), "noise_model": dict(self.noise_model.describe()), "family_shape": shape}
 
     def _draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
         size = side_of(self.model)
-        if self.family is not None and self.distance is not None:
-            return nearly_gaussian(self.family, self.distance).sample(rng, size * size).reshape(1, size, size)
+        if (family := self._family()) is not None:
+            return family.sample(rng, size * size).reshape(1, size, size)
         if self.delta:
             return signal_images(rng, 1, size, self.delta, self.noise_model)[0]
         return null_images(rng, 1, size, self.noise_model)
 
-    def describe(self) -> dict[str, Any]:
-        """Return all of it as JSON-ready values, with what follows from it."""
-        shape = None
-        if self.family is not None and self.distance is not None:
-            shape = nearly_gaussian(self.family, self.distance).shape
-        return {**asdict(self), "noise_model": dict(self.noise_model.describe()), "family_shape": shape}
+    def _family(self) -> NearlyGaussian | None:
+        if self.family is None or self.distance is None:
+            return None
+        return nearly_gaussian(self.family, self.distance)

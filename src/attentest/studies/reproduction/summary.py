@@ -1,131 +1,128 @@
-"""Everything the results page says, computed from the data files."""
+"""All numbers of the results page, computed from the data files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attentest.errors import InputError
-from attentest.results.calibration import ALPHAS
 from attentest.studies.records import read_runs
-from attentest.studies.reproduction.cost import evaluations_on_cpu, experiment_time, search_times
-from attentest.studies.reproduction.experiment import EXPERIMENTS, Plan, chosen_experiments, plan_of
-from attentest.studies.reproduction.float_precision import precision
-from attentest.studies.reproduction.paper_model import MODELS, Shelf
-from attentest.studies.reproduction.preset import PRESETS, Preset
-from attentest.studies.reproduction.rejection import (
-    NON_GAUSSIAN_ALPHAS,
-    PAPER_COUNT,
-    Read,
-    null_levels,
-    power,
-    type_i_error,
-)
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
+from attentest.studies.reproduction.measures import MEASURES
+from attentest.studies.reproduction.paper_model import MODELS, ModelFolders
 from attentest.studies.reproduction.run import RUN_FIELDS
 from attentest.studies.reproduction.series import Series
-from attentest.studies.reproduction.tally import Tally, origin
-from attentest.studies.reproduction.target_function import demonstration
+from attentest.studies.reproduction.series_rows import SeriesRows
 
 FORMAT = 1
-"""Of the summary; a page is made from this one alone."""
+"""Version of the summary's format."""
 
-ERRORS_SHOWN = 5
-"""Kinds of error that are named, a series."""
+DERIVATIVE_COST = 3.4
+"""Cost of an evaluation with its derivative, as the adaptive search needs it, in plain ones (docs/measurements.md)."""
 
-ERROR_LENGTH = 300
-"""Characters of an error that are shown."""
+ERRORS_SHOWN, ERROR_LENGTH = 5, 300
+"""Kinds of errors that are listed per series, and characters of each."""
 
 
 def summarise(out: Path) -> dict[str, Any]:
-    """Return what the data of a directory say, JSON-ready; whatever is there is used.
+    """Return the numbers of all data in a directory, JSON-ready.
 
     Parameters
     ----------
     out
-        Where ``attentest reproduce`` put its data.
+        Output directory of ``attentest reproduce``; it may hold part of the experiments.
     """
-    known: dict[tuple[str, int | None], Tally | None] = {}
-
-    def read(series: Series, most: int | None) -> Tally | None:
-        key = (series.name, most)
-        if key not in known:
-            known[key] = Tally.read(out, series, most)
-        return known[key]
-
-    chosen = {
-        name: [series for series, _ in experiment.series(PRESETS["full"], True)]
-        for name, experiment in EXPERIMENTS.items()
-    }
-    tallies = {name: _read_all(series, read, name) for name, series in chosen.items()}
-    everything = {tally.series.name: tally for name in tallies for tally in _read_all(chosen[name], read, None)}
+    read = cache(partial(SeriesRows.read, out))
+    found: dict[str, list[SeriesRows]] = {}
+    everything: dict[str, SeriesRows] = {}
+    for name, experiment in EXPERIMENTS.items():
+        series = [one for one, _ in experiment.series(PRESETS["full"], True)]
+        # The additional trials have more of the images of the type I error.
+        most = PRESETS["paper"].null if name == "type-i-error" else None
+        found[name] = [rows for one in series if (rows := read(one, most)) is not None]
+        everything |= {rows.series.name: rows for one in series if (rows := read(one, None)) is not None}
     if not everything:
         raise InputError(
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
         )
-    on_cpu, threads = evaluations_on_cpu(MODELS, read)
-    runs = [_run(entry) for entry in read_runs(out, RUN_FIELDS)]
-    experiments = {
-        name: {
-            "title": EXPERIMENTS[name].title,
-            "where": EXPERIMENTS[name].where,
-            "made": origin(found),
-            "time": experiment_time(found, on_cpu),
-            "settings": _settings(name, chosen[name], read),
-        }
-        for name, found in tallies.items()
-        if found
+    timed = {name: rows.good for name, rows in everything.items() if rows.series.work == "evaluation" and rows.good}
+    on_cpu = {
+        everything[name].series.model: float(np.median([row["seconds_an_evaluation"] for row in rows]))
+        for name, rows in timed.items()
     }
+    runs = [{name: entry[name] for name in RUN_FIELDS} for entry in read_runs(out, RUN_FIELDS)]
     return {
         "format": FORMAT,
-        "made": origin(everything.values()),
+        "made": _origin(everything.values()),
         "runs": runs,
-        "models": _models(everything.values(), Shelf(trained=out / "models")),
-        "experiments": experiments,
+        "models": _models(everything.values(), ModelFolders(trained=out / "models")),
+        "experiments": {
+            name: {
+                "title": EXPERIMENTS[name].title,
+                "where": EXPERIMENTS[name].where,
+                "made": _origin(rows),
+                "time": _time(rows, on_cpu),
+                "settings": MEASURES[name](rows),
+            }
+            for name, rows in found.items()
+            if rows
+        },
         "time": {
             "cpu_seconds_an_evaluation": on_cpu,
-            "cpu_threads": threads,
-            "each_series_once": experiment_time(list(everything.values()), on_cpu),
+            "cpu_threads": sorted({row["threads"] for rows in timed.values() for row in rows}),
+            "each_series_once": _time(everything.values(), on_cpu),
         },
         "failures": _failures(everything.values()),
-        "missing": _missing(runs, {name: len(tally.rows) for name, tally in everything.items()}),
+        "missing": _missing(runs, {name: len(rows.rows) for name, rows in everything.items()}),
     }
 
 
-def _read_all(series: Iterable[Series], read: Read, experiment: str | None) -> list[Tally]:
-    most = PAPER_COUNT if experiment == "type-i-error" else None
-    return [tally for one in series if (tally := read(one, most)) is not None]
+def _origin(found: Iterable[SeriesRows]) -> dict[str, Any]:
+    """Return how rows were made: seeds, devices, versions, and the hash of each model."""
+    headers = [(rows.series, header) for rows in found for header in rows.headers]
+    versions: dict[str, dict[str, None]] = {}
+    for _, header in headers:
+        for package, version in header.get("versions", {}).items():
+            versions.setdefault(package, {})[version] = None
+    return {
+        "seeds": list(dict.fromkeys(header["seed"] for _, header in headers)),
+        "devices": list(dict.fromkeys(header.get("device", "unknown") for _, header in headers)),
+        "device_types": list(dict.fromkeys(header.get("device_type", "cpu") for _, header in headers)),
+        "versions": {package: list(known) for package, known in versions.items()},
+        "models": {
+            "published " * series.published + series.model: header["model_sha256"] for series, header in headers
+        },
+    }
 
 
-def _settings(name: str, series: Sequence[Series], read: Read) -> list[dict[str, Any]]:
-    """Return the numbers of an experiment, one entry a setting."""
-    if name == "type-i-error":
-        return type_i_error(series, read)
-    if name in ("additional-trials", "estimated-variance"):
-        return null_levels(series, read, ALPHAS)
-    if name == "non-gaussian":
-        return null_levels(series, read, NON_GAUSSIAN_ALPHAS)
-    if name == "power":
-        return power(series, read)
-    if name == "computation-time":
-        return search_times(series, read)
-    tallies = _read_all(series, read, name)
-    if name == "demonstration":
-        return [image for tally in tallies for image in demonstration(tally)]
-    return [entry for tally in tallies if (entry := precision(tally)) is not None]
-
-
-def _run(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in RUN_FIELDS}
+def _time(found: Collection[SeriesRows], on_cpu: Mapping[str, float]) -> dict[str, Any]:
+    """Return the seconds that trials took, and an estimate for the CPU from the seconds of one evaluation there."""
+    trials = [(rows.series, row) for rows in found for row in rows.rows]
+    estimated = [
+        row["evaluations"] * on_cpu[series.model] * (DERIVATIVE_COST if series.search == "adaptive" else 1)
+        for series, row in trials
+        if "evaluations" in row and series.model in on_cpu
+    ]
+    return {
+        "trials": len(trials),
+        "seconds": float(sum(row["seconds"] for _, row in trials)),
+        "evaluations": int(sum(row.get("evaluations", 0) for _, row in trials)),
+        "cpu_seconds": float(sum(estimated)) if estimated else None,
+        "cpu_unknown": sorted({rows.series.model for rows in found} - set(on_cpu)),
+    }
 
 
 def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the series of which runs were asked for more trials than there are, as after an interruption."""
-    wanted: Plan = {}
+    """Return the series with fewer trials than a run was asked for, as after an interruption."""
+    wanted: dict[Series, int] = {}
     for run in runs:
-        chosen = chosen_experiments(run["experiments"])
-        for series, count in plan_of(chosen, Preset.from_counts(run["counts"]), bool(run["published"])).items():
+        chosen, preset = chosen_experiments(run["experiments"]), Preset(**run["counts"])
+        for series, count in plan_of(chosen, preset, bool(run["published"])).items():
             wanted[series] = max(wanted.get(series, 0), count)
     return [
         {"series": series.name, "trials": found.get(series.name, 0), "asked": count}
@@ -134,41 +131,38 @@ def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> lis
     ]
 
 
-def _models(tallies: Iterable[Tally], shelf: Shelf) -> list[dict[str, Any]]:
-    """Return the models that were used, with what is known of their training."""
-    used: dict[tuple[bool, str], list[str]] = {}
-    for tally in tallies:
-        hashes = used.setdefault((tally.series.published, tally.series.model), [])
-        hashes += [found for header in tally.headers if (found := header["model_sha256"]) not in hashes]
-    order = {model: i for i, model in enumerate(MODELS)}
+def _models(found: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[str, Any]]:
+    """Return the models that were used, with their training records where these are known."""
+    used: dict[tuple[bool, int], dict[str, None]] = {}
+    for rows in found:
+        hashes = used.setdefault((rows.series.published, MODELS.index(rows.series.model)), {})
+        hashes |= dict.fromkeys(header["model_sha256"] for header in rows.headers)
     entries = []
-    for published, model in sorted(used, key=lambda key: (key[0], order[key[1]])):
-        hashes = used[published, model]
+    for (published, index), hashes in sorted(used.items()):
         training: dict[str, Any] = {}
-        if not published and not shelf.missing([model]):
-            found = shelf.find(model)
+        if not published and not folders.missing([MODELS[index]]):
+            model = folders.find(MODELS[index])
             # A record of other weights says nothing about those that were used.
-            training = found.training if hashes == [found.sha256] else {}
-        accuracy = training.get("accuracy", {})
+            training = model.training if list(hashes) == [model.sha256] else {}
         entries.append(
             {
-                "model": model,
+                "model": MODELS[index],
                 "published": published,
-                "sha256": hashes,
+                "sha256": list(hashes),
                 "parameters": training.get("parameters"),
-                "held_out_accuracy": accuracy.get("held_out"),
+                "held_out_accuracy": training.get("accuracy", {}).get("held_out"),
                 "command": training.get("command"),
             }
         )
     return entries
 
 
-def _failures(tallies: Iterable[Tally]) -> list[dict[str, Any]]:
-    """Return the series in which trials failed or did not converge, with the errors."""
+def _failures(found: Iterable[SeriesRows]) -> list[dict[str, Any]]:
+    """Return the series with trials that failed or did not converge, and their errors."""
     entries = []
-    for tally in tallies:
-        ending = tally.ending()
+    for rows in found:
+        ending = rows.ending()
         if ending["failed"] or ending["statuses"]:
-            errors = Counter(str(row["error"])[:ERROR_LENGTH] for row in tally.rows if "error" in row)
-            entries.append({"series": tally.series.name, **ending, "errors": dict(errors.most_common(ERRORS_SHOWN))})
+            errors = Counter(str(row["error"])[:ERROR_LENGTH] for row in rows.rows if "error" in row)
+            entries.append({"series": rows.series.name, **ending, "errors": dict(errors.most_common(ERRORS_SHOWN))})
     return entries

@@ -8,8 +8,8 @@ from scipy import stats
 from scipy.special import ndtr, ndtri, owens_t
 
 from attentest import InputError
+from attentest.simulation.nearly_gaussian import FAMILIES, nearly_gaussian
 from attentest.studies.reproduction.experiment import DISTANCES
-from attentest.studies.reproduction.family import FAMILIES, nearly_gaussian
 
 SHARES = (np.arange(20_000) + 0.5) / 20_000
 
@@ -32,7 +32,9 @@ def test_the_distance_is_that_between_quantile_functions(family: str) -> None:
     # Another formula for the same distance: the mean of the differences of quantiles.
     member = nearly_gaussian(family, 0.04)
     raw = FAMILIES[family].distribution(member.shape)
-    own = (raw.ppf(SHARES) - raw.mean()) / raw.std()
+    # SciPy's own quantiles take a minute for exponnorm; those of its distribution function are as good.
+    x = np.linspace(-12.0, 25.0, 400_001)
+    own = (np.interp(SHARES, raw.cdf(x), x) - raw.mean()) / raw.std()
     assert np.mean(np.abs(own - ndtri(SHARES))) == pytest.approx(0.04, abs=2e-5)
 
 

@@ -1,0 +1,248 @@
+"""The numbers of each experiment, one entry per setting, from the rows of its series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from attentest.results.calibration import ALPHAS
+from attentest.statistics.multiplicity import rate_of
+from attentest.studies.reproduction.paper_model import architecture_of, side_of
+from attentest.studies.reproduction.series_rows import SeriesRows
+
+Setting: TypeAlias = dict[str, Any]
+"""The numbers of one setting of an experiment, JSON-ready."""
+
+LEVEL = 0.05  # significance level of the paper's main text
+TOGETHER = 0.95  # probability with which a valid test stays in the band in all settings
+REJECTED, MISSED = 0.0, 1.0  # p of a failed trial: a rejection where there is no signal, a miss where there is one
+QUANTILES = np.linspace(0.0, 1.0, 101)  # probabilities at which the quantiles of null p-values are drawn
+STEP = 0.2  # the paper's largest grid width, over which f_i is taken for linear
+NEAR = 0.1  # distance from the statistic within which f_i is not taken for linear
+BEND = 0.1  # a curve is bent where it leaves its chord by more than this share of its change...
+SMALLEST_CHANGE = 0.01  # ...which counts as at least this; attention lies between 0 and 1
+CURVE_POINTS = 120  # of a curve in a figure
+PAIRS = 1000  # most pairs of p-values in a figure
+
+
+def label(setting: Setting) -> str:
+    """Return a setting in words: "base 16x16, independent noise"."""
+    side = side_of(setting["model"])
+    authors = ", authors' model" if setting["published"] else ""
+    return f"{architecture_of(setting['model'])} {side}x{side}{authors}, {setting['noise']} noise"
+
+
+def chosen(settings: Iterable[Setting], **wanted: Any) -> list[Setting]:
+    """Return the settings whose fields have the wanted values."""
+    return [one for one in settings if all(one[name] == value for name, value in wanted.items())]
+
+
+def rate(hits: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return a rate with its Wilson interval, JSON-ready."""
+    found = rate_of(hits)
+    values = asdict(found)
+    del values["confidence_level"]
+    return {"value": found.value, **values}
+
+
+def band(settings: int, level: float, images: int) -> tuple[float, float]:
+    """Return the rates between which a test with exactly this level stays in all settings together.
+
+    Each binomial tail is 0.05 / settings / 2, so that the probability is at least 0.95 whatever the dependence.
+    """
+    tail = (1 - TOGETHER) / settings / 2
+    law = stats.binom(images, level)
+    return float(law.ppf(tail)) / images, float(law.isf(tail)) / images
+
+
+def judged_rate(hits: NDArray[np.bool_], settings: int, level: float) -> dict[str, Any]:
+    """Return a rate with the band of its level, and whether it is within or above it."""
+    found = rate(hits)
+    low, high = band(settings, level, len(hits))
+    inside, above = low <= found["value"] <= high, found["value"] > high
+    return {**found, "level": level, "band": [low, high], "within_band": inside, "above_band": above}
+
+
+def permutation_level(alpha: float, permutations: int) -> float:
+    """Return how often count / B is at most alpha for exchangeable pixels, where all ranks are equally likely."""
+    # Up to a rounding of alpha * B, for which 0.05 * 1000 must be 50.
+    return (int(alpha * permutations + 1e-9) + 1) / (permutations + 1)
+
+
+def type_i_error(found: Sequence[SeriesRows]) -> list[Setting]:
+    """Return the rates of all four tests at 0.05 in each setting."""
+
+    def setting_of(rows: SeriesRows) -> tuple[str, str, bool]:
+        return rows.series.model, rows.series.noise, rows.series.published
+
+    permuted = {setting_of(rows): rows for rows in found if rows.series.work == "permutation"}
+    selective = [rows for rows in found if rows.series.work == "selective"]
+    settings = []
+    for rows in selective:
+        together = sum(other.series.published == rows.series.published for other in selective)
+        tests = {
+            test: judged_rate(rows.pvalues(test, REJECTED) <= LEVEL, together, LEVEL)
+            for test in ("selective", "naive", "bonferroni")
+        }
+        entry = {**rows.setting(), **_uniformity(rows), "tests": tests, "permutation": None}
+        if (other := permuted.get(setting_of(rows))) is not None:
+            count = other.series.permutations or 1
+            hits = other.pvalues("permutation", REJECTED) <= LEVEL
+            tests["permutation"] = judged_rate(hits, together, permutation_level(LEVEL, count))
+            entry["permutation"] = {**other.setting(), "permutations": count}
+        settings.append(entry)
+    return settings
+
+
+def null_levels(found: Sequence[SeriesRows], alphas: Sequence[float] = ALPHAS) -> list[Setting]:
+    """Return the rates of the selective test at several levels in each setting."""
+    settings = []
+    for rows in found:
+        pvalues, together = rows.pvalues("selective", REJECTED), len(found) * len(alphas)
+        levels = {f"{alpha:g}": judged_rate(pvalues <= alpha, together, alpha) for alpha in alphas}
+        entry = {**rows.setting(), **_uniformity(rows), "levels": levels}
+        if rows.series.family is not None:
+            shape = rows.headers[0]["series"].get("family_shape") if rows.headers else None
+            entry |= {"family": rows.series.family, "distance": rows.series.distance, "shape": shape}
+        settings.append(entry)
+    return settings
+
+
+def power(found: Sequence[SeriesRows]) -> list[Setting]:
+    """Return how often the selective and the Bonferroni test find a signal, at 0.05."""
+    return [
+        {
+            **rows.setting(),
+            "delta": rows.series.delta,
+            "tests": {test: rate(rows.pvalues(test, MISSED) <= LEVEL) for test in ("selective", "bonferroni")},
+        }
+        for rows in found
+    ]
+
+
+def search_times(found: Sequence[SeriesRows]) -> list[Setting]:
+    """Return seconds and evaluations per image of each search, and their ratios to those of the spectral search."""
+    entries = [
+        {
+            **rows.setting(),
+            "search": rows.series.search,
+            "devices": list(dict.fromkeys(header.get("device", "unknown") for header in rows.headers)),
+        }
+        for rows in found
+        if rows.series.work == "search"
+    ]
+    spectral = {(entry["model"], entry["noise"]): entry for entry in entries if entry["search"] == "spectral"}
+    for entry in entries:
+        reference = spectral.get((entry["model"], entry["noise"]), {})
+        for name in ("seconds", "evaluations"):
+            known = entry[name] is not None and reference.get(name)
+            entry[f"{name}_ratio"] = entry[name] / reference[name] if known else None
+    return entries
+
+
+def demonstration(found: Sequence[SeriesRows]) -> list[Setting]:
+    """Return, for each image, how straight its f_i are, how close to zero, and the curves thinned for a figure."""
+    return [_curves(row) for rows in found for row in rows.good]
+
+
+def _curves(row: Mapping[str, Any]) -> Setting:
+    far, close = ({name: np.array(values) for name, values in row[part].items()} for part in ("far", "close"))
+    curves, near = (
+        np.vstack([part[name] for name in ("inside", "outside") if part[name].size]) for part in (far, close)
+    )
+    return {
+        "image": row["image"],
+        "statistic": row["statistic"],
+        "bent": rate(bent_steps(far["z"], curves, row["statistic"])),
+        "smallest_close": float(close["closest_to_zero"]),
+        "median_close": float(np.median(np.abs(near).min(axis=1))),
+        "far": _thinned(far),
+        "close": _thinned(close),
+    }
+
+
+def bent_steps(z: NDArray[np.float64], curves: NDArray[np.float64], statistic: float) -> NDArray[np.bool_]:
+    """Return, for each step of 0.2 and each curve, whether it leaves its chord by more than a tenth of its change.
+
+    The points z (m,) of the curves (k, m) are equally spaced. Steps within 0.1 of the statistic do not count.
+    """
+    width = max(2, int(STEP / (z[1] - z[0]) + 1e-6))
+    found = []
+    for start in range(0, len(z) - width, width):
+        at = slice(start, start + width + 1)
+        if z[at][0] < statistic + NEAR and z[at][-1] > statistic - NEAR:
+            continue
+        first, last = curves[:, start], curves[:, start + width]
+        chord = first[:, None] + (last - first)[:, None] * (np.arange(width + 1) / width)
+        bend = np.abs(curves[:, at] - chord).max(axis=1)
+        found.append(bend > BEND * np.maximum(np.abs(last - first), SMALLEST_CHANGE))
+    return np.concatenate(found)
+
+
+def precision(found: Sequence[SeriesRows]) -> list[Setting]:
+    """Return how regions and p-values in float32 and float64 differ, for each series with a trial that succeeded."""
+    return [_precision(rows) for rows in found if rows.good]
+
+
+def _precision(series_rows: SeriesRows) -> Setting:
+    rows = series_rows.good
+    p, double, single = (np.array([row[name] for row in rows]) for name in ("p", "p_float64", "p_float32"))
+    changed = np.array([row["region_changed"] for row in rows])
+    gap = np.abs(single - p)
+    worst = int(np.argmax(gap))
+    names = ("image", "p", "p_float64", "p_float32", "region_changed")
+    return {
+        **series_rows.setting(),
+        "region_differs": rate(changed > 0),
+        "pixels_changed": {"mean": float(changed.mean()), "most": int(changed.max())},
+        "pixels": series_rows.headers[0]["settings"]["model"]["input"][-2:] if series_rows.headers else None,
+        "float32": _distances(single, p),
+        "float64": _distances(double, p),
+        "worst": {name: rows[worst][name] for name in names},
+        "pairs": [[*_rounded((p[i], single[i])), bool(changed[i])] for i in range(min(PAIRS, len(rows)))],
+    }
+
+
+def _distances(pvalues: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, Any]:
+    gaps = np.abs(pvalues - exact)
+    shares = {"median": 0.5, "ninety_percent": 0.9, "greatest": 1.0}
+    changes = rate((pvalues <= LEVEL) != (exact <= LEVEL))
+    return {**{name: float(np.quantile(gaps, share)) for name, share in shares.items()}, "verdict_changes": changes}
+
+
+def _uniformity(rows: SeriesRows) -> dict[str, Any]:
+    """Return how the null p-values compare with the uniform distribution: the Kolmogorov-Smirnov p, and quantiles."""
+    pvalues = rows.pvalues("selective", REJECTED)
+    ks_pvalue = float(stats.kstest(pvalues, "uniform").pvalue)
+    return {"ks_pvalue": ks_pvalue, "quantiles": _rounded(np.quantile(pvalues, QUANTILES))}
+
+
+def _thinned(part: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    count = len(part["z"])
+    chosen = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
+    curves = {name: [_rounded(curve[chosen], 4) for curve in part[name]] for name in ("inside", "outside")}
+    return {"z": _rounded(part["z"][chosen]), **curves}
+
+
+def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
+    """Return numbers with as many digits as a figure needs."""
+    return [float(f"{value:.{digits}g}") for value in values]
+
+
+MEASURES: Mapping[str, Callable[[Sequence[SeriesRows]], list[Setting]]] = {
+    "type-i-error": type_i_error,
+    "additional-trials": null_levels,
+    "power": power,
+    "computation-time": search_times,
+    "estimated-variance": null_levels,
+    "non-gaussian": partial(null_levels, alphas=(0.05, 0.01)),
+    "demonstration": demonstration,
+    "precision": precision,
+}
+"""For each experiment, the function from the rows of its series to its settings."""
