@@ -97,16 +97,24 @@ def test_photographs_in_files_through_the_command_line(model: Any, processor: An
     assert (tmp_path / "photographs.png").stat().st_size > 10_000
 
 
-def test_options_of_the_command_line_reach_the_test(model: Any, processor: Any, tmp_path: Path) -> None:
+def test_options_of_the_command_line_reach_the_test(
+    model: Any, processor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from attentest import cli
+
     model.save_pretrained(tmp_path / "model")
     processor.save_pretrained(tmp_path / "model")
     np.save(tmp_path / "cat.npy", data.cat() / 255)
     options = ["--attention", "layer:1", "--heads", "max", "--image-size", "32x48", "--range", "0,1",
                "--channels", "0.3,0.59,0.11", "--noise", "0.08,0.07,0.09", "--rho", "0.2", "--tol", "1e-4"]  # fmt: skip
-    command = [sys.executable, "-m", "attentest", "test", "cat.npy", "--model", "model", *options, "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    capsys.readouterr()  # what saving the model printed
+    monkeypatch.chdir(tmp_path)
+    command = ["attentest", "test", "cat.npy", "--model", "model", *options, "--no-interval", "--json"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
+    found = json.loads(capsys.readouterr().out)
     assert found["model"]["attention"] == {"name": "layer", "layer": 1, "head_fusion": "max"}
     assert found["model"]["input"] == [3, 32, 48]
     assert found["channels"] == [0.3, 0.59, 0.11]

@@ -60,7 +60,7 @@ def differences(
         ("d16small", "spectral", 8),
         ("d16", "spectral", 4),
         ("d32", "spectral", 4),
-        ("d8", "adaptive", 1),
+        pytest.param("d8", "adaptive", 1, marks=pytest.mark.slow),
         pytest.param("d16small", "adaptive", 1, marks=pytest.mark.slow),
         pytest.param("d8", "fixed", 1, marks=pytest.mark.slow),
     ],
