@@ -21,7 +21,7 @@ from attentest.studies.reproduction.measures import band, bent_steps, permutatio
 from attentest.studies.reproduction.page import command_of, render_markdown, write_report
 from attentest.studies.reproduction.paper_model import ModelFolders
 from attentest.studies.reproduction.published import POWER
-from attentest.studies.reproduction.rules import largest_agreeing_score, scores
+from attentest.studies.reproduction.rules import largest_agreeing_score, score
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.summary import summarise
@@ -161,8 +161,7 @@ def test_level_of_the_permutation_count() -> None:
 
 
 def test_published_rates_are_compared_within_monte_carlo_error() -> None:
-    (score,) = scores([(0.5, {"value": 0.55, "total": 1000})])
-    assert score == pytest.approx(0.05 / np.sqrt(0.25 / 1000 + 0.55 * 0.45 / 1000))
+    assert score(0.5, {"value": 0.55, "total": 1000}) == pytest.approx(0.05 / np.sqrt(0.25 / 1000 + 0.55 * 0.45 / 1000))
     assert largest_agreeing_score(1) == pytest.approx(1.959964, abs=1e-6)
 
 

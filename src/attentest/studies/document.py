@@ -6,8 +6,8 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.resources import files
 from io import BytesIO
 from itertools import pairwise
@@ -20,15 +20,10 @@ from attentest.results.plots import new_figure
 from attentest.studies.verdict import OUTCOMES
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markdown_it import MarkdownIt
     from matplotlib.figure import Figure
 
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
 """The columns of a table: for each heading a format string for the values of a row, or a function of the row."""
-
-RESOLUTION = 110
-"""Dots per inch of the figures."""
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters that have a meaning in Markdown, or in HTML within it."""
@@ -106,7 +101,7 @@ def png(figure: Figure) -> bytes:
     """Return a figure as a PNG."""
     target = BytesIO()
     # Without the version of Matplotlib in the file, the same picture is the same bytes.
-    figure.savefig(target, format="png", dpi=RESOLUTION, metadata={"Software": None})
+    figure.savefig(target, format="png", dpi=110, metadata={"Software": None})
     return target.getvalue()
 
 
@@ -117,30 +112,25 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 
 def render(package: str, content: Mapping[str, Any]) -> str:
-    """Return the Markdown page of a study.
-
-    Parameters
-    ----------
-    package
-        Package that has the template, ``templates/page.md.j2``.
-    content
-        Values by their names in the template, which escapes all but :class:`Markdown`.
-    """
-    text = _environment(package).get_template("page.md.j2").render(content)
+    """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
+    jinja2 = _required("jinja2", "Jinja2")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        finalize=markdown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    text = environment.get_template("page.md.j2").render(content)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 def to_html(text: str, images: Mapping[str, bytes]) -> str:
-    """Return a Markdown page as one HTML file that needs no other; HTML within the Markdown stays text.
+    """Return a Markdown page, whose first line is its title, as one HTML file with its images (PNGs by name) in it.
 
-    Parameters
-    ----------
-    text
-        The page; its first line is the title.
-    images
-        PNGs by the names of the figures.
+    HTML within the Markdown stays text.
     """
-    parser = _parser()
+    parser = _required("markdown_it", "markdown-it-py").MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(text)
     for before, token in pairwise(tokens):
         if before.type == "heading_open":
@@ -157,17 +147,7 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
 
 
 def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:
-    """Write a report.
-
-    Parameters
-    ----------
-    target
-        Directory; made if it does not exist.
-    pages
-        Texts by file name.
-    figures
-        PNGs by name without the ending, for the directory ``figures``.
-    """
+    """Write the pages of a report, by file name, to a directory, and the PNGs by name to its directory ``figures``."""
     make_directory(target / "figures")
     for name, content in figures.items():
         write_complete(target / "figures" / f"{name}.png", content, "the figure")
@@ -178,61 +158,17 @@ def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, by
 def check_can_report() -> None:
     """Refuse where a package that draws figures or writes pages is not installed."""
     new_figure(1.0, 1.0)
-    _environment("attentest.studies")
-    _parser()
+    _required("jinja2", "Jinja2")
+    _required("markdown_it", "markdown-it-py")
+
+
+def _required(module: str, name: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"the report needs {name}: pip install 'attentest[plots]'.") from None
 
 
 def _anchor(heading: str) -> str:
     """Return the name of a heading in links, by the rule of GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def _environment(package: str) -> Environment:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
-    return Environment(
-        loader=PackageLoader(package),
-        finalize=markdown,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _parser() -> MarkdownIt:
-    try:
-        from markdown_it import MarkdownIt
-    except ImportError:
-        raise InputError("the report needs markdown-it-py: pip install 'attentest[plots]'.") from None
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Old form of a table, until every study uses `table`."""
-
-    head: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
-def embedded(images: Mapping[str, bytes]) -> dict[str, str]:
-    """Return PNGs as data URIs, until every study uses `to_html`."""
-    return {name: "data:image/png;base64," + b64encode(content).decode() for name, content in images.items()}
-
-
-def template_environment(package: str, *, html: bool) -> Environment:
-    """Return the templates of a package, until every study uses `render`."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("attentest.studies")]),
-        autoescape=html,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["md"] = markdown
-    return environment

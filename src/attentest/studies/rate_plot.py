@@ -22,20 +22,9 @@ def draw_rates(
     hollow: bool = False,
     horizontal: bool = False,
 ) -> None:
-    """Draw rates with their intervals.
+    """Draw rates, each with ``value``, ``low`` and ``high``, at their places on the other axis.
 
-    Parameters
-    ----------
-    axes
-        Panel to draw in.
-    places : (k,)
-        Positions on the other axis.
-    rates : (k,)
-        Each with ``value``, ``low`` and ``high``.
-    colour, name, hollow
-        Style of the points, and their name in the legend.
-    horizontal
-        Whether the rates lie along the horizontal axis.
+    The points have a name in the legend; horizontal rates lie along the horizontal axis.
     """
     if not rates:
         return

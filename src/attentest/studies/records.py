@@ -25,45 +25,23 @@ Row: TypeAlias = dict[str, Any]
 Work: TypeAlias = Callable[[list[int]], list[Row]]
 """Maps image numbers to their rows, in the same order."""
 
-LOCK = ".lock"
-"""Name of the lock file in a directory that one run at a time may write to."""
+LOCK = ".lock"  # in a directory that one run at a time may write to
+RUNS = "runs.jsonl"  # the list of runs in a directory of data
+IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
+ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 
-RUNS = "runs.jsonl"
-"""Name of the list of runs in a directory of data."""
-
-IDENTITY = ("series", "seed", "model_sha256", "settings")
-"""Header fields that must be equal for rows to belong together."""
-
-ROUNDING = 1e-9
-"""Relative difference up to which two numbers are the same: fitted values differ in their last digits by machine."""
-
-CHUNK_SECONDS = 20.0
-"""Time after which rows are written, so that an interruption loses little work."""
-
-FIRST_CHUNK = {"cpu": 4, "cuda": 500}
-"""Images in the first chunk, before anything has been timed."""
-
-LARGEST_CHUNK = 2000
-"""Most images in a chunk, however fast they are."""
+CHUNK_SECONDS = 20.0  # rows are written about this often, so that an interruption loses little work
+FIRST_CHUNK = {"cpu": 4, "cuda": 500}  # images, before anything has been timed
+LARGEST_CHUNK = 2000  # images, however fast they are
 
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The content of a record file.
+    """The content of a record file."""
 
-    Parameters
-    ----------
-    headers
-        How the rows were made: one header for each run that added some.
-    rows
-        Rows by image number; for an image that was tried again, the last one.
-    complete_bytes
-        Length of the file up to the end of its last complete line.
-    """
-
-    headers: list[dict[str, Any]]
-    rows: dict[int, Row]
-    complete_bytes: int
+    headers: list[dict[str, Any]]  # how the rows were made, one for each run that added some
+    rows: dict[int, Row]  # by image number; for an image that was tried again, the last one
+    complete_bytes: int  # length of the file up to the end of its last complete line
 
     def missing(self, numbers: Iterable[int], retry: bool = False) -> list[int]:
         """Return the image numbers without a row; with ``retry``, also those whose trial failed."""
@@ -91,15 +69,7 @@ class RecordFile:
         return Records(headers=headers, rows=rows, complete_bytes=size)
 
     def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
-        """Refuse to add rows that were made differently from those in the file.
-
-        Parameters
-        ----------
-        records
-            The content of the file.
-        identity
-            Some or all of the fields that must be equal: series, seed, model_sha256, settings.
-        """
+        """Refuse rows whose series, seed, model_sha256 or settings, as far as given, are not those of the file."""
         now = json.loads(json.dumps({name: identity[name] for name in IDENTITY if name in identity}))
         for before in records.headers:
             for name in now:
@@ -112,13 +82,7 @@ class RecordFile:
 
     @contextmanager
     def writing(self, header: dict[str, Any]) -> Iterator[RecordWriter]:
-        """Yield a writer; refuse if another process is writing or the header does not match those in the file.
-
-        Parameters
-        ----------
-        header
-            How the rows will be made; written before the first of them.
-        """
+        """Yield a writer of rows made as a header says; refuse other rows, and a file that another process writes."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = open(self.path, "ab")  # noqa: SIM115  # closed below
@@ -133,13 +97,7 @@ class RecordFile:
 
 
 class RecordWriter:
-    """Adds rows to an open file.
-
-    Attributes
-    ----------
-    records : Records
-        The content of the file before the first row was added.
-    """
+    """Adds rows to an open file whose content was ``records``."""
 
     def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any], records: Records) -> None:
         self.records = records
@@ -177,10 +135,7 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
-    """Return the rows of some images; where the work fails it is repeated on halves, down to the image that fails.
-
-    The row of that image has its error as text.
-    """
+    """Return the rows of images; failing work is repeated on halves, down to the image whose row is its error."""
     try:
         return work(numbers)
     except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
@@ -193,21 +148,7 @@ def isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
 def recorded(
     work: Work, numbers: list[int], writer: RecordWriter, device_type: str, together: int | None = None
 ) -> Iterator[list[Row]]:
-    """Yield the rows of images as they reach the disk, chunk by chunk.
-
-    Parameters
-    ----------
-    work
-        Computes the rows of a chunk.
-    numbers
-        Image numbers.
-    writer
-        Where the rows go.
-    device_type
-        "cpu" or "cuda", which sets the size of the first chunk.
-    together
-        Fixed size of a chunk; by default as many images as take CHUNK_SECONDS.
-    """
+    """Yield the rows of images as they reach the disk, in chunks of a given size or of about CHUNK_SECONDS."""
     chunk = together or FIRST_CHUNK[device_type]
     while numbers:
         some, numbers = numbers[:chunk], numbers[chunk:]
@@ -254,11 +195,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
 
 
 def _read_lines(path: Path, add: Callable[[dict[str, Any]], None], advice: str) -> int:
-    """Pass the object on each complete line to ``add``, and return the length of these lines in bytes.
-
-    A file that does not exist has no lines. A line that is no object, or that ``add`` refuses, is an error that ends
-    in the advice.
-    """
+    """Pass the object on each complete line of a file, if it exists, to ``add``; return the bytes of these lines."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -146,9 +146,7 @@ def slack_figure(summary: Summary) -> Figure | None:
     left.axvline(1.0, **DASHED)
     left.set(xscale="log", ylim=(-0.03, 1.03), xlabel="slack times statistic", ylabel="selective p")
     left.set_title("p can be small where the density falls")
-    right.set(
-        xscale="log", ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share with at most this slack"
-    )
+    right.set(xscale="log", ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share with at most this slack")
     right.set_title("how far the statistic can move before the region changes")
     for axes in (left, right):
         draw_grid(axes)

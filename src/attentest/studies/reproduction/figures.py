@@ -28,6 +28,7 @@ BY_ARCHITECTURE = ("small16", "base16", "large16", "huge16")
 
 GREEN, ORANGE, PURPLE = "#5b8e7d", "#e09f3e", "#7b5ea7"
 TEST_COLOURS = {"selective": EXTREME_COLOUR, "naive": REGION_COLOUR, "permutation": ORANGE, "bonferroni": GREEN}
+TEST_NAMES = {test: "Bonferroni" if test == "bonferroni" else test for test in TEST_COLOURS}
 LEVEL_COLOURS = {"0.01": GREEN, "0.05": EXTREME_COLOUR, "0.1": ORANGE}
 FAMILY_COLOURS = dict(zip(FAMILIES, (GREEN, REGION_COLOUR, ORANGE, EXTREME_COLOUR, PURPLE), strict=True))
 SEARCH_COLOURS = {"spectral": EXTREME_COLOUR, "adaptive": GREEN, "combination": ORANGE, "fixed": REGION_COLOUR}
@@ -44,19 +45,11 @@ def _model_axis(axes: Axes, models: Sequence[str]) -> None:
     axes.set_xlabel("pixels of the image" if by_size else "architecture (16x16 images)")
 
 
-def _test_name(test: str) -> str:
-    return "Bonferroni" if test == "bonferroni" else test
-
-
-def _start_at_zero(figure: Figure, columns: int) -> Figure:
-    """Let rates start at zero, with space for a point there; once all is drawn, as panels may share their axis."""
-    for axes in figure.axes:
+def _finished(figure: Figure, ylabel: str, columns: int, from_zero: bool = False) -> Figure:
+    """Add a label and a legend; let rates start at zero, with space for a point there, now that all is drawn."""
+    for axes in figure.axes if from_zero else ():
         top = axes.get_ylim()[1]
         axes.set_ylim(-0.02 * top, top)
-    return _finished(figure, "share of null images rejected", columns)
-
-
-def _finished(figure: Figure, ylabel: str, columns: int) -> Figure:
     figure.axes[0].set_ylabel(ylabel)
     legend_below(figure, columns)
     return figure
@@ -70,7 +63,7 @@ def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> F
     for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
         for offset, (test, authors) in zip(np.linspace(-0.32, 0.32, len(groups)), groups, strict=True):
             shown = [one for one in chosen(settings, noise=noise, published=authors) if test in one["tests"]]
-            name = _test_name(test) + ", authors' models" * authors
+            name = TEST_NAMES[test] + ", authors' models" * authors
             places = [models.index(setting["model"]) + offset for setting in shown]
             rates = [setting["tests"][test] for setting in shown]
             draw_rates(axes, places, rates, TEST_COLOURS[test], name, hollow=authors)
@@ -96,7 +89,7 @@ def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[Sequen
             draw_rates(axes, places, rates, colour, f"level {float(alpha):.2f}")
         axes.set_title(title)
         _model_axis(axes, models)
-    return _start_at_zero(figure, 3)
+    return _finished(figure, "share of null images rejected", 3, from_zero=True)
 
 
 def power_figure(settings: Sequence[Setting]) -> Figure:
@@ -106,7 +99,7 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
     for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
         for test, authors, offset in [(t, a, o if a else -o) for t, o in groups for a in (False, True)]:
             shown = chosen(settings, noise=noise, published=authors)
-            name = _test_name(test) + (", authors' models" if authors else ", attentest's models")
+            name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
             places = [setting["delta"] + offset for setting in shown]
             rates = [setting["tests"][test] for setting in shown]
             draw_rates(axes, places, rates, TEST_COLOURS[test], name, hollow=authors)
@@ -130,7 +123,7 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_title(f"level {alpha}")
         axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
         draw_grid(axes)
-    return _start_at_zero(figure, 5)
+    return _finished(figure, "share of null images rejected", 5, from_zero=True)
 
 
 def uniformity_figure(settings: Sequence[Setting]) -> Figure:

@@ -8,19 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from attentest.studies.document import (
-    Markdown,
-    check_can_report,
-    code,
-    duration,
-    link_to,
-    picture,
-    render,
-    summary_text,
-    table,
-    to_html,
-    write_pages,
-)
+from attentest.studies import document
+from attentest.studies.document import Markdown, duration, table
 from attentest.studies.reproduction import published, tables
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
@@ -35,72 +24,61 @@ Summary: TypeAlias = Mapping[str, Any]
 
 
 def write_report(out: Path, target: Path) -> Path:
-    """Write the page of a directory of data, and return the path of its HTML.
-
-    Parameters
-    ----------
-    out
-        Output directory of ``attentest reproduce``.
-    target
-        Directory for ``index.html``, ``reproduction.md``, ``figures`` and ``summary.json``; made if it does not exist.
-    """
-    check_can_report()
+    """Write the page of the data in a directory to another directory, and return the path of its HTML."""
+    document.check_can_report()
     summary = summarise(out)
-    figures = drawn_figures(summary)
-    text = render_markdown(summary)
-    pages = {"summary.json": summary_text(summary), "reproduction.md": text, "index.html": to_html(text, figures)}
-    write_pages(target, pages, figures)
+    figures, text = drawn_figures(summary), render_markdown(summary)
+    pages = {
+        "summary.json": document.summary_text(summary),
+        "reproduction.md": text,
+        "index.html": document.to_html(text, figures),
+    }
+    document.write_pages(target, pages, figures)
     return target / "index.html"
 
 
 def render_markdown(summary: Summary) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
     judged = findings(summary)
-    experiments, made = summary["experiments"], summary["made"]
-    return render(
-        "attentest.studies.reproduction",
-        {
-            "presets": ", ".join(dict.fromkeys(str(run["preset"]) for run in summary["runs"])) or "unknown",
-            "seeds": ", ".join(str(seed) for seed in made["seeds"]),
-            "devices": ", ".join(made["devices"]),
-            "versions": ", ".join(f"{name} {' and '.join(found)}" for name, found in made["versions"].items()),
-            "absent": ", ".join(one.title for name, one in EXPERIMENTS.items() if name not in experiments),
-            "runs": table(summary["runs"], tables.RUNS),
-            "models": table(summary["models"], tables.MODELS_USED),
-            "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
-            "findings": table(
-                judged,
-                {
-                    "statement": lambda one: link_to(EXPERIMENTS[one["experiment"]].title, one["statement"]),
-                    "in the paper": lambda one: one["where"],
-                    "verdict": lambda one: Markdown(f"**{one['verdict']}**"),
-                    "numbers": lambda one: one["numbers"],
-                },
-            ),
-            "experiments": [
-                {
-                    **found,
-                    "figures": [
-                        picture(figure.name, found["title"], figure.caption)
-                        for figure in FIGURES
-                        if figure.experiment == name and figure.settings(summary)
-                    ],
-                    "findings": [one for one in judged if one["experiment"] == name],
-                    "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
-                    "command": code(command_of(name, summary)),
-                }
-                for name, found in experiments.items()
-            ],
-            "derivative_cost": DERIVATIVE_COST,
-            "wall_time": _wall_time(summary["runs"]),
-            "times": tables.time_tables(summary),
-            "failures": table(summary["failures"], tables.FAILURES),
-            "missing": table(summary["missing"], tables.MISSING),
-            "tol": f"{TOL:g}",
-            "authors": ", ".join(model["model"] for model in summary["models"] if model["published"]),
-            "differences": _differences(experiments),
-        },
-    )
+    experiments = summary["experiments"]
+    content = {
+        **summary,
+        "absent": [one.title for name, one in EXPERIMENTS.items() if name not in experiments],
+        "run_table": table(summary["runs"], tables.RUNS),
+        "model_table": table(summary["models"], tables.MODELS_USED),
+        "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
+        "findings": table(judged, FINDING),
+        "experiments": [
+            {
+                **found,
+                "figures": [
+                    document.picture(figure.name, found["title"], figure.caption)
+                    for figure in FIGURES
+                    if figure.experiment == name and figure.settings(summary)
+                ],
+                "findings": [one for one in judged if one["experiment"] == name],
+                "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
+                "command": document.code(command_of(name, summary)),
+            }
+            for name, found in experiments.items()
+        ],
+        "derivative_cost": DERIVATIVE_COST,
+        "wall_time": _wall_time(summary["runs"]),
+        "times": tables.time_tables(summary),
+        "failures": table(summary["failures"], tables.FAILURES),
+        "missing": table(summary["missing"], tables.MISSING),
+        "tol": f"{TOL:g}",
+        "differences": _differences(experiments),
+    }
+    return document.render("attentest.studies.reproduction", content)
+
+
+FINDING: document.Columns = {
+    "statement": lambda one: document.link_to(EXPERIMENTS[one["experiment"]].title, one["statement"]),
+    "in the paper": "{where}",
+    "verdict": lambda one: Markdown(f"**{one['verdict']}**"),
+    "numbers": "{numbers}",
+}
 
 
 def command_of(experiment: str, summary: Summary) -> str:

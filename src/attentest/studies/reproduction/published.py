@@ -20,8 +20,7 @@ SECONDS: Mapping[str, tuple[float, float]] = {
 }
 """Least and most seconds per image of each search on the authors' machine (figures 7 and 8)."""
 
-IMAGES = 1000
-"""Number of images of each published rate."""
+IMAGES = 1000  # of each published rate
 
 COUNTS = {
     "type-i-error": 1000,

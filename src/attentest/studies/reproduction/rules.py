@@ -69,13 +69,10 @@ def breaks_level(rates: Sequence[Rated]) -> Verdict:
     return Verdict(outcome, f"{_described(rates)}; {above} above the band.")
 
 
-def scores(pairs: Sequence[tuple[float, Mapping[str, Any]]]) -> list[float]:
-    """Return the difference of each published rate from ours, in units of its standard error."""
-    found = []
-    for theirs, ours in pairs:
-        variance = theirs * (1 - theirs) / IMAGES + ours["value"] * (1 - ours["value"]) / ours["total"]
-        found.append(float((ours["value"] - theirs) / np.sqrt(variance)))
-    return found
+def score(theirs: float, ours: Mapping[str, Any]) -> float:
+    """Return the difference of our rate from a published one, in units of its standard error."""
+    variance = theirs * (1 - theirs) / IMAGES + ours["value"] * (1 - ours["value"]) / ours["total"]
+    return float((ours["value"] - theirs) / np.sqrt(variance))
 
 
 def largest_agreeing_score(comparisons: int) -> float:
@@ -88,7 +85,7 @@ def agrees(pairs: Sequence[tuple[str, float, Mapping[str, Any]]]) -> Verdict:
     sentence = "; ".join(f"{name}: {theirs:.3f}, here {ours['value']:.3f}" for name, theirs, ours in pairs)
     if min(ours["total"] for _, _, ours in pairs) < FEWEST_IMAGES:
         return Verdict("not enough data", f"Published and here: {sentence}.")
-    greatest = max(abs(score) for score in scores([(theirs, ours) for _, theirs, ours in pairs]))
+    greatest = max(abs(score(theirs, ours)) for _, theirs, ours in pairs)
     most = largest_agreeing_score(len(pairs))
     return Verdict(
         "holds" if greatest <= most else "differs",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -73,45 +74,31 @@ def data_file(out: Path, series: Series) -> RecordFile:
 
 
 def run(settings: RunSettings, out: Path, progress: Progress = lambda label, done, total: None) -> Outcome:
-    """Compute the trials that a directory does not have yet.
-
-    Parameters
-    ----------
-    settings
-        What to run.
-    out
-        Directory of the data; the trials of the same run in it are not repeated.
-    progress
-        Called as work goes on.
-    """
+    """Compute the trials that the directory ``out`` does not have yet; it must not hold data of other settings."""
     device = usable_device(settings.device)
     start, began = time.perf_counter(), datetime.now(UTC)
-    trained = {
-        model: round(settings.folders.train(model, settings.device, progress), 3) for model in settings.untrained()
-    }
+    train = partial(settings.folders.train, device=settings.device, progress=progress)
+    trained = {model: round(train(model), 3) for model in settings.untrained()}
     todo = _todo(settings, out)
     total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
     done_cost, done, failed = 0.0, 0, 0
 
     def record(finished: bool) -> float:
         seconds = time.perf_counter() - start
-        record_run(
-            out,
-            {
-                "preset": settings.preset_name,
-                "counts": asdict(settings.preset),
-                "experiments": [experiment.name for experiment in settings.experiments],
-                "published": settings.folders.published is not None,
-                "seed": settings.seed,
-                "began": began.isoformat(timespec="seconds"),
-                "seconds": round(seconds, 3),
-                "trials": done,
-                "failed": failed,
-                "trained": trained,
-                "finished": finished,
-                **described_machine(device),
-            },
-        )
+        entry = {
+            "preset": settings.preset_name,
+            "counts": asdict(settings.preset),
+            "experiments": [experiment.name for experiment in settings.experiments],
+            "published": settings.folders.published is not None,
+            "seed": settings.seed,
+            "began": began.isoformat(timespec="seconds"),
+            "seconds": round(seconds, 3),
+            "trials": done,
+            "failed": failed,
+            "trained": trained,
+            "finished": finished,
+        }
+        record_run(out, entry | described_machine(device))
         return seconds
 
     try:

@@ -30,13 +30,7 @@ ERRORS_SHOWN, ERROR_LENGTH = 5, 300
 
 
 def summarise(out: Path) -> dict[str, Any]:
-    """Return the numbers of all data in a directory, JSON-ready.
-
-    Parameters
-    ----------
-    out
-        Output directory of ``attentest reproduce``; it may hold part of the experiments.
-    """
+    """Return the numbers of the experiments whose data are in a directory, JSON-ready."""
     read = cache(partial(SeriesRows.read, out))
     found: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}

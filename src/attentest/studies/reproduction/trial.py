@@ -19,14 +19,12 @@ from attentest.search import Search, SpectralSearch, as_search
 from attentest.studies.records import Row, isolated_rows
 from attentest.studies.reproduction.series import Series
 
-TOL = 1e-4
-"""Error bar of p in the experiments: far below the Monte-Carlo error of thousands of images."""
+TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images
 
 SEARCH = SpectralSearch(tol=TOL, precision="float64")
 """The search of the experiments; not in mixed precision, so that numbers are the same on every device."""
 
-PRECISE = SpectralSearch(tol=1e-6, precision="float64")
-"""The search that gives the exact p where precisions are compared."""
+PRECISE = SpectralSearch(tol=1e-6, precision="float64")  # gives the exact p where precisions are compared
 
 CURVES_INSIDE, CURVES_OUTSIDE = 10, 40  # pixels in the region and outside it whose f_i are drawn, as in the paper
 CURVE_REACH, CURVE_POINTS = 10.0, 801  # curves go this far beyond the statistic on either side of zero
