@@ -51,6 +51,13 @@ def tiny_model() -> ViTForImageClassification:
 
 
 @pytest.fixture(scope="session")
+def saved_tiny_model(tiny_model: ViTForImageClassification, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "tiny"
+    tiny_model.save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
     """A test whose search needs no derivatives: on a model this small they cost far more than its evaluations."""
     return AttentionTest(tiny_model, noise=1.0, search="combination")

@@ -104,6 +104,7 @@ def test_test_prints_a_table_or_json_and_draws(
             ["test", "null.npy", "--noise", "1", "--model", "nowhere", "--offline"],
             "there is no model directory nowhere",
         ),
+        (["test", "null.npy", "--noise", "1", "--model", ""], "--model must be a directory or the id of a model"),
         (["test", "null.npy"], "Missing option '--noise'"),
         (["test", "null.npy", "--noise", "1", "--search", "random"], "'--search': .*'spectral', 'adaptive', 'fixed'"),
         (["test", "archive.npy", "--noise", "1"], "archive of arrays"),

@@ -51,9 +51,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_whole_study_runs_from_the_download(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     done = brain("--data", folder, "--out", out, *SMALL, "--json")
     assert done.exit_code == 0, (done.exception, done.stderr)

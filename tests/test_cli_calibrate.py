@@ -13,7 +13,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import attentest.simulation.calibrate
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.noise import Isotropic, save_noise
@@ -21,12 +21,14 @@ from attentest.results.plots import calibration_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_results
 
-MODEL = str(bundled_model(8))
+MODEL = "tiny"
+"""A link in the working directory."""
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    Path(MODEL).symlink_to(saved_tiny_model)
     np.save("mean.npy", np.arange(64.0).reshape(8, 8))
     save_noise(Isotropic(2.0), "noise.json")
 

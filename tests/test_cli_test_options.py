@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from attentest import AttentionTest, InputError, bundled_model
+from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.option_names import with_option_names
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import Diagonal, FromImage, Isotropic, save_noise
 
-MODEL = str(bundled_model(8))
+MODEL = "tiny"
+"""A link in the working directory."""
 IMAGES = np.random.default_rng(4).normal(size=(3, 8, 8))
 KERNEL = np.array([[0.0, 1.0], [2.0, -1.0]])
 TOL = 1e-2
@@ -24,8 +25,9 @@ QUICK = ("--tol", str(TOL), "--no-interval")
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    Path(MODEL).symlink_to(saved_tiny_model)
     for number, image in enumerate(IMAGES):
         np.save(f"{number}.npy", image)
     np.save("kernel.npy", KERNEL)
@@ -221,7 +223,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
         ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
         ("--heads 99", "--heads = 99 asks for a head"),
-        ("--attention layer:99", "--attention layer:K must be from -8 to 7 for this model, got 99"),
+        ("--attention layer:99", "--attention layer:K must be from -2 to 1 for this model, got 99"),
         ("--contrast neighbourhood:0", "--contrast neighbourhood:RADIUS must be finite and at least 1 pixel"),
         ("--filter gaussian:0", "--filter gaussian:SIGMA (of the blur) must be positive"),
         (
