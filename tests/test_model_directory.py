@@ -98,7 +98,7 @@ def test_a_lost_tensor_is_not_replaced_by_random_numbers(directory: Path) -> Non
 def test_weights_of_more_layers_than_configured_are_refused(directory: Path) -> None:
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
-    assert "tensor(s) that config.json knows nothing of" in refusal(directory)
+    assert "tensor(s) that config.json does not ask for" in refusal(directory)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_palette_from_a_png_or_gif_keeps_its_transparency(tmp_path: Path) -> N
         picture.save(tmp_path / name, transparency=transparency)
         with (
             Image.open(tmp_path / name) as opened,
-            pytest.raises(InputError, match=r"1 of its 2 pixels are transparent, which hides .* flatten it"),
+            pytest.raises(InputError, match=r"1 of its 2 pixels are transparent, and the model .* flatten it"),
         ):
             picture_pixels(opened)
 
@@ -170,7 +170,7 @@ def test_png_with_16_bits_per_channel_is_refused(colour_type: int, channels: int
     write_png(tmp_path / "deep.png", rows, 16, colour_type, 3)
     with (
         Image.open(tmp_path / "deep.png") as picture,
-        pytest.raises(InputError, match=r"has 16 bits per channel, of which Pillow keeps only 8: .*\.npy\.$"),
+        pytest.raises(InputError, match=r"has 16 bits per channel, of which Pillow reads only 8: .*\.npy\.$"),
     ):
         picture_pixels(picture)
 

@@ -294,7 +294,7 @@ def test_the_saved_processor_is_part_of_a_saved_model(tmp_path: Any) -> None:
         ({"preprocessing": PROCESSOR, "intensity_range": 5}, picture(3), "must be a pair"),
         ({"preprocessing": PROCESSOR, "intensity_range": (1, 0)}, picture(3), "black below white"),
         ({"preprocessing": Preprocessing(resize=10)}, picture(3), "give image_size"),
-        ({"preprocessing": "fast"}, picture(3), "cannot be read off an object of type str"),
+        ({"preprocessing": "fast"}, picture(3), "preprocessing must be an image processor.*got str"),
         ({"preprocessing": PROCESSOR, "noise": Dense(np.eye(4))}, picture(3), "noise model is for 4 pixels"),
         ({"noise": Dense(np.eye(4))}, picture(3), "the model's images have 192"),
         ({"image_size": 1}, picture(3), "height of image_size must be at least 2"),

@@ -563,8 +563,8 @@ def test_configurations_that_cannot_be_followed_are_refused(config: dict[str, An
 @pytest.mark.parametrize(
     ("processor", "message"),
     [
-        (None, "cannot be read off an object of type NoneType"),
-        (lambda image: image, "cannot be read off an object of type function"),
+        (None, "preprocessing must be an image processor.*got NoneType"),
+        (lambda image: image, "preprocessing must be an image processor.*got function"),
         (hugging_face("Levit"), "the image processor LevitImageProcessor is not known to"),
         (hugging_face("ConvNext"), "has crop_pct set to 0.875"),
         (hugging_face("MobileViT"), "has do_flip_channel_order set to True"),
@@ -585,7 +585,7 @@ RESCALED = Preprocessing(rescale=1 / 255)
         (
             RESCALED,
             ((1, 5, 7), 1, None),
-            r"does not say what black and white are: give intensity_range=\(black, white\)",
+            r"does not define black and white: give intensity_range=\(black, white\)",
         ),
         (RESCALED, ((1, 5, 7), 1, (1, 1)), r"with black below white, got \(1.0, 1.0\)"),
         (RESCALED, ((1, 5, 7), 1, (0, np.inf)), "intensity_range must be finite, got inf"),
@@ -608,5 +608,5 @@ def test_images_that_do_not_fit_are_refused(
 
 
 def test_other_shapes_than_planned_are_refused() -> None:
-    with pytest.raises(InputError, match=r"planned for images of shape \(1, 5, 7\), got \(2, 1, 7, 5\)"):
+    with pytest.raises(InputError, match=r"this map is for images of shape \(1, 5, 7\), got \(2, 1, 7, 5\)"):
         identity_map((1, 5, 7), 1)(torch.zeros(2, 1, 7, 5, dtype=torch.float64))

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Devices to compute on, and how much of their memory to use."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from attentest.checks import whole_number
 from attentest.errors import InputError
 
 FLOAT64_DEVICES = ("cpu", "cuda")
-"""Kinds of device that compute in float64."""
+"""Types of device that compute in float64."""
 
 LEAST_MEMORY = 2**24
-"""Bytes without which nothing can be computed."""
+"""Smallest memory budget in bytes: less holds no batch of any model."""
 
 MOST_CPU_MEMORY = 2**31
-"""Bytes taken by default on a CPU, where more makes nothing faster."""
+"""Largest default budget in bytes on a CPU, where more memory makes nothing faster."""
 
 
 def as_memory_budget(value: int | None) -> int | None:
-    """Return a number of bytes within which something can be computed; None for the default."""
+    """Return a memory budget in bytes; None for the default. Refuse one that is too small."""
     return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
 
 
@@ -30,13 +30,13 @@ def default_memory(device: torch.device) -> int:
         return max(LEAST_MEMORY, int(torch.cuda.mem_get_info(device)[0]) // 4)
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not every system tells
+    except (AttributeError, ValueError, OSError):  # not every system reports it
         free = MOST_CPU_MEMORY
     return max(LEAST_MEMORY, min(free // 4, MOST_CPU_MEMORY))
 
 
 def usable_device(device: torch.device | str) -> torch.device:
-    """Return a device that exists here and computes in float64, or say why not."""
+    """Return a device that is available and computes in float64; refuse any other."""
     try:
         chosen = torch.device(device)
         if chosen.type not in FLOAT64_DEVICES:

@@ -1,4 +1,4 @@
-"""A model as attentest reads it: a copy of its own, in the dtype wanted, whose attention can be seen."""
+"""A vision transformer as attentest uses it: a copy in float64 that exposes its attention weights."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from attentest.checks import whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError
 
 LARGEST_SIDE = 2**14
-"""Pixels along a side above which no model is run."""
+"""Largest side of a model's input in pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoder:
-    """A transformer over patches.
+    """A transformer over the patches of an image.
 
     Parameters
     ----------
     module
-        The copy that computes, in evaluation mode, without gradients of parameters.
+        The copy of the model, in evaluation mode; no parameter requires a gradient.
     forward
-        Passes images (m, C, H, W) through the module; each layer shows its attention on the way
-        (``attentest.attention.reading``).
+        Passes images (m, C, H, W) through the module; each layer passes its attention weights to the active reader
+        (``attentest.attention.attention_reader``).
     kind
-        What the model's library calls it.
+        Name of the type of model in its library.
     channels, image_size, patch_size
-        What goes in; patches that would reach over the right and lower border are not seen.
+        Channels of the input, its (height, width), and those of a patch. The model does not see pixels on the right
+        and below that fill no whole patch.
     tokens
-        What becomes of it.
+        The tokens of an image.
     layers, heads, width, mlp_width
-        How large the model is, for memory.
+        Sizes of the model, which determine the memory it needs.
     weights
-        The dtype the weights were stored in.
+        Dtype in which the weights were stored.
     """
 
     module: nn.Module
@@ -58,24 +59,24 @@ class Encoder:
 
     @property
     def covered(self) -> tuple[int, int]:
-        """Height and width of the part of the input that is cut into patches."""
+        """Height and width of the part of the input that the patches cover."""
         return self.tokens.grid[0] * self.patch_size[0], self.tokens.grid[1] * self.patch_size[1]
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device it computes on."""
         return next(self.module.parameters()).device
 
     def cast(self, dtype: torch.dtype) -> Encoder:
-        """Return another copy that computes in another dtype."""
+        """Return a copy that computes in another dtype."""
         return replace(self, module=copy.deepcopy(self.module).to(dtype))
 
 
 def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> nn.Module:
-    """Return a module as float64 in evaluation mode: a copy, or the module itself where nobody else has it."""
+    """Return a module in float64 and evaluation mode: a copy, or, if it is owned, the module itself."""
     parameters = list(module.parameters())
     if not parameters:
-        raise ModelError(f"the model of type {kind!r} has no weights: there is nothing to read.")
+        raise ModelError(f"the model of type {kind!r} has no weights.")
     try:
         if any(parameter.is_meta for parameter in parameters):
             raise ValueError("some of its weights are on the meta device and have no values")
@@ -99,12 +100,11 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
 
 
 def _drop_hooks(duplicate: nn.Module) -> None:
-    """Remove the caller's forward hooks from a copy: one that collects activations would collect thousands more."""
+    """Remove the caller's forward hooks from a copy: a hook that collects activations would collect thousands more."""
     dropped = 0
     for module in duplicate.modules():
-        # Those of transformers only collect outputs for whoever asks for them.
-        foreign = [hook for hook in module._forward_hooks.values() if not _of_transformers(hook)]
-        dropped += len(foreign)
+        # Hooks of transformers itself only collect outputs, so no warning is needed.
+        dropped += sum(not _of_transformers(hook) for hook in module._forward_hooks.values())
         module._forward_hooks.clear()
     if dropped:
         warnings.warn(
@@ -127,12 +127,12 @@ def stored_dtype(module: nn.Module) -> str:
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """Return a size that may be one number for both sides as (height, width)."""
+    """Return a size, which may be one number for both sides, as (height, width)."""
     return (int(size[0]), int(size[1])) if isinstance(size, (list, tuple)) else (int(size), int(size))
 
 
 def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int]:
-    """Return (height, width) of a model's input, at least one patch each way."""
+    """Return (height, width) of a model's input; refuse one smaller than a patch."""
     sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
     if len(sides) != 2:
         raise InputError(f"image_size must be a side or (height, width) in pixels, got {image_size!r}.")

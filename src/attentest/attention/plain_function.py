@@ -20,9 +20,10 @@ NumpyFunction: TypeAlias = Callable[[NDArray[np.float64]], NDArray[Any]]
 TorchFunction: TypeAlias = Callable[[Tensor], Tensor]
 
 DEFAULT_BATCH = 64
+"""Largest default batch, which keeps the memory of an unknown function small."""
 
 COPIES = 8
-"""Arrays of the size of the images that a function is expected to need at a time."""
+"""Arrays of the size of its input that a function is assumed to hold at a time."""
 
 
 class NumpyScores:
@@ -63,13 +64,13 @@ class NumpyScores:
         self._function = function
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return scores (m, gh, gw) of images (m, C, H, W)."""
+        """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
         try:
-            pixels = images.numpy().copy()  # the function may write into what it is given
-        except RuntimeError:  # torch asks for a derivative
+            pixels = images.numpy().copy()  # the function may write into its input
+        except RuntimeError:  # torch is computing a derivative
             raise ModelError(
-                "a NumPy score function has no derivative: the adaptive search cannot use it (if the function works "
-                "with torch, too, give attentest.attention.TorchScores(function, image_shape))."
+                "a NumPy score function has no derivative: the adaptive search cannot use it (if the function also "
+                "works with torch, give attentest.attention.TorchScores(function, image_shape))."
             ) from None
         returned = self._function(pixels)
         if returned is None:
@@ -120,8 +121,8 @@ class TorchScores:
         self._function = function
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return scores (m, gh, gw) of images (m, C, H, W)."""
-        scores = self._function(images.to(self.device, copy=True))  # the function may write into what it is given
+        """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
+        scores = self._function(images.to(self.device, copy=True))  # the function may write into its input
         if not isinstance(scores, Tensor) or scores.is_complex() or scores.dtype == torch.bool or scores.is_meta:
             received = f"{scores.dtype} on {scores.device}" if isinstance(scores, Tensor) else type(scores).__name__
             raise ModelError(f"the score function must return a tensor of real numbers, but it returned {received}.")
@@ -135,29 +136,29 @@ def function_scores(
     batch_size: int | None,
     memory_budget: int | None,
 ) -> NumpyScores | TorchScores:
-    """Return a score function from a NumPy or torch function; one call with a blank image tells which it is."""
+    """Return the score function of a NumPy or torch function; which it is, a call with a blank image shows."""
     shape = _checked_shape(image_shape)
     if isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape):
         return TorchScores(function, shape, device, batch_size, memory_budget)
     if device is not None:
         raise InputError(
-            "device is for models and torch functions: a NumPy function computes where it computes (if the function "
-            "works with torch, too, give attentest.attention.TorchScores(function, image_shape, device))."
+            "device is for models and torch functions, and this is a NumPy function (if it also works with torch, "
+            "give attentest.attention.TorchScores(function, image_shape, device))."
         )
     return NumpyScores(function, shape, batch_size, memory_budget)
 
 
 def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) -> bool:
-    """Return whether a function does something with a NumPy image, or at least nothing with a torch one."""
+    """Return whether a function takes NumPy images: it returns no tensor for one, or fails on torch images."""
     blank = np.zeros((1, *shape))
     try:
         return not isinstance(function(blank), Tensor)
-    except Exception:  # noqa: BLE001  # whatever a foreign function raises
+    except Exception:  # noqa: BLE001  # a function of the user's may raise anything
         pass
     try:
         return not isinstance(function(torch.from_numpy(blank)), Tensor)
     except Exception:  # noqa: BLE001
-        return True  # it fails on both: let the observed image show how
+        return True  # it fails on both; the error for the observed image will say how
 
 
 def _checked_shape(image_shape: Any) -> tuple[int, int, int]:

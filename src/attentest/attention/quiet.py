@@ -1,4 +1,4 @@
-"""Keeping transformers' progress bars and reports off the terminal."""
+"""Suppressing the progress bars and messages of transformers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Silence the library while it loads or saves a model, then put its settings back."""
+    """Suppress the output of the library while it loads or saves a model, then restore its settings."""
     verbosity, hub_verbosity = transformers_logging.get_verbosity(), hub_logging.get_verbosity()
     bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

@@ -1,4 +1,4 @@
-"""Loading a saved vision transformer: from a local directory or the Hugging Face hub, without running its code."""
+"""Saved vision transformers, loaded from a directory or the Hugging Face hub without running code they contain."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from attentest.attention.refusal import refusal_of_type
 from attentest.errors import ModelError
 
 LONGEST_ID, LONGEST_REASON = 96, 300
+"""Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
-WITHOUT_PART = re.compile(
+UNUSED_WEIGHTS = re.compile(
     r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
     r"logit_scale|logit_bias|visual_projection|text_projection|layernorm|norm|post_layernorm|position_ids|"
     r"relative_position_index)(\.|$)"
 )
-"""Weights that a saved model may have, or lack, and that play no part in its attention."""
+"""Names of weights that do not affect the attention: a saved model may have them or lack them."""
 
 LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
+"""Names of weights of a layer, all of which affect the attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if there is one."""
+    """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one."""
 
     encoder: nn.Module
     processor: dict[str, Any] | None
@@ -52,20 +54,20 @@ def load_model(
     Parameters
     ----------
     source
-        Local directory, or the id of a model on the Hugging Face hub, such as "google/vit-base-patch16-224". A
-        directory of that name comes first; only an id is looked up over the network.
+        Local directory, or the id of a model on the Hugging Face hub, such as "google/vit-base-patch16-224". If a
+        directory of that name exists, it is used; only an id is looked up over the network.
     allow_pickle
         Whether to read pickled weights (``pytorch_model.bin``) where there is no safetensors file.
     local_files_only
-        Whether to use what was downloaded before and never the network.
+        Whether to use only files downloaded before, and never the network.
     revision
         Branch, tag or commit on the hub.
 
     Returns
     -------
     SavedModel
-        Every weight of the encoder comes from the file; a model that lacks one is refused, because the library would
-        fill it with random numbers.
+        Every weight of the encoder comes from the file. A model that lacks one is refused, because the library would
+        replace it by random numbers.
     """
     if not isinstance(source, (str, os.PathLike)):
         raise ModelError(f"a model must be given as a path or a hub id, got {type(source).__name__}.")
@@ -95,7 +97,7 @@ def _processor(files: _Files) -> dict[str, Any] | None:
 
 
 class _Files:
-    """The files of a saved model, wherever they are."""
+    """The files of a saved model, in a directory or on the hub."""
 
     def __init__(self, source: str | Path, local_files_only: bool, revision: str | None) -> None:
         self.directory: Path | None = Path(source)
@@ -134,10 +136,10 @@ class _Files:
             with quiet_transformers():
                 found = cached_file(self.source, name, _raise_exceptions_for_missing_entries=needed, **self.options)
         except (OSError, ValueError) as error:
-            how = "it is not among the files downloaded before" if self.options["local_files_only"] else _first(error)
+            how = "it is not among the files downloaded before" if self.options["local_files_only"] else _short(error)
             raise ModelError(
-                f"there is no model directory {self.source}, and the hub's model of that name cannot be had ({how}): "
-                "give the path of a saved model, or an id on the hub while there is a network."
+                f"there is no model directory {self.source}, and the hub's model of that name cannot be loaded "
+                f"({how}): give the path of a saved model, or an id on the hub while there is a network."
             ) from None
         return None if found is None else Path(found)
 
@@ -151,7 +153,7 @@ def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
                 files.directory or files.source,
                 dtype="auto",
                 use_safetensors=None if allow_pickle else True,
-                # A configuration may ask for a kernel from the hub: nothing a model brings is run.
+                # A configuration may name an attention kernel on the hub, which would be downloaded and run.
                 attn_implementation="eager",
                 ignore_mismatched_sizes=True,  # they are refused below, with their names
                 trust_remote_code=False,
@@ -159,9 +161,9 @@ def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
                 **files.options,
                 **options,
             )
-    except Exception as error:  # noqa: BLE001  # whatever a foreign configuration or file breaks in the library
+    except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
         raise ModelError(
-            f"{files.what} cannot be loaded ({_first(error)}): it needs config.json and an intact model.safetensors, "
+            f"{files.what} cannot be loaded ({_short(error)}): it needs config.json and an intact model.safetensors, "
             f"as save_pretrained writes them{_pickle_hint(files, allow_pickle)}."
         ) from None
     _check_keys(info, files)
@@ -174,24 +176,24 @@ def _check_keys(info: Any, files: _Files) -> None:
             f"the weights {files.where} have {name} of shape {tuple(stored)}, but config.json asks for "
             f"{tuple(expected)}: weights and configuration do not belong together."
         )
-    broken = sorted(key for key in info["missing_keys"] if not _without_part(key))
+    broken = sorted(key for key in info["missing_keys"] if not _is_unused(key))
     if broken:
         raise ModelError(
             f"the weights {files.where} lack {len(broken)} tensor(s) that config.json asks for, "
             f"{broken[0]} first: weights and configuration do not belong together."
         )
-    foreign = sorted(key for key in info["unexpected_keys"] if not _without_part(key))
-    if foreign:
+    unknown = sorted(key for key in info["unexpected_keys"] if not _is_unused(key))
+    if unknown:
         raise ModelError(
-            f"the weights {files.where} have {len(foreign)} tensor(s) that config.json knows nothing of, "
-            f"{foreign[0]} first: weights and configuration do not belong together."
+            f"the weights {files.where} have {len(unknown)} tensor(s) that config.json does not ask for, "
+            f"{unknown[0]} first: weights and configuration do not belong together."
         )
 
 
-def _without_part(key: str) -> bool:
-    """Return whether a weight plays no part in the attention: heads, poolers, decoders, text."""
+def _is_unused(key: str) -> bool:
+    """Return whether a weight does not affect the attention: classification heads, poolers, decoders, text."""
     return key.startswith(("decoder.", "text_model.")) or (
-        LAYER.search(key) is None and WITHOUT_PART.search(key) is not None
+        LAYER.search(key) is None and UNUSED_WEIGHTS.search(key) is not None
     )
 
 
@@ -202,6 +204,6 @@ def _pickle_hint(files: _Files, allow_pickle: bool) -> str:
     return "; it has pickled weights, which can run code when they are read: if you trust them, allow_pickle=True"
 
 
-def _first(error: BaseException) -> str:
+def _short(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return (text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + " ...").rstrip(".")

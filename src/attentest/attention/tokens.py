@@ -1,4 +1,4 @@
-"""What the tokens of a transformer stand for, as the model declares it."""
+"""The tokens of a vision transformer, as the model declares them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens:
-    """The tokens of one image: first those that are not patches, then the patches row by row.
+    """The tokens of one image: first those that are not patches, then the patches, row by row.
 
     Parameters
     ----------
     grid
         Rows and columns of patches.
     prefix
-        How many tokens come before the patches: class, distillation and register tokens.
+        Number of tokens before the patches: class, distillation and register tokens.
     class_token
         Whether the first token is a class token.
     """
@@ -26,7 +26,7 @@ class Tokens:
 
     @property
     def count(self) -> int:
-        """All tokens."""
+        """Number of all tokens."""
         return self.prefix + self.grid[0] * self.grid[1]
 
     def describe(self) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Reading images and bringing them into the form a model takes."""
+"""Reading images, and preparing them for a model."""

@@ -1,4 +1,4 @@
-"""Frames of DICOM files: their pixel values, and nothing else that the files say."""
+"""Frames of DICOM files: only their pixel values are returned, nothing about the patient."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ DEFLATED = "1.2.840.10008.1.2.1.99"
 def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
     """Return one frame of a DICOM file: (H, W), or (H, W, 3) in colour.
 
-    Grey values are those of the modality (rescale slope and intercept, or its table). With `window` they then go
-    through the first display table or window of the file. MONOCHROME1, in which low values are bright, is inverted
-    last, within the range that the bits stored can reach and never that of this image: a value that depended on the
-    other pixels would be part of what selects the region. Colours are returned as RGB, unscaled, and a palette is
-    looked up. No other tag is kept, and none is quoted in an error, except those on the geometry and coding of pixels.
+    Grey values are those of the modality (rescale slope and intercept, or its lookup table). With `window` the first
+    display table or window of the file is applied to them. MONOCHROME1, in which low values are bright, is inverted
+    last, within the range of the stored bits and not that of this image: values that depended on other pixels would
+    make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
+    quote only tags about the geometry and coding of pixels.
     """
     pydicom = optional_package("pydicom", "DICOM", "pydicom.pixels")
     with silenced("pydicom"):
@@ -53,7 +53,7 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
         except InputError:
             raise
         except _errors(pydicom):
-            # What pydicom says may quote a tag, and so a patient.
+            # The message of pydicom is not shown: it may quote a tag about the patient.
             raise InputError(f"{path} is a DICOM file with broken tags: export it again from its source.") from None
 
 
@@ -69,7 +69,7 @@ def _header(pydicom: Any, path: Path) -> Any:
             return pydicom.dcmread(path, stop_before_pixels=True)
     except _errors(pydicom):
         raise InputError(f"{path} is not a DICOM file that can be read: check that it is whole.") from None
-    # All of such a file has to be inflated, to whatever size, before its header can be read.
+    # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
     raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
 
 
@@ -109,7 +109,7 @@ def _check_size(layout: PixelLayout, path: Path) -> None:
 
 
 def _stored_values(pydicom: Any, path: Path, layout: PixelLayout, index: int) -> NDArray[Any]:
-    """Return one frame as stored, YBR colours converted to RGB."""
+    """Return the stored values (H, W) or (H, W, 3) of one frame; YBR colours are converted to RGB."""
     try:
         decodable = pydicom.pixels.get_decoder(layout.syntax).is_available
     except NotImplementedError:

@@ -36,7 +36,7 @@ class PixelLayout:
 
     @property
     def stored_range(self) -> tuple[float, float]:
-        """The least and greatest value that the bits stored can hold."""
+        """The least and greatest value that the stored bits can represent."""
         if self.signed:
             return -float(2 ** (self.bits_stored - 1)), float(2 ** (self.bits_stored - 1) - 1)
         return 0.0, float(2**self.bits_stored - 1)
@@ -61,7 +61,7 @@ def grey_values(
 def _modality_values(
     header: Any, stored: NDArray[Any], layout: PixelLayout, index: int
 ) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Return grey values in the units of the modality, and the range that these can reach."""
+    """Return grey values (H, W) in the units of the modality, and their possible range."""
     if header.get("ModalityLUTSequence"):
         table = _table_of(header.ModalityLUTSequence[0], layout)
         return table.look_up(stored), table.value_range
@@ -79,7 +79,7 @@ def _windowed(
     index: int,
     path: Path,
 ) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Return grey values after the first display table or window, and the range that these can reach."""
+    """Return grey values (H, W) after the first display table or window, and their possible range."""
     tags = _frame_tags(header, index, "FrameVOILUTSequence")
     if tags.get("VOILUTSequence"):
         table = _table_of(tags.VOILUTSequence[0], layout)
@@ -95,7 +95,7 @@ def _windowed(
 def _window_share(
     values: NDArray[np.float64], centre: float, width: float, function: str, path: Path
 ) -> NDArray[np.float64]:
-    """Return where values lie between the dark (0) and the bright (1) end of a window, as DICOM PS3.3 C.11.2 says."""
+    """Return the position of values between the dark (0) and the bright (1) end of a window (DICOM PS3.3 C.11.2)."""
     if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
         raise InputError(
             f"{path} has a display window of an unknown kind (LINEAR, LINEAR_EXACT and SIGMOID are known): "
@@ -116,7 +116,7 @@ def _window_share(
 
 @dataclass(frozen=True)
 class _Table:
-    """A lookup table of a DICOM file: values below or above the ones it maps get its first or last entry."""
+    """A lookup table of a DICOM file: values below or above those it maps get its first or last entry."""
 
     entries: NDArray[Any]
     first_mapped: int
@@ -138,7 +138,7 @@ def _table_of(item: Any, layout: PixelLayout) -> _Table:
 
 def _table(descriptor: Any, data: Any, layout: PixelLayout) -> _Table:
     count, first_mapped, bits = (int(number) for number in descriptor)
-    count = (count & 0xFFFF) or 2**16  # 65536 does not fit the tag, which writes it as 0
+    count = (count & 0xFFFF) or 2**16  # the tag cannot hold 65536 and stands for it with 0
     if isinstance(data, bytes):
         order = ">" if layout.syntax == BIG_ENDIAN else "<"
         wide = len(data) >= 2 * count
@@ -163,7 +163,7 @@ def palette_colours(header: Any, stored: NDArray[Any], layout: PixelLayout, path
 
 
 def _frame_tags(header: Any, index: int, group: str) -> Any:
-    """Return the tags that hold for a frame: those of its own, those that all frames share, or those of the file."""
+    """Return the tags of a frame: its own, those that all frames share, or those of the file."""
     per_frame = header.get("PerFrameFunctionalGroupsSequence") or []
     shared = header.get("SharedFunctionalGroupsSequence") or []
     for tags in (*per_frame[index : index + 1], *shared[:1]):
@@ -173,7 +173,7 @@ def _frame_tags(header: Any, index: int, group: str) -> Any:
 
 
 def _number(tags: Any, name: str, default: float) -> float:
-    """Return a number of a tag, the first one if there are several."""
+    """Return the number of a tag, the first one if it has several."""
     value = tags.get(name)
     if value is None or value == "":
         return default

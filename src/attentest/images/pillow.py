@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
 PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")
-"""Modes whose pixels are taken as they are."""
+"""Modes whose pixels are read unchanged."""
 
 READABLE_MODES = (*PLAIN_MODES, "I;16L", "I;16B", "I;16N", "P", "LA", "RGBA", "PA")
 """Modes that can be read; the others hold premultiplied values or other colour spaces."""
 
 GREY_STEP = {"L;2": 85, "L;4": 17}
-"""Pillow spreads grey levels of 2 and 4 bits over 0 to 255, by this factor."""
+"""Factor by which Pillow spreads grey levels of 2 and 4 bits over 0 to 255."""
 
 
 def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
@@ -57,16 +57,17 @@ def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[A
     Parameters
     ----------
     picture
-        Upright means as its EXIF orientation asks. A picture opened from a file should not be loaded yet: only then
-        does it still show that Pillow would cut 16 bits per channel down to 8.
+        Upright means turned as its EXIF orientation says. A picture opened from a file should not be loaded yet:
+        afterwards it no longer shows that Pillow reduced 16 bits per channel to 8.
     name
-        What to call the picture in an error.
+        Name of the picture in errors.
 
     Returns
     -------
     Array of shape (H, W) or (H, W, 3)
-        bool, uint8 or uint16, whose range is that of the picture, or int32 or float32, which have none. A palette
-        gives its colours, or (H, W) if all those used are grey. Transparency is dropped if no pixel has any.
+        bool, uint8 or uint16, whose range is that of the picture, or int32 or float32, which have no range. A palette
+        is replaced by its colours, or grey values if all colours used are grey. An alpha channel is dropped if every
+        pixel is opaque.
     """
     raw_modes = _raw_modes(picture)
     _check_depth(picture, raw_modes, name)
@@ -76,14 +77,13 @@ def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[A
             "convert it first, for example image.convert('RGB')."
         )
     try:
-        pixels, seen_through = _split_transparency(_upright(picture), raw_modes)
+        pixels, transparent = _split_transparency(_upright(picture), raw_modes)
     except DECODING_ERRORS as error:
         raise InputError(f"{name} cannot be read as an image ({reason(error)}).") from None
-    if seen_through:
+    if transparent:
         raise InputError(
-            f"{name} has mode {picture.mode!r}, and {seen_through} of its {picture.width * picture.height} pixels are "
-            "transparent, which hides from people what the model would see: flatten it onto a background to "
-            "convert it first."
+            f"{name} has mode {picture.mode!r}, and {transparent} of its {picture.width * picture.height} pixels are "
+            "transparent, and the model would see what transparency hides: flatten it onto a background first."
         )
     _check_unwrapped(picture, pixels, name)
     return pixels
@@ -93,18 +93,18 @@ def _upright(picture: PILImage) -> PILImage:
     from PIL import ImageOps
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about metadata that does not matter here
+        warnings.simplefilter("ignore")  # about metadata that is not used
         _load(picture)
         return ImageOps.exif_transpose(picture)
 
 
 def _load(picture: PILImage) -> None:
-    """Decode a picture, without the memory map that scrambles an uncompressed TIFF to be turned by 90 degrees."""
+    """Decode a picture; an uncompressed TIFF without a memory map, which scrambles one to be turned by 90 degrees."""
     filename = getattr(picture, "filename", None)
     if picture.format != "TIFF" or not filename:
         picture.load()
         return
-    # Pillow maps only files that it knows by name, and takes the sides that the turned picture will have.
+    # Pillow maps only files whose name it knows, and swaps height and width too early.
     picture.filename = ""  # type: ignore[attr-defined]
     try:
         picture.load()
@@ -113,7 +113,7 @@ def _load(picture: PILImage) -> None:
 
 
 def _raw_modes(picture: PILImage) -> set[str]:
-    """Return how a picture that is not loaded yet stores its pixels in its file, in Pillow's words."""
+    """Return Pillow's raw modes of a picture that is not loaded yet: how its file stores the pixels."""
     arguments = [tile[3] for tile in getattr(picture, "tile", []) if len(tile) > 3]
     firsts = [argument[0] if isinstance(argument, tuple) and argument else argument for argument in arguments]
     return {first for first in firsts if isinstance(first, str)}
@@ -125,24 +125,24 @@ def _check_depth(picture: PILImage, raw_modes: set[str], name: str) -> None:
     depths = getattr(picture, "tag_v2", {}).get(258, (8,))  # bits per sample of a TIFF
     if any(re.search(";16[BLN]", raw) for raw in raw_modes) or max(depths) > 8 or _is_deep_pixmap(picture):
         raise InputError(
-            f"{name} has 16 bits per channel, of which Pillow keeps only 8: read it with a package that keeps them all "
-            "and give the array, or save it as .npy."
+            f"{name} has 16 bits per channel, of which Pillow reads only 8: read it with a package that reads all of "
+            "them and give the array, or save it as .npy."
         )
     if picture.format == "JPEG2000" and picture.mode != "L":
         raise InputError(
-            f"{name} is a JPEG 2000 in colour, of which Pillow keeps 8 bits per channel however many it has: "
-            "read it with a package that keeps them all and give the array, or save it as .npy."
+            f"{name} is a JPEG 2000 in colour, of which Pillow reads 8 bits per channel however many it has: "
+            "read it with a package that reads all of them and give the array, or save it as .npy."
         )
 
 
 def _is_deep_pixmap(picture: PILImage) -> bool:
-    """Tell whether a PPM picture has levels above 255, which its tile gives after the raw mode."""
+    """Return whether a PPM picture has levels above 255; its tile holds the largest after the raw mode."""
     arguments = [tile[3] for tile in getattr(picture, "tile", []) if tile[0] in ("ppm", "ppm_plain")]
     return any(isinstance(argument, tuple) and argument[1] > 255 for argument in arguments)
 
 
 def _split_transparency(picture: PILImage, raw_modes: set[str]) -> tuple[NDArray[Any], int]:
-    """Return the pixels without transparency, and how many of them had any."""
+    """Return the pixels without an alpha channel, and the number of pixels that are not opaque."""
     if picture.mode in ("LA", "RGBA"):
         bands = np.array(picture)
         pixels = bands[..., 0] if picture.mode == "LA" else bands[..., :3]
@@ -164,18 +164,18 @@ def _grey_if_all_are(colours: NDArray[Any]) -> NDArray[Any]:
 
 
 def _matches(pixels: NDArray[Any], key: Any, raw_modes: set[str]) -> NDArray[np.bool_]:
-    """Tell which pixels have the one colour that a file calls transparent."""
+    """Return which pixels have the one colour that a file declares transparent."""
     if pixels.ndim == 3:
         return np.asarray((pixels == np.asarray(key)).all(axis=-1))
     if pixels.dtype == np.bool_:
         return np.asarray(pixels == bool(key))
-    # A file gives this colour as it stores it, and Pillow does not spread it as it does the pixels.
+    # Pillow returns this colour as stored, while it spreads the grey levels of the pixels.
     step = max((GREY_STEP.get(raw, 1) for raw in raw_modes), default=1)
     return np.asarray(pixels == key * step)
 
 
 def _check_unwrapped(picture: PILImage, pixels: NDArray[Any], name: str) -> None:
-    """Refuse unsigned 32-bit values that Pillow has turned into negative ones."""
+    """Refuse unsigned 32-bit values that Pillow has converted to negative ones."""
     sample_format = getattr(picture, "tag_v2", {}).get(339, (1,))
     unsigned = hasattr(picture, "tag_v2") and tuple(sample_format) == (1,)
     if picture.mode == "I" and unsigned and bool((pixels < 0).any()):

@@ -1,7 +1,7 @@
-"""From the user's image to the model's input: resizing, cropping and normalisation as one affine map in float64.
+"""From images to the model's input: resizing, cropping and normalisation as one affine map in float64.
 
-The model's own image processor rounds to 8 bits and clips; here nothing is rounded or clipped, so that the way from
-the image to the attention stays a smooth map of the very pixels the noise is stated for.
+The image processors of libraries round to 8 bits and clip. Here nothing is rounded or clipped, so that attention is a
+smooth function of the same pixels as the noise model.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
 
 CROP_ROUNDINGS = ("down", "even")
-"""Where half a pixel goes when an odd number of pixels is cut: transformers rounds down, torchvision to even."""
+"""How half a pixel is rounded when an odd number of pixels is cropped: down in transformers, to even in torchvision."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """What happens to an image before the model sees it, in this order: resize, crop, rescale, normalise.
+    """The steps between an image and the model's input, in this order: resize, crop, rescale, normalise.
 
     Parameters
     ----------
     resize
-        The (height, width) to resize to, or the length of the shortest side, which the other side follows.
+        The (height, width) to resize to, or the length of the shortest side; the other keeps the aspect ratio.
     crop
-        The (height, width) cut from the centre, with zeros around an image that is too small.
+        The (height, width) of the crop from the centre; an image that is too small is padded with zeros.
     interpolation, antialias
         How to resize: see `resize_matrix`.
     rescale
@@ -42,9 +42,9 @@ class Preprocessing:
     mean, std
         Subtracted and divided by after rescaling: one number per channel, or one for all.
     crop_rounding
-        Where half a pixel goes when an odd number of pixels is cut: "down" as in transformers, or "even" as in
-        torchvision's ``center_crop``. Zeros around a small image always go as torchvision puts them, the odd one
-        below and to the right; the Pillow backend of transformers puts it above and to the left.
+        How half a pixel is rounded when an odd number of pixels is cropped: "down" as in transformers, or "even" as
+        in torchvision's ``center_crop``. Where an odd number of zeros is padded, the odd one is below and to the
+        right, as in torchvision; the Pillow backend of transformers puts it above and to the left.
     """
 
     resize: tuple[int, int] | int | None = None
@@ -79,32 +79,32 @@ class Preprocessing:
 
     @classmethod
     def from_processor(cls, processor: Any) -> Preprocessing:
-        """Read the preprocessing off what the model came with.
+        """Return the preprocessing that an image processor, a preset or a configuration describes.
 
         Parameters
         ----------
         processor
             An image processor of transformers or a processor that holds one; the mapping in a
             ``preprocessor_config.json`` or ``processor_config.json``; a timm data configuration; a torchvision
-            preset, such as ``weights.transforms()``; or a `Preprocessing`, returned as it is.
+            preset, such as ``weights.transforms()``; or a `Preprocessing`, returned unchanged.
 
         Notes
         -----
-        In a ``preprocessor_config.json`` that names its class, missing keys and nulls mean the defaults of that
-        class. In a mapping that does not, they mean off, with three exceptions: ``resample`` is bilinear,
-        ``rescale_factor`` is 1/255, and ``do_rescale`` follows ``do_normalize``, because the files written before
-        that key existed always meant it.
+        In a ``preprocessor_config.json`` that names its class, missing keys and nulls stand for the defaults of that
+        class. In a mapping that does not, they stand for off, with three exceptions: ``resample`` is bilinear,
+        ``rescale_factor`` is 1/255, and ``do_rescale`` equals ``do_normalize``, because processors whose files were
+        written before that key existed always rescaled.
         """
         return processor if isinstance(processor, Preprocessing) else cls(**processor_settings(processor))
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON-ready values."""
+        """Return all settings as JSON-ready values."""
         return {
             name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
         }
 
     def with_size(self, size: tuple[int, int]) -> Preprocessing:
-        """Return the same preprocessing, but resized straight to (height, width) and not cropped."""
+        """Return the same preprocessing, but resizing to (height, width) without a crop."""
         return dataclasses.replace(self, resize=size, crop=None)
 
     def plan(self, shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
@@ -117,9 +117,9 @@ class Preprocessing:
         channels
             Channels of the model's input; a grey image is repeated in all of them.
         levels
-            What the images call black and white, such as (0, 255); None if they do not say.
+            Values of black and white in the images, such as (0, 255); None if unknown.
         """
-        with torch.device("cpu"):  # whatever torch's default device is: the caller moves the map to the model's
+        with torch.device("cpu"):  # not torch's default device: the caller moves the map to that of the model
             return self._plan(_image_shape(shape, channels), channels, levels)
 
     def _plan(self, image_shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
@@ -160,7 +160,7 @@ class Preprocessing:
         return (self.resize, following) if height <= width else (following, self.resize)
 
     def _axis(self, size: int, resized: int, crop: int) -> tuple[Tensor | None, tuple[float, float]]:
-        """Return the matrix (crop, size) of one axis, None for the identity, and the scale and offset along it."""
+        """Return the matrix (crop, size) of one axis, None for the identity, and its scale and offset."""
         offset = self._offset(resized, crop)
         placement = (resized / size, float(offset))
         if size == resized == crop:
@@ -175,7 +175,7 @@ class Preprocessing:
         return matrix, placement
 
     def _offset(self, resized: int, crop: int) -> int:
-        """Return where the first pixel of a resized axis lies in the crop."""
+        """Return the position of the first pixel of a resized axis in the crop."""
         if crop >= resized:
             return (crop - resized) // 2
         cut = resized - crop
@@ -191,14 +191,15 @@ class InputMap:
     image_shape, input_shape
         The (C, H, W) of an image and the (channels, h, w) of the input.
     rows, columns
-        Resizing and cropping along each axis, (h, H) and (w, W), with zero rows where the crop pads; None for none.
+        Matrices (h, H) and (w, W) that resize and crop along each axis, with zero rows for padding; None for the
+        identity.
     gain, shift : (channels,)
-        What the model sees of a pixel v that is black + d: gain * d + shift. Padded places see the shift alone.
+        A pixel of value black + d becomes gain * d + shift; padding becomes shift.
     placement
-        The (scale, offset) of y and of x: what lies at y in the image, where pixel i covers [i, i + 1], lies at
+        The (scale, offset) of y and of x: image coordinate y, where pixel i covers [i, i + 1], lies at
         y * scale + offset in the input.
     black
-        What an image calls black, in its own units.
+        Value of black in the image, in its own units.
     """
 
     image_shape: tuple[int, int, int]
@@ -218,15 +219,15 @@ class InputMap:
         """Return the change of the input (m, channels, h, w) when the image changes by directions (m, C, H, W)."""
         if tuple(directions.shape[-3:]) != self.image_shape:
             raise InputError(
-                f"this preprocessing was planned for images of shape {self.image_shape}, "
-                f"got {tuple(directions.shape)}: plan it again for these."
+                f"this map is for images of shape {self.image_shape}, got {tuple(directions.shape)}: plan the "
+                "preprocessing again for this shape."
             )
         placed = directions if self.columns is None else directions @ self.columns.T
         placed = placed if self.rows is None else self.rows @ placed
         return placed * self.gain[:, None, None]
 
     def to(self, device: torch.device | str) -> InputMap:
-        """Return a copy whose tensors live on a device."""
+        """Return a copy with its tensors on a device."""
         return dataclasses.replace(
             self,
             rows=None if self.rows is None else self.rows.to(device),
@@ -237,7 +238,7 @@ class InputMap:
 
 
 def identity_map(shape: tuple[int, int, int], channels: int) -> InputMap:
-    """Return the map that leaves images (C, H, W) alone, except that grey is repeated in all channels."""
+    """Return the map that does not change images (C, H, W), except that grey is repeated in all channels."""
     return Preprocessing().plan(shape, channels, None)
 
 
@@ -259,8 +260,8 @@ def _image_shape(shape: tuple[int, int, int], channels: int) -> tuple[int, int, 
 def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
     if levels is None:
         raise InputError(
-            "the model's preprocessing rescales from black 0 and white 255, but an image of floating-point numbers or "
-            "wide integers does not say what black and white are: give intensity_range=(black, white), for example "
+            "the model's preprocessing rescales from black 0 and white 255, but the dtype of this image (floating "
+            "point or wide integers) does not define black and white: give intensity_range=(black, white), for example "
             "(0, 1), or --range 0,1 on the command line."
         )
     if not isinstance(levels, Sequence) or len(levels) != 2:

@@ -1,4 +1,4 @@
-"""What models come with to prepare images, read without importing the libraries it comes from."""
+"""Settings of image processors, data configurations and presets, read without importing their libraries."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from attentest.errors import InputError
 from attentest.images.resize_matrix import checked_pair, checked_side
 
 BY_HAND = "describe what the model expects with Preprocessing(...) instead"
+"""What to do about settings that cannot be read, for error messages."""
 
 PIL_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-"""Pillow's filters in the order of the codes that configurations hold."""
+"""Pillow's filters, in the order of their codes in configurations."""
 
 _PRESET_ATTRIBUTES = ("crop_size", "resize_size", "interpolation", "antialias", "mean", "std")
 _TIMM_KEYS = ("input_size", "interpolation", "mean", "std", "crop_pct")
 _NESTING_KEYS = ("image_processor", "data_config", "pretrained_cfg")
-"""Where the files of processors, of timm models in transformers and of timm models keep the settings."""
+"""Keys under which files of processors, of timm models in transformers and of timm models nest the settings."""
 
 _SUFFIXES = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 
 _LINEAR_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
-# Colours are the caller's concern here, and labels are not images.
 _HARMLESS_STEPS = ("do_convert_rgb", "do_reduce_labels")
+"""Steps that can be ignored: colours are for the caller to convert, and labels are not images."""
 _UNKNOWN_SETTINGS = (
     "crop_pct",
     "image_grid_pinpoints",
@@ -37,7 +38,7 @@ _UNKNOWN_SETTINGS = (
     "size_divisor",
     "use_square_size",
 )
-"""Settings that change what the steps do, in processors whose class is not named."""
+"""Settings that change the effect of the steps, in processors whose class is not named."""
 
 _HALF = (0.5, 0.5, 0.5)
 _IMAGENET = {"image_mean": (0.485, 0.456, 0.406), "image_std": (0.229, 0.224, 0.225)}
@@ -70,7 +71,7 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def processor_settings(processor: Any) -> dict[str, Any]:
-    """Return the parameters of the ``Preprocessing`` that does what an image processor or its configuration says."""
+    """Return the parameters of the ``Preprocessing`` that an image processor or its configuration describes."""
     if isinstance(processor, Mapping):
         return _from_mapping(processor)
     inner = getattr(processor, "image_processor", None)
@@ -82,8 +83,8 @@ def processor_settings(processor: Any) -> dict[str, Any]:
     if all(hasattr(processor, name) for name in _PRESET_ATTRIBUTES):
         return _from_torchvision_preset(processor)
     raise InputError(
-        f"the preprocessing cannot be read off an object of type {type(processor).__name__}, only off an image "
-        f"processor or its configuration, a timm data configuration or a torchvision preset: {BY_HAND}."
+        f"preprocessing must be an image processor or its configuration, a timm data configuration or a torchvision "
+        f"preset, got {type(processor).__name__}: {BY_HAND}."
     )
 
 
@@ -111,7 +112,7 @@ def _nested(mapping: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _family(settings: Mapping[str, Any]) -> str | None:
-    """Return the class of an image processor without its suffix, None where it is not named."""
+    """Return the class of an image processor without its suffix, None if the settings name none."""
     named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if named is None:
         return None
@@ -126,7 +127,7 @@ def _family(settings: Mapping[str, Any]) -> str | None:
 
 
 def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the complete settings of an image processor of transformers."""
+    """Return the parameters for the complete settings of an image processor of transformers."""
     _refuse_unknown_steps(settings)
     _family(settings)
     resizes, crops, rescales, normalises = (_switch(settings, step) for step in _LINEAR_STEPS)
@@ -205,7 +206,7 @@ def _interpolation(value: Any) -> str:
 
 
 def _from_timm_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Read timm's evaluation transform: resize to size / crop_pct, cut the centre, scale to [0, 1], normalise."""
+    """Return the parameters of timm's evaluation transform: resize to size / crop_pct, crop, scale, normalise."""
     for key in _TIMM_KEYS:
         if config.get(key) is None:
             raise InputError(
@@ -252,5 +253,5 @@ def _from_torchvision_preset(preset: Any) -> dict[str, Any]:
 
 
 def _preset_size(value: Any) -> Any:
-    """Return torchvision's size, where a list of one number means the same as the number."""
+    """Return a size of torchvision, in which a list of one number stands for the number."""
     return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value

@@ -13,7 +13,7 @@ from attentest.checks import whole_number
 from attentest.errors import InputError
 
 LARGEST_SIZE = 2**14
-"""Longest side of a resized image: the dense matrices of longer ones would not fit in memory."""
+"""Longest side of a resized image: the dense matrices of longer sides would not fit in memory."""
 
 
 def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bool = True) -> Tensor:
@@ -28,13 +28,13 @@ def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bo
         "bicubic" (a = -0.5) or "lanczos"; without, a mode of ``torch.nn.functional.interpolate``: "nearest",
         "bilinear" or "bicubic" (a = -0.75).
     antialias
-        Widen the filter when the image shrinks, as Pillow always does, instead of sampling points.
+        Whether to widen the filter when the image shrinks, as Pillow always does, instead of sampling points.
     """
     check_interpolation(interpolation, antialias)
     before = whole_number(size_in, "the size before resizing", 1, 2**31)
     after = whole_number(size_out, "the size after resizing", 1, LARGEST_SIZE)
     if before == after:
-        # Both libraries leave such an axis alone; the filters would do so only to rounding.
+        # Both libraries do not change such an axis; the filters would change it by rounding.
         return torch.eye(before, dtype=torch.float64)
     sample = _POINT_SAMPLERS.get(interpolation) if not antialias else None
     if sample is not None:
@@ -68,14 +68,14 @@ def _filtered(before: int, after: int, support: float, response: Callable[[Tenso
     first = (centres - reach + 0.5).trunc().clamp(min=0).long()
     end = (centres + reach + 0.5).trunc().clamp(max=before).long()
     taps = first.unsqueeze(1) + torch.arange(2 * math.ceil(reach) + 1)
-    # Times 1 / stretch, as Pillow does: whether a pixel on the edge of a box counts is decided by that rounding.
+    # Multiplied by 1 / stretch, as in Pillow: this rounding decides whether a pixel on the edge of a box counts.
     weights = response((taps - centres.unsqueeze(1) + 0.5) * (1.0 / stretch))
     weights = torch.where(taps < end.unsqueeze(1), weights, 0.0)
     return taps.clamp(max=before - 1), weights / weights.sum(dim=1, keepdim=True)
 
 
 def _nearest_by_centre(before: int, after: int) -> tuple[Tensor, Tensor]:
-    """Return the pixel under the centre of each new one; positions are summed up, as Pillow sums them."""
+    """Return the old pixel under the centre of each new one; positions are accumulated, as in Pillow."""
     scale = before / after
     steps = torch.full((after,), scale, dtype=torch.float64)
     steps[0] = scale * 0.5
@@ -83,7 +83,7 @@ def _nearest_by_centre(before: int, after: int) -> tuple[Tensor, Tensor]:
 
 
 def _nearest_by_corner(before: int, after: int) -> tuple[Tensor, Tensor]:
-    """Return the pixel under the upper left corner of each new one, as torch finds it for float64 images."""
+    """Return the old pixel under the upper left corner of each new one, as torch does for float64 images."""
     return _single_tap(torch.arange(after) * before // after, before)
 
 

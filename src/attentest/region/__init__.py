@@ -17,17 +17,17 @@ class RegionRule(Protocol):
     """How an attention map becomes a region."""
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; none where it is moot."""
+        """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins | TopMargins:
-        """Return what decides whether other scores give the same regions (k, H, W)."""
+        """Return the margins of observed regions (k, H, W), which tell whether other scores give the same regions."""
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values."""
 
 
 def as_region_rule(threshold: float | None, top_fraction: float | None) -> RegionRule:
-    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a share of the pixels."""
+    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a fraction of the pixels."""
     if top_fraction is None:
         return Threshold() if threshold is None else Threshold(threshold)
     if threshold is not None:

@@ -8,26 +8,26 @@ from torch import Tensor
 from attentest.region.patch_grid import PatchGrid
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
-"""A map whose range is below this share of its largest score varies by rounding alone."""
+"""A map whose range is less than this fraction of its largest score varies by rounding alone."""
 
 LARGEST_SCORE = 1e100
-"""Squares of scores must not overflow."""
+"""Largest absolute score: squares of scores must not overflow."""
 
 
 def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
-    """Return the attention map A in [0, 1]: scores upsampled, then min-max normalised image by image.
+    """Return the attention map A in [0, 1]: upsampled scores, min-max normalised image by image.
 
     Parameters
     ----------
     scores : (m, gh, gw)
         Raw scores on the patch grid.
     patch_grid
-        How the grid lies over the image.
+        The patches over the image.
 
     Returns
     -------
     Tensor of shape (m, H, W)
-        On the pixels that are seen. A constant map becomes zero everywhere: no pixel exceeds any threshold.
+        On the pixels seen. A constant map becomes zero everywhere: no pixel exceeds any threshold.
     """
     pixels = patch_grid.upsample(scores)
     low = pixels.amin(dim=(-2, -1), keepdim=True)
@@ -36,7 +36,7 @@ def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
 
 
 def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
-    """Return the index of the first image whose scores (m, gh, gw) give no region, and why; None if all do."""
+    """Return the index of the first image whose scores (m, gh, gw) have no region, and the reason; None if all do."""
     flat = scores.flatten(1)
     finite = torch.isfinite(flat).all(dim=1)
     largest = flat.abs().amax(dim=1)

@@ -1,4 +1,4 @@
-"""How the grid of patches lies over the pixels of an image."""
+"""The grid of patches over the pixels of an image."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor
 from attentest.errors import InputError
 
 Placement: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
-"""(scale, offset) for rows and for columns: an image coordinate y lies at y * scale + offset in the model's input."""
+"""(scale, offset) for rows and for columns: image coordinate y lies at y * scale + offset in the model's input."""
 
-WHOLE: Placement = ((1.0, 0.0), (1.0, 0.0))
-"""The model's input is the image."""
+IDENTITY: Placement = ((1.0, 0.0), (1.0, 0.0))
+"""The placement where the model's input is the image itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Axis:
-    """One direction: which pixels the patches cover, and between which two patch centres each lies.
+class PatchAxis:
+    """Patches along one axis of an image: which pixels they cover, and how scores are interpolated there.
 
     Parameters
     ----------
     start, stop
-        The pixels that are seen.
+        Range of the pixels that the model sees, because patches cover them.
     cell : (n,)
-        Patch centres to the left of each seen pixel; pixels of one cell lie between the same two.
+        Number of patch centres before each pixel seen; pixels with the same number lie between the same two centres.
     matrix : (n, patches)
-        Bilinear weights of the patches for each seen pixel, rows summing to one.
+        Linear interpolation weights of the patches for each pixel seen; rows sum to one.
     """
 
     start: int
@@ -37,8 +37,11 @@ class Axis:
     matrix: Tensor
 
     @classmethod
-    def of(cls, pixels: int, patches: int, covered: float, scale: float, offset: float) -> Axis:
-        """Place ``patches`` over ``covered`` units of the model's input, and ``pixels`` by scale and offset."""
+    def of(cls, pixels: int, patches: int, covered: float, scale: float, offset: float) -> PatchAxis:
+        """Return an axis with ``patches`` over ``covered`` pixels of the input, and ``pixels`` of the image.
+
+        Image coordinate y lies at y * scale + offset in the input.
+        """
         centres = (torch.arange(pixels, dtype=torch.float64, device="cpu") + 0.5) * scale + offset
         seen = ((centres >= 0) & (centres <= covered)).nonzero().squeeze(1)
         if len(seen) == 0:
@@ -55,13 +58,13 @@ class Axis:
         matrix.scatter_add_(1, high.unsqueeze(1), share)
         return cls(start=int(seen[0]), stop=int(seen[-1]) + 1, cell=(left + 1).long(), matrix=matrix)
 
-    def to(self, device: torch.device) -> Axis:
+    def to(self, device: torch.device) -> PatchAxis:
         """Return a copy on a device."""
         return replace(self, cell=self.cell.to(device), matrix=self.matrix.to(device))
 
 
 class PatchGrid:
-    """Attention of a grid of patches on the pixels of an image: bilinear, with half-pixel centres.
+    """A grid of patches over the pixels of an image; scores are interpolated bilinearly between patch centres.
 
     Parameters
     ----------
@@ -70,11 +73,11 @@ class PatchGrid:
     grid
         Rows and columns of patches.
     covered
-        Height and width of what the patches cover of the model's input; by default the image's.
+        Height and width of the part of the model's input that the patches cover; by default those of the image.
     placement
-        Where the image's pixels lie in the model's input; pixels outside the patches are not seen by the model.
+        Where the pixels of the image lie in the model's input. The model does not see pixels outside the patches.
     device
-        Where the scores are.
+        Device of the scores.
     """
 
     def __init__(
@@ -82,31 +85,31 @@ class PatchGrid:
         image_size: tuple[int, int],
         grid: tuple[int, int],
         covered: tuple[float, float] | None = None,
-        placement: Placement = WHOLE,
+        placement: Placement = IDENTITY,
         device: torch.device | str = "cpu",
     ) -> None:
         self.image_size = image_size
         extent = image_size if covered is None else covered
         self.rows, self.columns = (
-            Axis.of(image_size[i], grid[i], extent[i], *placement[i]).to(torch.device(device)) for i in range(2)
+            PatchAxis.of(image_size[i], grid[i], extent[i], *placement[i]).to(torch.device(device)) for i in range(2)
         )
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of the rectangle of pixels that are seen."""
+        """Height and width of the rectangle of pixels seen."""
         return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
 
     @property
     def seen(self) -> Tensor:
-        """Which pixels (H, W) are seen, bool."""
+        """Which pixels (H, W) of the image are seen, bool."""
         return self.on_image(torch.ones(self.size, dtype=torch.bool, device="cpu"))
 
     def upsample(self, scores: Tensor) -> Tensor:
-        """Return scores (m, gh, gw) on the pixels that are seen, (m, H', W')."""
+        """Return scores (m, gh, gw) interpolated at the pixels seen, (m, H', W')."""
         return self.rows.matrix @ scores @ self.columns.matrix.T
 
     def on_image(self, values: Tensor) -> Tensor:
-        """Return values (..., H', W') of the pixels that are seen on the whole image, (..., H, W), zero elsewhere."""
+        """Return values (..., H', W') of the pixels seen as values of the whole image (..., H, W), zero elsewhere."""
         whole = values.new_zeros(*values.shape[:-2], *self.image_size)
         whole[..., self.rows.start : self.rows.stop, self.columns.start : self.columns.stop] = values
         return whole

@@ -11,12 +11,12 @@ from torch import Tensor
 from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
-from attentest.region.deciding_pixels import DecidingPixels
+from attentest.region.candidate_pixels import CandidatePixels
 from attentest.region.patch_grid import PatchGrid
 
 TIE = 1e-11
-"""How far above tau a pixel of the region lies. Between the greatest and the least patch a pixel can lie exactly at
-tau, whatever the scores are, and rounding alone would decide."""
+"""Margin by which a pixel of the region must exceed tau. A pixel between the patches of greatest and least attention
+can lie exactly at tau whatever the scores are, and rounding would decide whether it belongs to the region."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Threshold:
         object.__setattr__(self, "tau", as_threshold(self.tau))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) of attention maps (m, H, W); a constant map has none."""
+        """Return the regions (m, H, W) of attention maps (m, H, W); that of a constant map is empty."""
         return region_of(attention, self.tau)
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
-        """Return what decides whether other scores give the same regions (k, H, W)."""
+        """Return the margins of observed regions (k, H, W)."""
         return ThresholdMargins(regions, self.tau, patch_grid)
 
     def describe(self) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Threshold:
 
 
 def as_threshold(threshold: float) -> float:
-    """Return tau as a plain float; refuse one outside (0, 1), where every region is empty or everything."""
+    """Return tau as a plain float; refuse one outside (0, 1), for which every region is empty or the whole image."""
     number = real_number(threshold, "threshold (tau)")
     if not 0.0 < number < 1.0:
         raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {number}.")
@@ -50,12 +50,12 @@ def as_threshold(threshold: float) -> float:
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
-    """Return the attention region M = {i : A_i > tau}, bool, of the map's shape; what lies at tau is outside."""
+    """Return the attention region M = {i : A_i > tau}, bool, of the shape of the map; pixels at tau are outside."""
     return attention > threshold + TIE
 
 
 def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
-    """Return f_i: negative for every pixel where, and only where, the map has the given region.
+    """Return the margins f_i, all negative if and only if the map has the given region.
 
     Parameters
     ----------
@@ -76,43 +76,43 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
 
 
 class ThresholdMargins:
-    """The margins of k observed regions A > tau, as a search wants them.
+    """The margins of k observed regions A > tau, as a search uses them (``attentest.search.problem.Margins``).
 
-    With t = lowest + tau (highest - lowest), the region at z is the observed one where every pixel of it lies
-    above t and every other below: four extremes of the upsampled scores decide, and min-max normalisation is not
-    needed. Nor are most pixels: see :class:`~attentest.region.deciding_pixels.Candidates`.
+    With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. Most pixels
+    cannot be extreme: see :class:`~attentest.region.candidate_pixels.SparsePixels`.
 
     Parameters
     ----------
     regions : (k, H, W) bool
-        The observed regions among the pixels that are seen, where the scores are.
+        The observed regions on the pixels seen, on the device of the scores.
     threshold
         tau.
     patch_grid
-        How the grid lies over the image.
+        The patches over the image.
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
         self._regions = regions
         self._threshold = threshold
         self._patch_grid = patch_grid
-        self._deciding = DecidingPixels(regions, patch_grid)
-        # Of the lowest and the highest pixel, the lowest in the region and the highest outside it.
+        self._candidates = CandidatePixels(regions, patch_grid)
+        # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
         self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
         low, high = 1.0 - (threshold + TIE), threshold + TIE
         self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
-    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
-        """Return the paper's margins f_i (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
-        return margins(attention_map(scores, self._patch_grid), self._regions[which], self._threshold)
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the paper's margins f_i (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        return margins(attention_map(scores, self._patch_grid), self._regions[image], self._threshold)
 
-    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the pixels that may be extreme in images ``which`` (m,)."""
-        return self._deciding.values(which, scores)
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
+        return self._candidates.values(image, scores)
 
-    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the four extremes (m, 4), times their signs, and the pixels (m, 4) that attain them."""
-        region = self._deciding.kinds(which)
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
+        region = self._candidates.kinds(image)
         found = (
             pixels.min(dim=1),
             pixels.max(dim=1),

@@ -1,4 +1,4 @@
-"""Another region: a given share of the pixels, those of greatest attention."""
+"""The region of a given fraction of the pixels, those of greatest attention."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor
 from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
-from attentest.region.deciding_pixels import DecidingPixels
-from attentest.region.patch_grid import Axis, PatchGrid
+from attentest.region.candidate_pixels import CandidatePixels
+from attentest.region.patch_grid import PatchAxis, PatchGrid
 from attentest.region.threshold import TIE
 
 ROUNDING = 1e-12
-"""Weights of patches that differ by less are equal."""
+"""Interpolation weights that differ by less than this are equal."""
 
 INSIDE, OUTSIDE, SPLIT = 0, 1, 2
-"""Kinds of pixels. Beyond the outermost patch centres neighbours have one value whatever the scores; where the region
-takes some of such pixels and leaves others, they are the split ones."""
+"""Kinds of pixels. Beyond the outermost patch centres, neighbouring pixels have equal values whatever the scores are;
+if only some of a group of such pixels belong to the region, all of the group are split pixels."""
 
 
 @dataclass(frozen=True)
 class TopFraction:
-    """The region is the share q of the pixels seen, strictly between 0 and 1, that have the greatest attention.
+    """The region is the fraction q, strictly between 0 and 1, of the pixels seen that have the greatest attention.
 
-    At least one pixel is inside and one outside. Of pixels that are equal for every score, as those beyond the
-    outermost patch centres are, the upper and the left come first.
+    At least one pixel is inside and one outside. Of pixels that are equal whatever the scores are, such as those beyond
+    the outermost patch centres, upper and left ones come first.
     """
 
     q: float
@@ -40,19 +40,19 @@ class TopFraction:
         object.__setattr__(self, "q", number)
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) of attention maps (m, H, W); no region where pixels tie at the cut."""
-        alike = _equals(patch_grid)
-        pixels = attention.flatten(1)[:, alike]
+        """Return the regions (m, H, W) of attention maps (m, H, W); a region is empty where pixels tie at its limit."""
+        first_equal = _equal_pixels(patch_grid)
+        pixels = attention.flatten(1)[:, first_equal]
         count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
         order = pixels.argsort(dim=1, descending=True, stable=True)
         last, first_out = order[:, count - 1], order[:, count]
         gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
-        clear = (alike[last] == alike[first_out]) | (gap > TIE)
+        clear = (first_equal[last] == first_equal[first_out]) | (gap > TIE)
         regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
         return (regions & clear[:, None]).reshape(attention.shape)
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
-        """Return what decides whether other scores give the same regions (k, H, W)."""
+        """Return the margins of observed regions (k, H, W)."""
         return TopMargins(regions, patch_grid)
 
     def describe(self) -> dict[str, Any]:
@@ -61,55 +61,55 @@ class TopFraction:
 
 
 class TopMargins:
-    """The margins of k observed regions of a fixed number of pixels, as a search wants them.
+    """The margins of k observed regions with a fixed number of pixels, as a search uses them.
 
-    The region is the observed one where its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
-    between those of the region and the rest, on both sides of the cut.
+    The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
+    between those of the region and all others.
 
     Parameters
     ----------
     regions : (k, H, W) bool
-        The observed regions among the pixels that are seen.
+        The observed regions on the pixels seen.
     patch_grid
-        How the grid lies over the image.
+        The patches over the image.
     """
 
     def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
         self._patch_grid = patch_grid
-        alike = _equals(patch_grid)
+        first_equal = _equal_pixels(patch_grid)
         flat = regions.flatten(1)
-        members = torch.zeros_like(flat, dtype=torch.int64).index_add_(1, alike, flat.long())[:, alike]
-        size = torch.bincount(alike, minlength=len(alike))[alike]
+        members = torch.zeros_like(flat, dtype=torch.int64).index_add_(1, first_equal, flat.long())[:, first_equal]
+        size = torch.bincount(first_equal, minlength=len(first_equal))[first_equal]
         kinds = torch.where(flat, INSIDE, OUTSIDE)
         kinds[(members > 0) & (members < size)] = SPLIT
         self._kinds = kinds
-        self._deciding = DecidingPixels(kinds.unflatten(1, regions.shape[1:]), patch_grid)
-        # Of the lowest inside, the highest outside, and the split pixels as highest and as lowest.
+        self._candidates = CandidatePixels(kinds.unflatten(1, regions.shape[1:]), patch_grid)
+        # Signs of the lowest pixel inside, the highest outside, and the split pixels as highest and as lowest.
         self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
         self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
 
-    def __call__(self, which: Tensor, scores: Tensor) -> Tensor:
-        """Return a margin for each pixel (m, H * W) of images ``which`` (m,) with scores (m, gh, gw)."""
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
         pixels = attention_map(scores, self._patch_grid).flatten(1)
-        kinds = self._kinds[which]
+        kinds = self._kinds[image]
         extremes, _ = self._extremes(kinds, pixels)
         not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
         split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
         below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
         return torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
 
-    def pixels(self, which: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the pixels that may be extreme in images ``which`` (m,)."""
-        return self._deciding.values(which, scores)
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
+        return self._candidates.values(image, scores)
 
-    def extremes(self, which: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the four extremes (m, 4), times their signs, and the pixels (m, 4) that attain them."""
-        return self._extremes(self._deciding.kinds(which), pixels)
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
+        return self._extremes(self._candidates.kinds(image), pixels)
 
     def _extremes(self, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
         some_inside, some_outside, some_split = (kind.any(dim=1, keepdim=True) for kind in (inside, outside, split))
-        # Where a kind is missing another takes its place, so that a condition about it repeats one that holds anyway.
+        # Where a kind has no pixels another takes its place, so that its condition repeats one of the others.
         lowest = torch.where(some_inside, inside, split)
         highest = torch.where(some_outside, outside, split)
         groups = (
@@ -125,14 +125,14 @@ class TopMargins:
         return torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], dim=1)
 
 
-def _equals(patch_grid: PatchGrid) -> Tensor:
-    """Return for each pixel seen the first of those (n,) that equal it whatever the scores."""
-    rows, columns = (_first_alike(axis) for axis in (patch_grid.rows, patch_grid.columns))
+def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
+    """Return, for each pixel seen (n,), the first one that equals it whatever the scores are."""
+    rows, columns = (_equal_along(axis) for axis in (patch_grid.rows, patch_grid.columns))
     return (rows[:, None] * len(columns) + columns).flatten()
 
 
-def _first_alike(axis: Axis) -> Tensor:
-    """Return the first of the pixels with the same weights as each (n,); only neighbours can have them."""
+def _equal_along(axis: PatchAxis) -> Tensor:
+    """Return, for each pixel (n,), the first one with the same weights; only neighbours can have the same."""
     places = torch.arange(len(axis.matrix), device=axis.matrix.device)
     differs = torch.ones_like(places, dtype=torch.bool)
     differs[1:] = axis.matrix.diff(dim=0).abs().amax(dim=1) > ROUNDING

@@ -9,6 +9,7 @@ from attentest.errors import InputError
 from attentest.noise import Isotropic, NoiseLike, as_noise
 
 UNIT_NOISE = Isotropic(1.0)
+"""The noise of the paper's images."""
 
 
 def null_images(rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE) -> NDArray[np.float64]:
@@ -52,7 +53,7 @@ def signal_images(
     -------
     images : (count, size, size) float64
     squares : (count, size, size) bool
-        Where the signal is.
+        The pixels that have the signal.
     """
     if size < 3:
         raise InputError(f"a signal image needs size >= 3, got {size}.")

@@ -1,1 +1,1 @@
-"""Training of the classifiers that ship with attentest, and the classifiers themselves."""
+"""The classifiers that are bundled with attentest, and their training."""

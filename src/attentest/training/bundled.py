@@ -1,4 +1,4 @@
-"""The models that ship with attentest."""
+"""The models that are bundled with attentest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from attentest.errors import InputError
 
 BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
-"""Architecture and side of the images of each."""
+"""Architecture of each model, and the side of its images."""
 
 
 def bundled_model(image_size: int = 16, architecture: str = "base") -> Path:

@@ -1,4 +1,4 @@
-"""The paper's classifiers (appendix C.2): their architectures, how one is fitted, and how it is kept on disk."""
+"""The paper's classifiers (appendix C.2): their architectures, training and files."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ PREPROCESSING_FILE = "preprocessor_config.json"
 EVALUATION_BATCH = 256
 
 Progress = Callable[[float, float], None]
+"""Called with (epochs done, all epochs)."""
+
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
-"""From the inputs (m, 1, d, d) to as many varied ones, in the same order."""
+"""From inputs (m, 1, d, d) to augmented ones (m, 1, d, d), in the same order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 
 
 def patch_size_of(image_size: int) -> int:
-    """Return the side of a patch: max(2, image_size // 8), as the paper's own models have it."""
+    """Return the side of a patch: max(2, image_size // 8), as in the paper's own models."""
     return max(2, image_size // 8)
 
 
@@ -63,7 +65,7 @@ def classifier_config(architecture: str, image_size: int, dropout: float) -> ViT
     image_size
         Side of the images in pixels, a multiple of `patch_size_of` it.
     dropout
-        Of the hidden layers while training; attention weights are never dropped.
+        Dropout of the hidden layers in training; attention weights are never dropped.
     """
     shape = ARCHITECTURES[architecture]
     return ViTConfig(
@@ -84,17 +86,16 @@ def classifier_config(architecture: str, image_size: int, dropout: float) -> ViT
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedModel:
-    """A trained classifier and the record of how it came to be.
+    """A trained classifier and the record of its training.
 
     Parameters
     ----------
     model
-        On the CPU, in evaluation mode.
+        The classifier, on the CPU, in evaluation mode.
     record
-        What it was trained with and how well it did, JSON-ready.
+        Settings of the training, accuracy and versions, JSON-ready.
     preprocessing
-        What happens to an image before the model sees it, as a ``preprocessor_config.json`` says it; None where the
-        model takes images as they are.
+        Content of its ``preprocessor_config.json``; None if the model takes images unchanged.
     """
 
     model: ViTForImageClassification
@@ -103,7 +104,7 @@ class TrainedModel:
 
     @classmethod
     def read(cls, directory: str | Path) -> TrainedModel:
-        """Read what `save` wrote."""
+        """Read a directory that `save` wrote."""
         directory = Path(directory)
         preprocessing = directory / PREPROCESSING_FILE
         try:
@@ -118,14 +119,14 @@ class TrainedModel:
             raise ModelError(
                 f"{directory} holds no complete classifier ({reason}): name a directory that a training wrote."
             ) from None
-        if info["missing_keys"]:  # the library would fill them with random numbers
+        if info["missing_keys"]:  # the library would replace them by random numbers
             raise ModelError(
                 f"the weights in {directory} lack {min(info['missing_keys'])}: name a directory that a training wrote."
             )
         return cls(model=model.eval(), record=record, preprocessing=settings)
 
     def save(self, directory: Path) -> None:
-        """Write weights, configuration, preprocessing and record to a new or empty directory, all or nothing."""
+        """Write weights, configuration, preprocessing and record to a new or empty directory, or nothing at all."""
         check_target(directory)
         directory = directory.resolve()
         directory.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +135,7 @@ class TrainedModel:
             try:
                 with quiet_transformers():
                     self.model.save_pretrained(staging)
-            except SafetensorError as error:  # how a full disk shows
+            except SafetensorError as error:  # raised when the disk is full
                 raise OSError(f"the weights cannot be written to {directory.parent}: {error}") from None
             weights = hashlib.sha256((staging / "model.safetensors").read_bytes()).hexdigest()
             _write_json(staging / RECORD_FILE, {**self.record, "weights_sha256": weights})
@@ -146,7 +147,7 @@ class TrainedModel:
 
 
 def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
-    """Save a model; where that fails, save it elsewhere and say where: it took long to train."""
+    """Save a model; if that fails, save it in a temporary directory that the error names, so that it is not lost."""
     try:
         trained.save(directory)
     except (OSError, InputError) as error:
@@ -156,7 +157,7 @@ def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
 
 
 def check_target(directory: Path) -> None:
-    """Refuse a directory that already holds something, before hours of training rather than after."""
+    """Refuse a directory that is not empty or cannot be written, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
     ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
@@ -184,50 +185,50 @@ def fit_classifier(
     Parameters
     ----------
     config
-        What to fit: see `classifier_config`.
+        Configuration of the classifier: see `classifier_config`.
     inputs : (m, 1, d, d) float32
-        What the model sees of the images.
+        The model's inputs.
     labels : (m,) float32
         0 or 1.
     optimizer
-        Makes the optimizer of the parameters it is given.
+        Returns the optimizer of the parameters it is given.
     rng
-        Orders the batches and varies the images.
+        Source of the order of the batches and of the augmentation.
     seed
-        Of the initial weights and the dropout.
+        Seed of the initial weights and the dropout.
     epochs, batch_size
-        Passes over the images, and images a step.
+        Passes over the images, and images per step.
     device
-        Where to fit.
+        Device to train on.
     schedule
-        From the share of the steps that are done, in [0, 1), to the factor of the learning rate; by default one.
+        From the fraction of the steps done, in [0, 1), to the factor of the learning rate; by default one.
     augment
-        Varies the images of an epoch, all at once and on the device, so that no batch waits for it.
+        Augments the images of an epoch, all at once on the device, so that no batch waits for it.
     progress
-        Called with (epochs done, epochs in all).
+        Called with (epochs done, all epochs).
 
     Returns
     -------
     ViTForImageClassification
         On the device, in evaluation mode.
     """
-    # Initial weights and dropout can only be seeded through torch's own generators: fork them, so that the
-    # caller's random state is as it was.
+    # Initial weights and dropout can only be seeded through torch's global generators: fork them, so that the
+    # caller's random state does not change.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         model = ViTForImageClassification(config).to(device)
         model.train()
         steps = optimizer(model.parameters())
-        in_all = epochs * -(-len(inputs) // batch_size)
-        rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / in_all))
+        all_steps = epochs * -(-len(inputs) // batch_size)
+        rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / all_steps))
         loss_function = torch.nn.BCEWithLogitsLoss()
         inputs, targets = inputs.to(device), labels.to(device)
         for epoch in range(epochs):
             order = torch.from_numpy(rng.permutation(len(inputs))).to(device)
-            shown = inputs if augment is None else augment(inputs, rng)
+            augmented = inputs if augment is None else augment(inputs, rng)
             for batch in order.split(batch_size):
                 steps.zero_grad()
-                logits = model(pixel_values=shown[batch]).logits[:, 0]
+                logits = model(pixel_values=augmented[batch]).logits[:, 0]
                 loss = loss_function(logits, targets[batch])
                 loss.backward()
                 steps.step()
@@ -240,13 +241,13 @@ def fit_classifier(
 
 @torch.no_grad()
 def logits_of(model: ViTForImageClassification, inputs: Tensor) -> Tensor:
-    """Return the logits (m,) of inputs (m, 1, d, d), on the CPU; the model computes where it is."""
+    """Return the logits (m,) of inputs (m, 1, d, d), on the CPU, computed on the device of the model."""
     batches = inputs.split(EVALUATION_BATCH)
     return torch.cat([model(pixel_values=batch.to(model.device)).logits[:, 0] for batch in batches]).cpu()
 
 
 def accuracy_of(model: ViTForImageClassification, inputs: Tensor, labels: Tensor) -> float:
-    """Return the share of inputs (m, 1, d, d) whose logit has the sign that their label (m,), 0 or 1, asks for."""
+    """Return the fraction of inputs (m, 1, d, d) that are classified as their labels (m,), 0 or 1, say."""
     return float(((logits_of(model, inputs) > 0) == (labels > 0.5)).double().mean())
 
 

@@ -1,4 +1,4 @@
-"""What numbers were computed on: the device, and the versions of what computed them."""
+"""The device and the versions of packages that numbers were computed with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attentest import __version__
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of attentest and of what its numbers depend on."""
+    """Return the versions of attentest and of the packages that its numbers depend on."""
     return {
         "attentest": __version__,
         "python": platform.python_version(),
@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 def described_machine(device: torch.device) -> dict[str, Any]:
-    """Return a device, the number of threads and the versions, JSON-ready."""
+    """Return the name of a device, the number of threads and the versions, JSON-ready."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
         "device_type": device.type,

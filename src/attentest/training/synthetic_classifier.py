@@ -26,11 +26,12 @@ from attentest.training.classifier import (
 from attentest.training.provenance import versions
 
 TRAINING_DELTA = (1.0, 4.0)
+"""Range of the strength of the signal in training images, as in the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """What determines a training run; the defaults are the paper's 16x16 base model.
+    """The settings of a training run; the defaults are the paper's 16x16 base model.
 
     Parameters
     ----------
@@ -73,7 +74,7 @@ class TrainingSettings:
 
     @property
     def patch_size(self) -> int:
-        """Side of a patch: max(2, image_size // 8), as the paper's own models have it."""
+        """Side of a patch: max(2, image_size // 8), as in the paper's own models."""
         return patch_size_of(self.image_size)
 
     def command(self) -> str:
@@ -94,16 +95,17 @@ def train(
     Parameters
     ----------
     settings
-        What to train.
+        Settings of the training.
     device
-        Where to train.
+        Device to train on.
     progress
-        Called with (epochs done, epochs in all).
+        Called with (epochs done, all epochs).
 
     Returns
     -------
     TrainedModel
-        The model on the CPU in evaluation mode; accuracy is measured on as many new images.
+        The model on the CPU in evaluation mode; its record holds the accuracy on the training images and on as many
+        new ones.
     """
     device = usable_device(device)
     rng = np.random.default_rng(settings.seed)
@@ -137,7 +139,7 @@ def train(
 
 
 def _labelled_images(rng: np.random.Generator, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
-    """Draw images (2m, 1, d, d) and labels (2m,), float32: m of noise, then m with a signal."""
+    """Draw images (2m, 1, d, d) and labels (2m,), float32: m images of noise, then m with a signal."""
     count, size = settings.images_per_class, settings.image_size
     null = null_images(rng, count, size)
     signal, _ = signal_images(rng, count, size, TRAINING_DELTA)

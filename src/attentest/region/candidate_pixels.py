@@ -1,0 +1,106 @@
+"""The pixels at which upsampled scores can be greatest or least, which are few."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attentest.region.patch_grid import PatchAxis, PatchGrid
+
+COST_RATIO = 6
+"""Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
+they are fewer than all pixels by this factor."""
+
+
+class CandidatePixels:
+    """For k images, pixels among which the greatest and the least score of every kind of pixel lie.
+
+    These are the candidates of :class:`SparsePixels` where they are few, otherwise all pixels.
+
+    Parameters
+    ----------
+    kinds : (k, H, W)
+        The kind of each pixel seen, such as region or background.
+    patch_grid
+        The patches over the image.
+    """
+
+    def __init__(self, kinds: Tensor, patch_grid: PatchGrid) -> None:
+        self._patch_grid = patch_grid
+        self._kinds = kinds.flatten(1)
+        self._sparse = SparsePixels.of(kinds, patch_grid)
+
+    def values(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels, from images with indices (m,) and scores (m, gh, gw)."""
+        if self._sparse is None:
+            return self._patch_grid.upsample(scores).flatten(1)
+        return self._sparse.values(image, scores)
+
+    def kinds(self, image: Tensor) -> Tensor:
+        """Return the kinds (m, n) of the same pixels of images with indices (m,)."""
+        return self._kinds[image] if self._sparse is None else self._sparse.kinds[image]
+
+
+class SparsePixels:
+    """The candidates: pixels that can be the greatest or the least of their kind.
+
+    Between four patch centres, upsampled scores are linear along each row and along each column. A pixel that lies, in
+    its row or its column, between two others of its kind and between the same patch centres is therefore never the
+    only greatest or least pixel of its kind, and can be left out. What remains are corners and the border of the
+    region; their number does not grow with the area of the image.
+
+    Parameters
+    ----------
+    patches : (k, n, 4), weights : (k, n, 4)
+        The patches from which each candidate is interpolated, and their weights.
+    kinds : (k, n)
+        The kind of each candidate.
+    """
+
+    def __init__(self, patches: Tensor, weights: Tensor, kinds: Tensor) -> None:
+        self._patches, self._weights, self.kinds = patches, weights, kinds
+
+    @classmethod
+    def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> SparsePixels | None:
+        """Return the candidates of images with kinds of pixels (k, H, W), or None where there are too many."""
+        candidate = torch.zeros_like(kinds, dtype=torch.bool)
+        for value in kinds.unique():
+            kind = kinds == value
+            candidate |= _first_or_last(kind, patch_grid.columns) & _first_or_last(kind.mT, patch_grid.rows).mT
+        count = int(candidate.flatten(1).sum(dim=1).max())
+        if count * COST_RATIO > candidate[0].numel():
+            return None
+        # Candidates first; images with fewer repeat their first one, which changes no extreme.
+        order = candidate.flatten(1).to(torch.uint8).sort(dim=1, descending=True, stable=True)
+        chosen = torch.where(order.values[:, :count] > 0, order.indices[:, :count], order.indices[:, :1])
+        width = candidate.shape[-1]
+        (top, row_weights), (left, column_weights) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
+        row, column = chosen // width, chosen % width
+        patches_per_row = patch_grid.columns.matrix.shape[1]
+        patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
+        weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
+        return cls(patches.flatten(-2), weights.flatten(-2), kinds.flatten(1).gather(1, chosen))
+
+    def values(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
+        patches = self._patches[image]
+        values = scores.flatten(1).gather(1, patches.flatten(1)).unflatten(1, patches.shape[1:])
+        return torch.sum(values * self._weights[image], dim=-1)
+
+
+def _first_or_last(kind: Tensor, axis: PatchAxis) -> Tensor:
+    """Return which pixels of a kind (k, H, W) are the first or last of it in their row between two patch centres."""
+    count = torch.nn.functional.pad(kind.cumsum(dim=-1), (1, 0))
+    before = count[..., torch.searchsorted(axis.cell, axis.cell)]
+    after = count[..., torch.searchsorted(axis.cell, axis.cell, right=True)]
+    here = count[..., 1:]
+    return kind & ((here == before + 1) | (here == after))
+
+
+def _two_patches(axis: PatchAxis) -> tuple[Tensor, Tensor]:
+    """Return the two patches (n, 2) between whose centres each pixel lies, and their weights (n, 2)."""
+    patches = axis.matrix.shape[1]
+    pair = torch.stack([axis.cell - 1, axis.cell], dim=1).clamp(0, patches - 1)
+    weights = axis.matrix.gather(1, pair)
+    weights[:, 1] = torch.where(pair[:, 0] == pair[:, 1], 0.0, weights[:, 1])
+    return pair, weights
