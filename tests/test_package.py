@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import attentest
-from test_layers import FLOW, PACKAGE
+from test_layers import FLOW, PACKAGE, modules
 
 ROOT = Path(__file__).parents[1]
 
@@ -169,3 +169,14 @@ def test_contributing_names_what_is_there() -> None:
 
 def named(text: str) -> list[str]:
     return re.findall(r"`([\w/]+\.(?:py|txt))`", text)
+
+
+def test_the_changelog_says_where_modules_are_now() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    rows = re.findall(r"^\| (`.+`) \| (.*`.+`) \|$", text, re.M)
+    assert len(rows) > 50
+    for before, now in rows:
+        names = re.findall(r"`([\w.]+)`", now)
+        if now.startswith("the same names in"):
+            names = [f"{names[0]}.{name.split('.')[-1]}" for name in re.findall(r"`([\w.]+)`", before)]
+        assert {f"attentest.{name}" for name in names} <= set(modules()), names
