@@ -16,6 +16,7 @@ from attentest.studies.brain.examples import Gallery, example_galleries, slack_o
 from attentest.studies.brain.figures import gallery_figure
 from attentest.studies.document import png
 from brain_gallery import FakeTests, cohort, gallery, result
+from truncated import normal
 
 full_figure = partial(gallery_figure, maps_only=False)
 maps_figure = partial(gallery_figure, maps_only=True)
@@ -89,5 +90,5 @@ def test_slack_is_the_length_of_the_interval_around_the_statistic() -> None:
     intervals = np.array([[-3.0, -1.0], [38.0, 45.0], [50.0, 60.0]])
     one = replace(result(), intervals=intervals)
     assert slack_of(one) == 7.0
-    assert slack_of(replace(one, statistic=-2.0)) == 2.0
-    assert slack_of(replace(one, statistic=50.0)) == 10.0
+    assert slack_of(replace(one, law=normal(-2.0))) == 2.0
+    assert slack_of(replace(one, law=normal(50.0))) == 10.0

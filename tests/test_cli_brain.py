@@ -177,7 +177,7 @@ def test_an_interrupted_study_continues(folder: Path, tmp_path: Path, monkeypatc
     assert 0 < len(first) < total
     weights = read_record(tmp_path)["weights_sha256"]
     outcome = run(settings.cohort(slices), settings, tmp_path)
-    assert outcome.tested == total - len(first)
+    assert outcome["tested"] == total - len(first)
     rows = data_file(tmp_path, PAPER).read().rows
     assert len(rows) == total
     assert read_record(tmp_path)["weights_sha256"] == weights
@@ -194,7 +194,7 @@ def test_the_study_runs_on_some_real_slices(brain_data: Path, tmp_path: Path, mo
         noise_images=12, training_per_class=5, training=BrainTraining(epochs=2), sensitivity_images=0
     )
     outcome = run(settings.cohort(some), settings, tmp_path)
-    assert outcome.failed == 0
+    assert outcome["failed"] == 0
     summary = summarise(tmp_path)
     (paper,) = summary["conditions"]
     # Head and dark differ by far more than any noise allows, wherever a hardly trained model looks.

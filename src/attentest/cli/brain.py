@@ -84,6 +84,7 @@ def brain(
         raise typer.Exit(2)
     from attentest.attention.device import usable_device
     from attentest.studies.brain.classifier import BrainTraining
+    from attentest.studies.brain.condition import CONDITIONS, available
     from attentest.studies.brain.statements import findings
     from attentest.studies.brain.study import StudySettings
     from attentest.studies.brain.study import run as run_study
@@ -103,12 +104,12 @@ def brain(
         cohort = settings.cohort(slices)
         _announce(cohort, settings, out, device)
         with progress_bar("study") as move:
-            outcome = run_study(cohort, settings, out, where, partial(_moved, move), retry)
-        failed = f"; {outcome.failed} slices could not be tested, the report says why" if outcome.failed else ""
-        say(f"{outcome.tested:,} tests in {outcome.seconds:.0f} s{failed}")
-        if outcome.left_out:
+            done = run_study(cohort, settings, out, where, partial(_moved, move), retry)
+        failed = f"; {done['failed']} slices could not be tested, the report says why" if done["failed"] else ""
+        say(f"{done['tested']:,} tests in {done['seconds']:.0f} s{failed}")
+        if set(CONDITIONS) - set(available()):
             say(
-                f"attentest: note: left out: the noise model {', '.join(outcome.left_out)}, which needs scikit-learn: "
+                "attentest: note: the noise model shrunk is left out, because it needs scikit-learn: "
                 "pip install 'attentest[estimators]'."
             )
         summary = summarise(out)

@@ -1,15 +1,18 @@
-"""The benchmark: what a p-value costs with each search, side by side in one run."""
+"""The benchmark: the cost of a p-value with each search, side by side in one run."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
+from inspect import unwrap
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,9 +22,11 @@ from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
+from attentest.results.plots import new_figure
 from attentest.results.result import AttentionTestResult
-from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch, spectral
-from attentest.search.spectral.pieces import Pieces
+from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch
+from attentest.search.spectral.cells import inside_and_undecided
+from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pieces
 from attentest.search.spectral.segments import SegmentTable
 from attentest.simulation.synthetic_images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
@@ -30,44 +35,33 @@ from attentest.training.provenance import described_machine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SLICE = 2048
-"""Evaluations on which the fixed search is timed where it is not run to its end."""
+EXTRAPOLATED_FROM = 2048
+"""Evaluations on which the fixed search is timed if it is not run to its end."""
 
 ONE_BY_ONE = 10
 """Images that are tested one at a time."""
 
-STAGES: dict[str, tuple[tuple[Any, str], ...]] = {
-    "model": ((SearchProblem, "scores_at"),),
-    "interpolation": ((spectral, "fresh_pieces"), (spectral, "corrected_pieces"), (Pieces, "interpolants")),
-    "roots": ((spectral, "inside_and_undecided"),),
-    "bookkeeping": tuple((SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "sets")),
+COUNTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
+"""Numbers of images tested together."""
+
+STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
+    "model": (SearchProblem.scores_at,),
+    "interpolation": (fresh_pieces, corrected_pieces, Pieces.interpolants),
+    "roots": (inside_and_undecided,),
+    "bookkeeping": tuple(getattr(SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "sets")),
 }
-"""Functions of the spectral search whose time makes up each stage."""
+"""Functions of the spectral search whose time makes up each stage; none of them calls another."""
 
 Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSettings:
-    """What to run.
+    """What to measure, on bundled models given as (architecture, side).
 
-    Parameters
-    ----------
-    sizes
-        (architecture, side) of the bundled models to use.
-    images
-        Null images for ``map`` with the spectral search.
-    grid_images
-        How many of them the adaptive and the combination search get.
-    fixed_images
-        How many of them the fixed search is run on to its end, to compare p with; with none its time is extrapolated
-        from a slice and there is nothing to compare with.
-    tol
-        Width of the error bar of the spectral search.
-    device
-        Where to compute.
-    seed
-        Of the images.
+    Of the null images ``images`` go to ``map`` with the spectral search, whose error bar has the width ``tol``, and
+    ``grid_images`` to the adaptive and the combination search. The fixed search is run to its end on ``fixed_images``,
+    to compare p with; if that is 0, its time is extrapolated from a few evaluations.
     """
 
     sizes: tuple[tuple[str, int], ...] = BUNDLED
@@ -86,7 +80,7 @@ class BenchSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One search on one model."""
+    """One search on one model: means per image, and differences from the p-values of the fixed search."""
 
     model: str
     pixels: int
@@ -95,15 +89,15 @@ class Row:
     images: int
     evaluations: float
     seconds: float
-    extrapolated: bool
-    largest_difference: float | None
-    median_difference: float | None
-    peak_mebibytes: float | None
+    extrapolated: bool = False
+    largest_difference: float | None = None
+    median_difference: float | None = None
+    peak_mebibytes: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All that was measured, JSON-ready."""
+    """All measurements, JSON-ready; times are seconds per image."""
 
     machine: dict[str, Any]
     settings: dict[str, Any]
@@ -116,39 +110,29 @@ class Report:
         return json.dumps(asdict(self), indent=2, allow_nan=False) + "\n"
 
 
-def run_benchmark(settings: BenchSettings, progress: Progress | None = None) -> Report:
+def run_benchmark(settings: BenchSettings, progress: Progress = lambda done, total: None) -> Report:
     """Measure everything; takes a quarter of an hour on two cores."""
     device = usable_device(settings.device)
+    steps = 7 * len(settings.sizes) + 2
     rows: list[Row] = []
-    steps = 6 * len(settings.sizes) + 2
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, steps)
-
     for architecture, size in settings.sizes:
         for row in _rows_of_model(settings, device, architecture, size):
             rows.append(row)
-            advance()
-    growth = _growth(settings, device)
-    advance()
-    stages = _stages(settings, device)
-    advance()
-    return Report(
-        machine=described_machine(device),
-        settings=asdict(settings),
-        rows=rows,
-        growth=growth,
-        stages=stages,
-    )
+            progress(len(rows), steps)
+    middle = settings.sizes[min(2, len(settings.sizes) - 1)]
+    growth = _growth(settings, device, *middle)
+    progress(steps - 1, steps)
+    stages = _stages(settings, device, *middle)
+    progress(steps, steps)
+    machine = described_machine(device)
+    return Report(machine=machine, settings=asdict(settings), rows=rows, growth=growth, stages=stages)
 
 
 def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> Iterator[Row]:
     model = load_model(bundled_model(size, architecture)).encoder
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
+    parameters = sum(p.numel() for p in model.parameters())
+    new_row = partial(Row, model=f"{architecture} {size}x{size}", pixels=size * size, parameters=parameters)
 
     def a_test(search: Any) -> AttentionTest:
         return AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
@@ -157,125 +141,104 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     mixed = a_test(SpectralSearch(tol=settings.tol, precision="mixed"))
     exact.map(images[:2])
     mixed.map(images[:2])  # the first call of anything is slow
-    fixed_seconds, truth = _fixed(settings, a_test("fixed"), images)
+    fixed_seconds, fixed_evaluations, truth = _fixed(a_test("fixed"), images, settings.fixed_images)
 
     def row(name: str, count: int, work: Callable[[], Sequence[AttentionTestResult]]) -> Row:
-        with _peak_memory(device) as peak:
-            seconds, results = _timed(work, device)
+        peak = _peak_memory(device)
+        seconds, results = _timed(work, device)
         compared = [abs(r.pvalue - p) for r, p in zip(results, truth, strict=False)]
-        return Row(
-            model=f"{architecture} {size}x{size}",
-            pixels=size * size,
-            parameters=sum(p.numel() for p in model.parameters()),
+        return new_row(
             search=name,
             images=count,
             evaluations=float(np.mean([r.evaluations for r in results])),
             seconds=seconds / count,
-            extrapolated=False,
             largest_difference=max(compared, default=None),
             median_difference=float(np.median(compared)) if compared else None,
             peak_mebibytes=peak(),
         )
 
     few = images[: settings.grid_images]
-    single = images[: min(ONE_BY_ONE, settings.images)]
-    first = row("spectral, one by one", len(single), lambda: [exact(image) for image in single])
-    yield first
-    yield row(f"spectral, map of {len(images)}", len(images), lambda: exact.map(images))
+    single = images[:ONE_BY_ONE]
     with_interval = exact.with_confidence_level(0.95)
+    yield row("spectral, one by one", len(single), lambda: [exact(image) for image in single])
+    yield row(f"spectral, map of {len(images)}", len(images), lambda: exact.map(images))
     yield row(f"spectral and 95% interval, map of {len(images)}", len(images), lambda: with_interval.map(images))
     yield row(f"spectral mixed, map of {len(images)}", len(images), lambda: mixed.map(images))
     yield row("adaptive", len(few), lambda: a_test("adaptive").map(few))
     yield row("combination", len(few), lambda: a_test("combination").map(few))
-    yield Row(
-        model=first.model,
-        pixels=first.pixels,
-        parameters=first.parameters,
+    yield new_row(
         search="fixed",
         images=settings.fixed_images,
-        evaluations=fixed_seconds[1],
-        seconds=fixed_seconds[0],
+        evaluations=fixed_evaluations,
+        seconds=fixed_seconds,
         extrapolated=settings.fixed_images == 0,
-        largest_difference=None,
-        median_difference=None,
-        peak_mebibytes=None,
     )
 
 
-def _fixed(
-    settings: BenchSettings, test: AttentionTest, images: NDArray[np.float64]
-) -> tuple[tuple[float, float], list[float]]:
-    """Return (seconds, evaluations) an image of the fixed search, and the p-values it found."""
-    device = test.device
-    if settings.fixed_images:
-        some = images[: settings.fixed_images]
-        seconds, results = _timed(lambda: test.map(some), device)
+def _fixed(test: AttentionTest, images: NDArray[np.float64], count: int) -> tuple[float, float, list[float]]:
+    """Return the seconds and evaluations per image of the fixed search, and its p-values on the first images."""
+    if count:
+        seconds, results = _timed(lambda: test.map(images[:count]), test.device)
         evaluations = float(np.mean([r.evaluations for r in results]))
-        return (seconds / len(some), evaluations), [r.pvalue for r in results]
-    full = GridSearch(step=Fixed())
-    evaluations = 2 * (full.extent + 3.0) / Fixed().step  # null statistics are about 3
-    coarse = GridSearch(step=Fixed(step=evaluations * Fixed().step / SLICE))
-    seconds, results = _timed(lambda: [test.with_search(coarse)(images[0])], device)
-    return (seconds / results[0].evaluations * evaluations, evaluations), []
+        return seconds / count, evaluations, [r.pvalue for r in results]
+    evaluations = 2 * (GridSearch(step=Fixed()).extent + 3.0) / Fixed().step  # null statistics are about 3
+    coarse = GridSearch(step=Fixed(step=evaluations * Fixed().step / EXTRAPOLATED_FROM))
+    seconds, result = _timed(lambda: test.with_search(coarse)(images[0]), test.device)
+    return seconds / result.evaluations * evaluations, evaluations, []
 
 
-def _growth(settings: BenchSettings, device: torch.device) -> list[dict[str, float]]:
-    """Return seconds an image of the spectral search for more and more images together."""
-    architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
-    test = AttentionTest.from_pretrained(
-        bundled_model(size, architecture),
-        noise=1.0,
-        search=SpectralSearch(tol=settings.tol),
-        confidence_level=None,
-        device=device,
-    )
+def _growth(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> list[dict[str, float]]:
+    """Return the seconds per image of the spectral search for growing numbers of images tested together."""
+    model, search = bundled_model(size, architecture), SpectralSearch(tol=settings.tol)
+    test = AttentionTest.from_pretrained(model, noise=1.0, search=search, confidence_level=None, device=device)
     images = null_images(np.random.default_rng(settings.seed + 1), settings.images, size)
     test.map(images[:2])
-    counts = [count for count in (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000) if count <= settings.images]
-    return [
-        {"images": count, "seconds": _timed(lambda n=count: test.map(images[:n]), device)[0] / count}  # type: ignore[misc]
-        for count in counts
-    ]
+    counts = [count for count in COUNTS if count <= settings.images]
+    return [{"images": n, "seconds": _timed(partial(test.map, images[:n]), device)[0] / n} for n in counts]
 
 
-def _stages(settings: BenchSettings, device: torch.device) -> dict[str, float]:
-    """Return where the seconds an image of the spectral search in float64 go, and what matrix products alone take."""
-    architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
+def _stages(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> dict[str, float]:
+    """Return the seconds per image of each stage of the spectral search in float64, and of matrix products alone."""
     model = load_model(bundled_model(size, architecture)).encoder
     search = SpectralSearch(tol=settings.tol, precision="float64")
     test = AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
     images = null_images(np.random.default_rng(settings.seed), settings.images, size)
     test.map(images[:2])
-    with _stopwatches(device) as spent:
+    with _stage_times(device) as spent:
         seconds, results = _timed(lambda: test.map(images), device)
     count = len(images)
     stages = {name: total / count for name, total in spent.items()}
-    stages["the rest"] = seconds / count - sum(stages.values())
-    stages["in all"] = seconds / count
     evaluations = float(np.mean([r.evaluations for r in results]))
-    stages["floor: matrix products of the evaluations"] = evaluations * _matrix_products(model, device)
-    return stages
+    return {
+        **stages,
+        "the rest": seconds / count - sum(stages.values()),
+        "in all": seconds / count,
+        "floor: matrix products of the evaluations": evaluations * _matrix_products(model, device),
+    }
 
 
 @contextmanager
-def _stopwatches(device: torch.device) -> Iterator[dict[str, float]]:
-    """Yield the seconds spent in each stage while the context lasts; the device is waited for at their ends."""
+def _stage_times(device: torch.device) -> Iterator[dict[str, float]]:
+    """Yield the seconds spent in each stage while the context lasts, by Python's own profiling hook.
+
+    The device is waited for when a stage begins, so that earlier work is not counted, and when it ends.
+    """
+    stage_of: dict[CodeType, str] = {
+        unwrap(function).__code__: stage for stage, functions in STAGES.items() for function in functions
+    }
     spent = dict.fromkeys(STAGES, 0.0)
 
-    def timing(stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*arguments: Any, **options: Any) -> Any:
-            _timed(lambda: None, device)  # what others have left the device to do is not this stage's
-            seconds, result = _timed(lambda: function(*arguments, **options), device)
-            spent[stage] += seconds
-            return result
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        stage = stage_of.get(frame.f_code)
+        if stage is not None and event in ("call", "return"):
+            spent[stage] += _now(device) * (1 if event == "return" else -1)
 
-        return timed
-
-    with ExitStack() as stack:
-        for stage, functions in STAGES.items():
-            for owner, name in functions:
-                stack.enter_context(patch.object(owner, name, timing(stage, getattr(owner, name))))
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
         yield spent
+    finally:
+        sys.setprofile(before)
 
 
 @torch.no_grad()
@@ -300,68 +263,52 @@ def _matrix_products(model: Any, device: torch.device) -> float:
     return min(_timed(products, device)[0] for _ in range(5)) / batch
 
 
+def _now(device: torch.device) -> float:
+    """Return the time at which the device has finished all work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
 def _timed(work: Callable[[], Any], device: torch.device) -> tuple[float, Any]:
     start = time.perf_counter()
     result = work()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start, result
+    return _now(device) - start, result
 
 
-@contextmanager
-def _peak_memory(device: torch.device) -> Iterator[Callable[[], float | None]]:
-    """Yield a function that returns the peak of memory since then in MiB: of the GPU, or of the process on Linux."""
-    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+def _peak_memory(device: torch.device) -> Callable[[], float | None]:
+    """Return a function that returns the peak of memory from now on in MiB: of the GPU, or of the process on Linux."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-        yield lambda: torch.cuda.max_memory_allocated(device) / 2**20
-        return
+        return lambda: torch.cuda.max_memory_allocated(device) / 2**20
     try:
-        reset.write_text("5")  # starts the high-water mark anew
-        readable = "VmHWM" in status.read_text()
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     except OSError:
-        readable = False
+        return lambda: None
 
     def peak() -> float | None:
-        if not readable:
-            return None
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
 
-    yield peak
+    return peak
 
 
 def benchmark_figure(report: Report) -> Figure:
-    """Draw seconds an image by model and search, and how they grow with the number of images."""
-    from attentest.results.plots import new_figure
-
+    """Draw the seconds per image by model and search, and by the number of images tested together."""
     figure = new_figure(13.0, 4.4)
     bars, line = figure.subplots(1, 2, width_ratios=[2, 1])
     models = list(dict.fromkeys(row.model for row in report.rows))
     searches = list(dict.fromkeys(row.search for row in report.rows))
     width = 0.8 / len(searches)
     for place, search in enumerate(searches):
-        chosen = {row.model: row for row in report.rows if row.search == search}
-        extrapolated = any(row.extrapolated for row in chosen.values())
-        bars.bar(
-            [index + (place - (len(searches) - 1) / 2) * width for index in range(len(models))],
-            [chosen[model].seconds for model in models],
-            width,
-            label=search + (" (extrapolated)" if extrapolated else ""),
-        )
-    bars.set_yscale("log")
+        chosen = [row for row in report.rows if row.search == search]  # in the order of the models
+        left = np.arange(len(models)) + (place - (len(searches) - 1) / 2) * width
+        label = search + (" (extrapolated)" if any(row.extrapolated for row in chosen) else "")
+        bars.bar(left, [row.seconds for row in chosen], width, label=label)
+    bars.set(yscale="log", ylabel="seconds per image")
     bars.set_xticks(range(len(models)), models)
-    bars.set_ylabel("seconds an image")
     bars.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
     bars.set_title(f"a p-value with an error bar of {report.settings['tol']:g}; {report.machine['device']}")
     line.loglog([point["images"] for point in report.growth], [point["seconds"] for point in report.growth], "o-")
-    line.set_xlabel("images together")
-    line.set_ylabel("seconds an image, spectral")
-    line.set_title("more images at a time")
+    line.set(xlabel="images together", ylabel="seconds per image, spectral", title="more images at a time")
     return figure
-
-
-def ratio_to_adaptive(rows: Sequence[Row], row: Row) -> float:
-    """Return how many times faster than adaptive a row of the same model is."""
-    adaptive = next(other for other in rows if other.model == row.model and other.search == "adaptive")
-    return adaptive.seconds / row.seconds

@@ -84,20 +84,16 @@ def slack_of(result: AttentionTestResult) -> float:
 def slacks_of(tests: SliceTests, galleries: Mapping[str, Gallery]) -> list[dict[str, Any]]:
     """Return the slack of the slices of galleries under SLACK_CONDITIONS, JSON-ready, with a column per value.
 
-    The names of the columns are those of the first version of the summary: ``room`` is the slack in standard errors,
-    ``room_in_grey_levels`` the slack in the units of the pixels, and ``fall`` the slack times the statistic.
+    Columns have the names of the first version of the summary: ``room`` is the slack in standard errors,
+    ``room_in_grey_levels`` that in the units of the pixels, and ``fall`` the slack times the statistic.
     """
     images = [image for gallery in galleries.values() for image in gallery.flair]
     found = []
     for condition in SLACK_CONDITIONS:
         results = [result for result in _results(tests.attention_test(condition), images) if result is not None]
-        slacks = np.array([slack_of(result) for result in results])
-        columns = {
-            "room": slacks,
-            "room_in_grey_levels": slacks * [result.standard_error for result in results],
-            "fall": slacks * np.abs([result.statistic for result in results]),
-            "p": [result.pvalue for result in results],
-        }
-        rounded = {name: [float(f"{value:.4g}") for value in values] for name, values in columns.items()}
+        values = [(slack_of(one), one.standard_error, abs(one.statistic), one.pvalue) for one in results]
+        slack, error, statistic, p = np.array(values).reshape(-1, 4).T
+        columns = {"room": slack, "room_in_grey_levels": slack * error, "fall": slack * statistic, "p": p}
+        rounded = {name: [float(f"{value:.4g}") for value in column] for name, column in columns.items()}
         found.append({"name": condition.name, **condition.describe(), **rounded})
     return found

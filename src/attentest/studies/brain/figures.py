@@ -70,7 +70,7 @@ def noise_figure(summary: Summary) -> Figure | None:
         return None
     figure = new_figure(11.0, 5.0)
     for axes, contrast in zip(figure.subplots(1, len(CONTRASTS), sharey=True), CONTRASTS, strict=True):
-        conditions = {list(NOISES).index(one.noise): one for one in NOISE_CONDITIONS if one.contrast == contrast}
+        conditions = {float(list(NOISES).index(one.noise)): one for one in NOISE_CONDITIONS if one.contrast == contrast}
         for row in range(len(NOISES)):
             if row % 2:
                 axes.axhspan(row - 0.5, row + 0.5, color="0.955", lw=0, zorder=0)

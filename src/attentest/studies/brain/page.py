@@ -22,7 +22,6 @@ from attentest.studies.verdict import OUTCOMES
 PACKAGE = "attentest.studies.brain"
 """The package with the template."""
 
-PATIENT_VALUES = {"auc": "AUC", "accuracy": "accuracy", "slices": "slices", "with_tumour": "with tumour"}
 SLICE_VALUES = {
     "statistic": "statistic",
     "log_naive": "log10 of the naive p",
@@ -101,7 +100,8 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "head": lambda *names: Markdown(f"{_row(*names)}\n|{'---|' * len(names)}"),
         "bold": lambda text: Markdown(f"**{text}**"),
         "text": text,
-        "median": median_text,
+        "range_of": range_text,
+        "quantiles": lambda values, *levels: np.quantile(values, levels).tolist(),
         "duration": document.duration,
         "times": _times,
         "both": _both,
@@ -110,7 +110,6 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "paper": paper,
         "classes": classes,
         "class_names": CLASS_NAMES,
-        "over_patients": list(_over_patients(summary)),
         "findings": findings,
         "outcomes": {outcome: verdicts.count(outcome) for outcome in OUTCOMES},
         "fewest": {"slices": statements.FEWEST_IMAGES, "patients": statements.FEWEST_PATIENTS},
@@ -142,16 +141,9 @@ def text(value: Any, tol: float = 0.0) -> str:
     return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
 
 
-def median_text(values: Mapping[str, float] | Sequence[float] | None, factor: float = 1.0) -> str:
-    """Return the median of numbers and their quartiles; of a spread, the median and the extremes."""
-    if not values:
-        return "-"
-    spread = values if isinstance(values, Mapping) else None
-    ends = (
-        [spread[name] for name in ("least", "median", "greatest")] if spread else np.quantile(values, [0.25, 0.5, 0.75])
-    )
-    low, median, high = (number(factor * float(end)) for end in ends)
-    return f"{median} ({low} to {high})"
+def range_text(low: float, median: float, high: float) -> str:
+    """Return a median with the ends of a range."""
+    return f"{number(median)} ({number(low)} to {number(high)})"
 
 
 def _row(*cells: Any) -> Markdown:
@@ -174,27 +166,22 @@ def _times(*conditions: Summary) -> tuple[str, float | None]:
     return document.duration(seconds), seconds / images if images else None
 
 
-def _over_patients(summary: Summary) -> Iterator[tuple[Any, ...]]:
-    """Yield the name of each value of patients, the number of patients who have it, and its quartiles."""
-    for key, name in PATIENT_VALUES.items():
-        found = [one[key] for one in summary["classifier"]["performance"]["by_patient"] if one[key] is not None]
-        if found:
-            yield (name, len(found), *np.quantile(found, [0.0, 0.25, 0.5, 0.75, 1.0]))
-
-
 def _distribution(classes: Sequence[Summary]) -> list[tuple[str, ...]]:
     """Return the name of each value of slices, and its distribution in each class."""
     medians = [one["quantiles"][50] if one["quantiles"] else None for one in classes]
-    factors = {"log_naive": 1 / np.log(10)}
     return [
         ("slices (patients)", *(f"{one['images']:,} ({one['patients']:,})" for one in classes)),
         ("median of the selective p", *(text(median, SEARCH.tol) for median in medians)),
         ("Kolmogorov-Smirnov p of uniformity", *(text(one["ks_pvalue"]) for one in classes)),
-        *(
-            (name, *(median_text(one[key], factors.get(key, 1.0)) for one in classes))
-            for key, name in SLICE_VALUES.items()
-        ),
+        *((name, *(_spread_text(one[key], key) for one in classes)) for key, name in SLICE_VALUES.items()),
     ]
+
+
+def _spread_text(spread: Mapping[str, float] | None, key: str) -> str:
+    if spread is None:
+        return "-"
+    factor = 1 / np.log(10) if key == "log_naive" else 1.0
+    return range_text(*(factor * spread[name] for name in ("least", "median", "greatest")))
 
 
 def _fitted(summary: Summary, noise: str) -> tuple[str, str]:

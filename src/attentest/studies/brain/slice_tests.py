@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,13 @@ def read_record(out: Path) -> dict[str, Any]:
 
 
 class SliceTests:
-    """Tests of the slices of a cohort with the classifier and the noise models of a study."""
+    """Tests of the slices of a cohort with the classifier and the noise models of a study in a directory."""
 
     def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
         self._cohort, self._out = cohort, out
         directory = model_directory(out)
-        self._sha256 = _checked_weights(directory, read_record(out)["weights_sha256"])
+        self._sha256 = read_record(out)["weights_sha256"]
+        _check_weights(directory / "model.safetensors", self._sha256)
         saved = load_model(directory)
         if saved.processor is None:
             raise InputError(f"{directory} lacks its preprocessing: remove it, and the classifier is trained anew.")
@@ -107,19 +109,15 @@ class SliceTests:
         """Test slices of the cohort under a condition and yield their rows as they reach the disk."""
         if not numbers:
             return
-        test = self.attention_test(condition)
+        test, device = self.attention_test(condition), self._scores.device
         self._save_noise(condition)
-        device = self._scores.device
         header = {**self._identity(condition), "settings": test.settings, **described_machine(device)}
         with data_file(self._out, condition).writing(header) as writer:
-            yield from recorded(lambda some: slice_rows(test, self._cohort.slices, some), numbers, writer, device.type)
+            yield from recorded(partial(slice_rows, test, self._cohort.slices), numbers, writer, device.type)
 
     def _identity(self, condition: Condition) -> dict[str, Any]:
-        return {
-            "series": {**condition.describe(), "data_sha256": self._cohort.sha256},
-            "seed": self._cohort.seed,
-            "model_sha256": self._sha256,
-        }
+        series = {**condition.describe(), "data_sha256": self._cohort.sha256}
+        return {"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256}
 
     def _save_noise(self, condition: Condition) -> None:
         """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
@@ -130,19 +128,15 @@ class SliceTests:
                 save_noise(model, self._out / "noise" / f"{condition.noise}.json")
 
 
-def _checked_weights(directory: Path, sha256: str) -> str:
-    """Return the SHA-256; refuse if the weights have another, because results of two models must not be mixed."""
-    path = directory / "model.safetensors"
+def _check_weights(path: Path, sha256: str) -> None:
+    """Refuse weights other than those of the training, because results of two models must not be mixed."""
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): remove {directory}, and train anew.") from None
+        raise InputError(f"{path} cannot be read ({error.strerror}): remove {path.parent}, and train anew.") from None
     if found != sha256:
-        raise InputError(
-            f"{path} is not what the training wrote (SHA-256 {found[:8]}, on record {sha256[:8]}): use another output "
-            "directory, or remove this one."
-        )
-    return sha256
+        hashes = f"SHA-256 {found[:8]}, on record {sha256[:8]}"
+        raise InputError(f"{path} is not what the training wrote ({hashes}): use another output directory.")
 
 
 def slice_rows(test: AttentionTest, slices: Slices, numbers: list[int]) -> list[Row]:
@@ -189,10 +183,9 @@ def result_values(result: AttentionTestResult, flair: NDArray[np.uint8], mask: N
         "evaluations": result.evaluations,
         "status": result.status,
     }
-    level = result.settings["confidence_level"]
-    if level is not None:
-        ends = zip(("confidence_low", "confidence_high"), result.confidence_interval(level), strict=True)
-        row |= {name: float(end) if np.isfinite(end) else None for name, end in ends}
+    if result.confidence_level is not None:
+        ends = zip(("low", "high"), result.confidence_interval(result.confidence_level), strict=True)
+        row |= {f"confidence_{name}": float(end) if np.isfinite(end) else None for name, end in ends}
     return row
 
 

@@ -17,7 +17,6 @@ SIDE = 64
 """Side of a slice in pixels, as in the paper."""
 
 WHITE = 255
-"""Largest grey level."""
 
 LEAST_BRIGHT = 20
 """Grey level that brain tissue exceeds: 99% of the pixels in the corners, outside the head, are below 10."""
@@ -35,20 +34,11 @@ DTYPE_KINDS = {"uint8": "u", "bool": "b", "str": "U", "int": "iu"}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slices:
-    """Slices of several patients, each slice once; the arrays are read-only copies.
+    """n slices of several patients, each slice once, as read-only copies of the arrays.
 
-    Parameters
-    ----------
-    flair : (n, 64, 64) uint8
-        FLAIR images.
-    mask : (n, 64, 64) bool
-        Pixels of the tumour.
-    tumour : (n,) bool
-        Whether there is a tumour; one too small to leave a pixel in the mask at this size still counts.
-    patient : (n,) str
-        Name of the patient.
-    number : (n,) int64
-        Number of the slice among those of the patient.
+    ``flair`` (n, 64, 64) uint8 are the images and ``mask`` (n, 64, 64) bool the pixels of the tumour. ``tumour`` (n,)
+    says whether there is one; it counts even if it is too small to leave a pixel in the mask at this size. ``patient``
+    (n,) str and ``number`` (n,) int64 identify a slice.
     """
 
     flair: NDArray[np.uint8]
@@ -59,18 +49,13 @@ class Slices:
 
     def __post_init__(self) -> None:
         count = len(self.flair) if np.ndim(self.flair) else 0
-        images = (count, SIDE, SIDE)
-        arrays = {
-            "flair": checked_array(self.flair, "flair", "uint8", images),
-            "mask": checked_array(self.mask, "mask", "bool", images),
-            "tumour": checked_array(self.tumour, "tumour", "bool", (count,)),
-            "patient": checked_array(self.patient, "patient", "str", (count,)),
-            "number": checked_array(self.number, "number", "int", (count,)).astype(np.int64),
-        }
-        if (wrong := arrays["number"] < 0).any():  # also those that do not fit
-            raise InputError(f"number must be at least 0 and below 2**63, got {self.number[wrong][0]}.")
-        for name, values in arrays.items():
-            own = values.copy()
+        kinds = {"flair": "uint8", "mask": "bool", "tumour": "bool", "patient": "str", "number": "int"}
+        for name, kind in kinds.items():
+            shape = (count, SIDE, SIDE) if name in ("flair", "mask") else (count,)
+            values = checked_array(getattr(self, name), name, kind, shape)
+            own = values.astype(np.int64 if kind == "int" else values.dtype)
+            if kind == "int" and (wrong := own < 0).any():  # also numbers that do not fit
+                raise InputError(f"{name} must be at least 0 and below 2**63, got {values[wrong][0]}.")
             own.setflags(write=False)
             object.__setattr__(self, name, own)
         if (self.patient == "").any():
@@ -119,4 +104,4 @@ def checked_array(values: Any, name: str, kind: str, shape: tuple[int, ...]) -> 
         raise InputError(f"{name} must be an array of {kind}, got {dtype or type(values).__name__}.")
     if values.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {values.shape}.")
-    return values
+    return np.asarray(values)

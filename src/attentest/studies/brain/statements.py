@@ -73,34 +73,31 @@ def condition_of(summary: Summary, condition: Condition = PAPER) -> Summary | No
     return next((one for one in summary["conditions"] if one["name"] == condition.name), None)
 
 
-def class_rate(found: Summary, name: str, test: str = "selective") -> Summary | None:
+def class_rate(found: Summary, name: str, test: str = "selective") -> Any:
     """Return how often a test rejects slices of a class under a condition, None if there are no such slices."""
     return found["classes"][name]["rates"][test][LEVEL] if name in found["classes"] else None
 
 
 def findings(summary: Summary) -> list[dict[str, Any]]:
-    """Return every statement with its verdict, its rule and the numbers, JSON-ready."""
+    """Return every statement with its rule, its verdict and the numbers, JSON-ready."""
     paper = condition_of(summary) or {"classes": {}}
-    found = []
-    for one in STATEMENTS:
-        outcome, numbers = _verdict(one, paper)
-        values = {"statement": one.text, "where": one.where, "rule": one.rule, "verdict": outcome, "numbers": numbers}
-        found.append(values)
-    return found
+    return [
+        {"statement": one.text, "where": one.where, "rule": one.rule, "verdict": outcome, "numbers": numbers}
+        for one in STATEMENTS
+        for outcome, numbers in [_verdict(one, paper)]
+    ]
 
 
 def _verdict(statement: Statement, paper: Summary) -> Verdict:
     rates = [class_rate(paper, name, statement.test) for name in statement.classes]
     if None in rates:
         return NO_DATA
-    classes = [paper["classes"][name] for name in statement.classes]
-    enough = all(one["images"] >= FEWEST_IMAGES and one["patients"] >= FEWEST_PATIENTS for one in classes)
-    judged: Outcome = "holds" if statement.holds(*rates) else "differs"
-    sentences = []
-    for name, one, rate in zip(statement.classes, classes, rates, strict=True):
+    enough, sentences = True, []
+    for name, rate in zip(statement.classes, rates, strict=True):
+        one = paper["classes"][name]
+        enough = enough and one["images"] >= FEWEST_IMAGES and one["patients"] >= FEWEST_PATIENTS
         failed = f" ({one['failed']:,} could not be tested)" if one["failed"] else ""
-        sentences.append(
-            f"{rate['count']:,} of {one['images']:,} slices {CLASS_NAMES[name]} have a {statement.test} p of at most "
-            f"{LEVEL}{failed}: {rate_text(rate)}."
-        )
+        share = f"{rate['count']:,} of {one['images']:,} slices {CLASS_NAMES[name]}"
+        sentences.append(f"{share} have a {statement.test} p of at most {LEVEL}{failed}: {rate_text(rate)}.")
+    judged: Outcome = "holds" if statement.holds(*rates) else "differs"
     return Verdict(judged if enough else "not enough data", " ".join(sentences))

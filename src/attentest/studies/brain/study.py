@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,7 +20,7 @@ from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
 from attentest.studies.brain.cohort import MOST_IMAGES, Cohort, split_by_patient
-from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition, available
+from attentest.studies.brain.condition import PAPER, Condition, available
 from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
 from attentest.studies.brain.slices import Slices
 from attentest.studies.records import alone_in, record_run
@@ -31,7 +32,6 @@ FACTS = "study.json"
 
 RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
 """Fields that the record of every run must have."""
-
 
 Progress = Callable[[str, float, float], None]
 """Called during the work with what is being done, how much of it is done, and how much there is to do."""
@@ -62,12 +62,8 @@ class StudySettings:
 
     def cohort(self, slices: Slices) -> Cohort:
         """Return the split of the slices."""
-        return split_by_patient(
-            slices,
-            noise_images=self.noise_images,
-            training_per_class=self.training_per_class,
-            seed=self.training.seed,
-        )
+        counts = {"noise_images": self.noise_images, "training_per_class": self.training_per_class}
+        return split_by_patient(slices, **counts, seed=self.training.seed)
 
     def plan(self, cohort: Cohort) -> dict[Condition, list[int]]:
         """Return the indices of the slices to be tested under each condition."""
@@ -77,55 +73,33 @@ class StudySettings:
         return {condition: every if condition == PAPER else few for condition in available()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """The work of a run: slices tested, how many of them failed, seconds, and noise models that were left out."""
-
-    tested: int
-    failed: int
-    seconds: float
-    left_out: tuple[str, ...]
-
-
 def run(
     cohort: Cohort,
     settings: StudySettings,
     out: Path,
     device: torch.device | str = "cpu",
-    progress: Progress | None = None,
+    progress: Progress = lambda label, done, total: None,
     retry: bool = False,
-) -> Outcome:
-    """Train the classifier and test the slices of a cohort that these settings split.
+) -> dict[str, Any]:
+    """Train the classifier and test the slices of a cohort that these settings split, and return the run's record.
 
     Results of the same study in the directory ``out`` are not computed again; with ``retry``, slices that could not be
     tested before are tried again.
     """
     where = usable_device(device)
-    start, began = time.perf_counter(), datetime.now(UTC)
-    trained, tested, failed = 0.0, 0, 0
-
-    def record(finished: bool) -> float:
-        seconds = time.perf_counter() - start
-        if trained or tested:
-            values = {
-                "began": began.isoformat(timespec="seconds"),
-                "seconds": round(seconds, 3),
-                "trained": round(trained, 3),
-                "tested": tested,
-                "failed": failed,
-                "finished": finished,
-                "sensitivity_images": settings.sensitivity_images,
-                "command": settings.command(),
-                **described_machine(where),
-            }
-            record_run(out, values)
-        return seconds
-
+    start = time.perf_counter()
+    values: dict[str, Any] = {
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        **{"seconds": 0.0, "trained": 0.0, "tested": 0, "failed": 0, "finished": False},
+        "sensitivity_images": settings.sensitivity_images,
+        "command": settings.command(),
+        **described_machine(where),
+    }
     plan = settings.plan(cohort)
     make_directory(out)
     with alone_in(out):
         try:
-            trained = _prepare_classifier(cohort, settings, out, where, progress)
+            values["trained"] = _prepare_classifier(cohort, settings, out, where, progress)
             facts = {"data": cohort.facts(), "command": settings.command()}
             write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
             tests = SliceTests(cohort, out, where)
@@ -133,20 +107,20 @@ def run(
             total = sum(len(numbers) for numbers in todo.values())
             for condition, numbers in todo.items():
                 for rows in tests.test(condition, numbers):
-                    tested, failed = tested + len(rows), failed + sum("error" in row for row in rows)
-                    if progress is not None:
-                        progress(f"testing {condition.name}", tested, total)
-        except BaseException:
-            with suppress(InputError):  # the error that stopped the run is the one to report
-                record(finished=False)
-            raise
-        seconds = record(finished=True)
-    left_out = tuple(dict.fromkeys(condition.noise for condition in CONDITIONS if condition not in plan))
-    return Outcome(tested=tested, failed=failed, seconds=seconds, left_out=left_out)
+                    values["tested"] += len(rows)
+                    values["failed"] += sum("error" in row for row in rows)
+                    progress(f"testing {condition.name}", values["tested"], total)
+            values["finished"] = True
+        finally:
+            values["seconds"] = round(time.perf_counter() - start, 3)
+            if values["trained"] or values["tested"]:
+                with nullcontext() if values["finished"] else suppress(InputError):  # report what stopped the run
+                    record_run(out, values)
+    return values
 
 
 def _prepare_classifier(
-    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: Progress | None
+    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: Progress
 ) -> float:
     """Train the classifier if there is none, and return the seconds it took; refuse one of another study."""
     directory = model_directory(out)
@@ -155,10 +129,7 @@ def _prepare_classifier(
         record = read_record(out)
         for name, now in identity.items():
             if record[name] != now:
-                raise InputError(
-                    f"{directory} was trained with other {name} than are asked for now: use another output directory, "
-                    "or remove it."
-                )
+                raise InputError(f"{directory} was trained with other {name}: use another output directory.")
         return 0.0
     check_target(directory)
     trained = train_brain_classifier(
@@ -167,7 +138,7 @@ def _prepare_classifier(
         settings.training,
         command=settings.command(),
         device=device,
-        progress=None if progress is None else partial(progress, "training the classifier"),
+        progress=partial(progress, "training the classifier"),
     )
     save_or_rescue(replace(trained, record={**trained.record, **identity}), directory)
-    return float(trained.record["seconds"])
+    return round(float(trained.record["seconds"]), 3)
