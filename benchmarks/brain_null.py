@@ -1,6 +1,6 @@
 """Is the test calibrated on slices like those of the brain study for which its hypothesis is true?
 
-Null slices are the mean slice without tumour plus noise of a fitted model. They are compared with the mean slice itself,
+Null slices are the mean slice without tumour plus noise of a fitted model. They are compared with the mean slice,
 so that the hypothesis is true although they look like brains. Needs a finished study:
 
     python benchmarks/brain_null.py --data kaggle_3m --study brain

@@ -163,9 +163,7 @@ def test_a_fifth_of_the_pixels_must_be_bright(tmp_path: Path) -> None:
     slices = slices_of([(1, 2)])
     flair = np.full(slices.flair.shape, LEAST_BRIGHT, dtype=np.uint8)
     flair[1].flat[:819] = flair[2].flat[:820] = LEAST_BRIGHT + 1  # of 4096
-    dark = Slices(
-        flair=flair, mask=slices.mask, tumour=slices.tumour, patient=slices.patient, number=slices.number
-    )
+    dark = Slices(flair=flair, mask=slices.mask, tumour=slices.tumour, patient=slices.patient, number=slices.number)
     assert LEAST_SHARE == 0.2
     assert dark.shows_brain().tolist() == [False, False, True]
     message = "all 2 slices are nearly empty: none has 20% of its pixels brighter than 20"

@@ -108,7 +108,7 @@ def test_test_prints_a_table_or_json_and_draws(
         (["test", "null.npy"], "Missing option '--noise'"),
         (["test", "null.npy", "--noise", "1", "--search", "random"], "'--search': .*'spectral', 'adaptive', 'fixed'"),
         (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
-        (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* convert it first.$"),
+        (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* flatten it onto a background first.$"),
         (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the input whole.png"),
         (["test", "null.npy", "--noise", "1", "--figure", "figure"], "must end in .png, .svg, .pdf, got 'figure'"),
         (["train", "text.npy/model"], "cannot be made"),
@@ -273,7 +273,7 @@ def test_bench_measures_every_search_and_writes_what_it_found(
         monkeypatch.setattr(
             f"attentest.{where}", lambda step=step: GridSearch(step=step, extent=1.0, boundary_tolerance=0.1)
         )
-    monkeypatch.setattr(benchmark, "SLICE", 64)
+    monkeypatch.setattr(benchmark, "EXTRAPOLATED_FROM", 64)
     done = run_main(capsys, "bench", "--size", "8", "--images", "2", "--grid-images", "1", "--fixed-images", "0",
                     "--tol", "1e-2", "--out", str(tmp_path / "bench"))  # fmt: skip
     assert done.code == 0, done.err

@@ -222,7 +222,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
         ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
-        ("--heads 99", "--heads = 99 asks for a head"),
+        ("--heads 99", "--heads = 99, but the model has heads"),
         ("--attention layer:99", "--attention layer:K must be from -2 to 1 for this model, got 99"),
         ("--contrast neighbourhood:0", "--contrast neighbourhood:RADIUS must be finite and at least 1 pixel"),
         ("--filter gaussian:0", "--filter gaussian:SIGMA (of the blur) must be positive"),
