@@ -41,7 +41,8 @@ test-slow: $(INSTALLED) $(COMPARED)
 	$(BIN)/pytest -m slow -s
 
 test-wheel: $(INSTALLED)
-	$(BIN)/pytest -m wheel tests/test_wheel.py
+	@mkdir -p build
+	$(BIN)/pytest -m wheel --basetemp build/test-wheel tests/test_wheel.py
 
 wheel: $(INSTALLED)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
 from email import message_from_bytes
 from pathlib import Path
 from zipfile import ZipFile
@@ -52,13 +50,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The bin directory of a new environment with the wheel, its dependencies and no extras."""
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of a new environment with the wheel, its dependencies and no extras.
+
+    It has a gigabyte, which can take a minute to remove: `make test-wheel` leaves that to its next run or `make clean`.
+    """
     directory = tmp_path_factory.mktemp("environment")
     venv.create(directory, with_pip=True, symlinks=True)
     install(directory / "bin", str(wheel))
-    yield directory / "bin"
-    shutil.rmtree(directory)  # a gigabyte, which pytest would keep for three runs
+    return directory / "bin"
 
 
 def install(where: Path, requirement: str) -> None:
