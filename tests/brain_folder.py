@@ -53,7 +53,7 @@ def brain_slice(
 
 
 def packed_arrays(slices: Slices) -> dict[str, NDArray[np.generic]]:
-    """The arrays of the packed form; the original sizes of masks are not known, so at least 1 where there is a tumour."""
+    """The arrays of the packed form; original sizes of masks are not known, so at least 1 where there is a tumour."""
     return {
         "flair": slices.flair,
         "mask": np.packbits(slices.mask, axis=2).reshape(len(slices), SIDE * SIDE // 8),

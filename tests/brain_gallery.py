@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.results.result import AttentionTestResult
@@ -48,7 +49,19 @@ def gallery(count: int = 8) -> Gallery:
     mask = np.zeros((count, SIDE, SIDE), dtype=bool)
     mask[:, 40:50, 40:45] = True
     flair = rng.integers(0, 256, (count, SIDE, SIDE), dtype=np.uint8)
-    return Gallery(flair=flair, mask=mask, results=tuple(result(index) for index in range(count)))
+    return Gallery(slices_of(flair, mask), tuple(result(index) for index in range(count)))
+
+
+def slices_of(flair: NDArray[np.uint8], mask: NDArray[np.bool_], tumour: NDArray[np.bool_] | None = None) -> Slices:
+    """Slices of as many patients; with tumour where there is a mask, unless something else is given."""
+    count = len(flair)
+    return Slices(
+        flair=flair,
+        mask=mask,
+        tumour=mask.any(axis=(1, 2)) if tumour is None else tumour,
+        patient=np.array([f"P{index}" for index in range(count)]),
+        number=np.arange(count),
+    )
 
 
 class FakeTests:
@@ -71,14 +84,7 @@ class FakeTests:
 def cohort(count: int = 12) -> Cohort:
     flair = np.zeros((count, SIDE, SIDE), dtype=np.uint8)
     flair[:, 0, 0] = np.arange(count)
-    tumour = np.arange(count) % 3 == 0
-    slices = Slices(
-        flair=flair,
-        mask=np.zeros(flair.shape, dtype=bool),
-        tumour=tumour,
-        patient=np.array([f"P{index}" for index in range(count)]),
-        number=np.arange(count),
-    )
+    slices = slices_of(flair, np.zeros(flair.shape, dtype=bool), np.arange(count) % 3 == 0)
     nothing = np.empty(0, dtype=np.int64)
     return Cohort(
         slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", given=count

@@ -11,21 +11,16 @@ from numpy.typing import NDArray
 from attentest import AttentionTest, InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
-from attentest.studies.brain.classifier import (
-    BrainTraining,
-    augmented,
-    model_input,
-    standardisation,
-    train_brain_classifier,
-)
+from attentest.studies.brain.classifier import BrainTraining, model_input, standardisation, train_brain_classifier
 from attentest.studies.brain.slices import SIDE, Slices
+from attentest.training.augmentation import augmented
 from attentest.training.classifier import TrainedModel, logits_of
 
 QUICK = BrainTraining(epochs=2, batch_size=8)
 
 
 def slices(rng: np.random.Generator, count: int = 12) -> Slices:
-    """Grey discs on black of three patients; every other one is bright on one side, which a few steps suffice to learn."""
+    """Grey discs of three patients; every other one is bright on one side, which a few steps suffice to learn."""
     y, x = np.mgrid[:SIDE, :SIDE] - 31.5
     labels = np.arange(count) % 2 == 1
     images = 70.0 * (y**2 + x**2 < 24**2) + rng.uniform(0, 20, (count, SIDE, SIDE))

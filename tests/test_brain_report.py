@@ -20,7 +20,7 @@ from attentest.studies.brain.slices import SIDE
 from attentest.studies.brain.statements import STATEMENTS, condition_of, findings
 from attentest.studies.brain.summary import summarise
 from brain_data import failed_row, row, rows, write_everything, write_study
-from brain_gallery import FakeTests, gallery
+from brain_gallery import FakeTests, gallery, slices_of
 from brain_page import expected, figures_of, plain
 
 NAIVE, LARGE, SMALL, SMALLER = (statement.text for statement in STATEMENTS)
@@ -226,7 +226,7 @@ def test_slacks_are_of_every_slice_that_could_be_tested(summary: dict[str, Any])
         assert one["fall"] == [800.0] * 11  # statistic 40
     flair = np.zeros((5, SIDE, SIDE), dtype=np.uint8)
     flair[:, 0, 0] = np.arange(5)
-    one_fails = Gallery(flair=flair, mask=np.zeros(flair.shape, dtype=bool), results=(None,) * 5)
+    one_fails = Gallery(slices_of(flair, flair > 255), (None,) * 5)
     assert [len(one["p"]) for one in slacks_of(FakeTests(bad=3), {"free": one_fails})] == [4] * len(SLACK_CONDITIONS)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,12 +20,10 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.studies.brain.performance import performance
 from attentest.studies.brain.slices import SIDE, WHITE, Slices
 from attentest.training import classifier
+from attentest.training.augmentation import augmented, warm_up_and_cosine
 from attentest.training.provenance import described_machine
 
 ARCHITECTURE = "base"
-
-WARM_UP = 0.05
-"""Fraction of the training over which the learning rate rises, because the first steps of AdamW are too large."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +68,9 @@ def train_brain_classifier(
 ) -> classifier.TrainedModel:
     """Train the paper's base classifier on slices with and without tumour, and judge it on others.
 
-    Parameters
-    ----------
-    training, test
-        Slices to train on and to judge by, each with both classes.
-    settings, command
-        How to train, and the command that repeats the run, for the record.
-    device
-        Where to train. The same seed gives the same weights on a CPU; on a GPU the order of sums may differ.
-    progress
-        Called with (epochs done, epochs in all).
-
-    Returns
-    -------
-    TrainedModel
-        On the CPU, with the preprocessing of its input and the `performance` on the test slices in its record.
+    The same seed gives the same weights on a CPU; on a GPU the order of sums may differ. ``command``, which repeats the
+    run, is for the record. The model is returned on the CPU, with the preprocessing of its input, and its record has
+    the `performance` on the test slices.
     """
     count, with_tumour = len(training), int(training.tumour.sum())
     if with_tumour in (0, count):
@@ -103,7 +88,7 @@ def train_brain_classifier(
         inputs,
         targets,
         optimizer=partial(torch.optim.AdamW, lr=settings.learning_rate, weight_decay=settings.weight_decay),
-        schedule=_learning_rate_factor,
+        schedule=warm_up_and_cosine,
         augment=partial(augmented, shift=settings.shift, gain=settings.gain, black=black),
         rng=np.random.default_rng(settings.seed),
         seed=settings.seed,
@@ -155,31 +140,3 @@ def model_input(flair: NDArray[np.uint8], preprocessing: Mapping[str, Any]) -> T
     pixels = torch.tensor(flair, dtype=torch.float64).unsqueeze(1)
     input_map = Preprocessing.from_processor(preprocessing).plan((1, SIDE, SIDE), 1, (0, WHITE))
     return input_map(pixels).float()
-
-
-def augmented(inputs: Tensor, rng: np.random.Generator, *, shift: int, gain: float, black: float) -> Tensor:
-    """Return inputs (m, 1, h, w) of which half are mirrored left to right, and all are moved and scaled.
-
-    Each is moved by at most ``shift`` pixels in either direction; pixels that come in are black. Moves are by whole
-    pixels, because interpolation would smooth the noise of the training slices alone. Intensities above ``black``, the
-    input for a black pixel, are multiplied by a number between 1 - gain and 1 + gain. The generator draws on the CPU,
-    so that all devices get the same slices.
-    """
-    count, _, height, width = inputs.shape
-    mirrored = rng.random(count) < 0.5
-    corner = rng.integers(0, 2 * shift + 1, (count, 2))
-    factor = rng.uniform(1 - gain, 1 + gain, (count, 1, 1))
-    rows = corner[:, :1] + np.arange(height)
-    columns = corner[:, 1:] + np.where(mirrored[:, None], np.arange(width)[::-1], np.arange(width))
-    padded = torch.nn.functional.pad(inputs[:, 0] - black, (shift,) * 4)
-    images = torch.arange(count, device=inputs.device)
-    rows_there, columns_there = (torch.from_numpy(index).to(inputs.device) for index in (rows, columns))
-    varied = padded[images[:, None, None], rows_there[:, :, None], columns_there[:, None, :]]
-    return (varied * torch.from_numpy(factor).to(inputs) + black).unsqueeze(1)
-
-
-def _learning_rate_factor(done: float) -> float:
-    """Return the factor of the learning rate after a fraction of the training: a linear rise, then a cosine."""
-    if done < WARM_UP:
-        return (done + WARM_UP / 10) / (1.1 * WARM_UP)
-    return 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))

@@ -13,7 +13,7 @@ from attentest.errors import InputError
 from attentest.studies.brain.slices import LEAST_BRIGHT, LEAST_SHARE, Slices
 
 NOISE_IMAGES_PER_PATIENT = 10
-"""Most slices of one patient in the noise part: slices of a patient are alike, so more patients tell more."""
+"""Most slices of one patient in the noise part, because slices of a patient are alike."""
 
 LEAST_TESTED = 2
 """Fewest patients to test on: intervals come from how much patients differ."""

@@ -25,16 +25,13 @@ ESTIMATORS: Mapping[str, str] = {
 }
 """Noise models estimated from slices without tumour of other patients."""
 
-FROM_THE_SLICE: Mapping[str, FromImage] = {"sample": FromImage("sample"), "wavelet": FromImage("wavelet")}
-"""Noise models estimated from the tested slice itself."""
-
-NOISES: Mapping[str, str] = {
-    **ESTIMATORS,
+FROM_THE_SLICE: Mapping[str, str] = {
     "sample": "one variance: that of the pixels of the tested slice",
     "wavelet": "one variance: from the finest wavelet coefficients of the tested slice",
 }
-"""All noise models, and what they are."""
+"""Noise models estimated from the tested slice itself."""
 
+NOISES = {**ESTIMATORS, **FROM_THE_SLICE}
 CONTRASTS = ("background", "neighbourhood", "reference")
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8)
 
@@ -102,14 +99,11 @@ class FittedNoise:
 
     def __init__(self, slices: NDArray[np.uint8]) -> None:
         self._slices = slices
-        self.model = cache(self._fitted)
-
-    def _fitted(self, name: str) -> NoiseModel:
-        return as_noise(NOISE_ESTIMATORS.load(name)().fit(self._slices))
+        self.model = cache(lambda name: as_noise(NOISE_ESTIMATORS.load(name)().fit(slices)))
 
     def noise(self, condition: Condition) -> NoiseModel | ImageNoise:
         """Return the noise of a condition."""
-        return FROM_THE_SLICE.get(condition.noise) or self.model(condition.noise)
+        return FromImage(condition.noise) if condition.noise in FROM_THE_SLICE else self.model(condition.noise)
 
     def contrast(self, condition: Condition) -> Contrast:
         """Return the contrast of a condition."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.pillow import DECODING_ERRORS, reason
+from attentest.images.image_file import DECODING_ERRORS, reason
 from attentest.images.read import read_image
 from attentest.studies.brain.slices import SIDE, Slices, checked_array
 
@@ -34,14 +34,18 @@ PLACES = ("", "kaggle_3m", "lgg-mri-segmentation/kaggle_3m")
 FLAIR_CHANNEL = 1
 """The channels are: before contrast agent, FLAIR, after contrast agent."""
 
-PACKED: dict[str, tuple[str, tuple[int, ...]]] = {
-    "flair": ("uint8", (SIDE, SIDE)),
-    "mask": ("uint8", (SIDE * SIDE // 8,)),
-    "mask_pixels_256": ("int", ()),
-    "patient": ("str", ()),
-    "slice": ("int", ()),
+PACKED: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {
+    "flair": (np.uint8, (SIDE, SIDE)),
+    "mask": (np.uint8, (SIDE * SIDE // 8,)),
+    "mask_pixels_256": (np.integer, ()),
+    "patient": (np.str_, ()),
+    "slice": (np.integer, ()),
 }
-"""The arrays of a packed file: their dtype, and their shape after (n,)."""
+"""The arrays of a packed file: their dtype, and their shape after (n,).
+
+``mask`` has the 64 rows of each mask with 8 pixels per byte, the first in the highest bit, and ``mask_pixels_256`` the
+number of pixels that it had at its original size.
+"""
 
 LARGEST = 2**31
 """Most bytes that a packed file may unpack to, about 450,000 slices; more is an accident or an attack."""
@@ -53,7 +57,7 @@ Progress = Callable[[int, int], None]
 
 
 class Pair(NamedTuple):
-    """The files of a slice and its mask."""
+    """A slice: the name of its patient, its number, and the files of its image and its mask."""
 
     patient: str
     number: int
@@ -64,19 +68,11 @@ class Pair(NamedTuple):
 def load_slices(path: str | os.PathLike[str], progress: Progress | None = None) -> Slices:
     """Return the slices at a path, sorted by patient and then by number.
 
-    Parameters
-    ----------
-    path
-        One of: the folder ``kaggle_3m`` of the download, or a folder that has it; a folder of own data in the same
-        layout, with a folder per patient that has ``<patient>_<number>.tif`` and ``<patient>_<number>_mask.tif`` for
-        each slice; a packed .npz file, or a folder with one.
-
-        TIFF files have 8 bits and are square, with sides a multiple of 64. Of three channels the second is FLAIR.
-        Pixels of a mask that are not zero are tumour. For the arrays of a packed file see PACKED: ``mask`` has the 64
-        rows of each mask with 8 pixels per byte, the first in the highest bit, and ``mask_pixels_256`` the number of
-        pixels that it had at its original size.
-    progress
-        Called with the number of slices read and of all.
+    The path is one of: the folder ``kaggle_3m`` of the download, or a folder that has it; a folder of own data in the
+    same layout, with a folder per patient that has ``<patient>_<number>.tif`` and ``<patient>_<number>_mask.tif`` for
+    each slice; a packed .npz file, or a folder with one. TIFF files have 8 bits and are square, with sides a multiple
+    of 64. Of three channels the second is FLAIR. Pixels of a mask that are not zero are tumour. ``progress`` is called
+    with the number of slices read and of all.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"brain data must be given as a path, got {type(path).__name__}.")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest
-from attentest.errors import AttentestError, InputError
+from attentest.errors import AttentestError
 from attentest.results.result import AttentionTestResult
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import PAPER, Condition
 from attentest.studies.brain.slice_tests import SliceTests
+from attentest.studies.brain.slices import Slices
 from attentest.studies.brain.summary import CLASSES
 
 COUNT = 12
@@ -32,20 +32,11 @@ Results = tuple[AttentionTestResult | None, ...]
 """The result of each slice, None if it could not be tested."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Gallery:
-    """At least one slice of one class: images (n, H, W) uint8, tumour masks (n, H, W) bool, and n results."""
+class Gallery(NamedTuple):
+    """Slices of one class, at least one, and the result of each."""
 
-    flair: NDArray[np.uint8]
-    mask: NDArray[np.bool_]
+    slices: Slices
     results: Results
-
-    def __post_init__(self) -> None:
-        if not self.results or not len(self.flair) == len(self.mask) == len(self.results):
-            raise InputError(
-                "a gallery needs an image, a mask and a result for each of at least one slice, got "
-                f"{len(self.flair)}, {len(self.mask)} and {len(self.results)}."
-            )
 
 
 def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str, Gallery]:
@@ -53,11 +44,7 @@ def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str
     order = cohort.test_order()
     chosen = {name: cohort.slices.take(order[tumour][:count]) for name, tumour in CLASSES.items()}
     test = tests.attention_test(PAPER)
-    return {
-        name: Gallery(flair=some.flair, mask=some.mask, results=_results(test, list(some.flair)))
-        for name, some in chosen.items()
-        if len(some)
-    }
+    return {name: Gallery(some, _results(test, list(some.flair))) for name, some in chosen.items() if len(some)}
 
 
 def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> Results:
@@ -87,7 +74,7 @@ def slacks_of(tests: SliceTests, galleries: Mapping[str, Gallery]) -> list[dict[
     Columns have the names of the first version of the summary: ``room`` is the slack in standard errors,
     ``room_in_grey_levels`` that in the units of the pixels, and ``fall`` the slack times the statistic.
     """
-    images = [image for gallery in galleries.values() for image in gallery.flair]
+    images = [image for gallery in galleries.values() for image in gallery.slices.flair]
     found = []
     for condition in SLACK_CONDITIONS:
         results = [result for result in _results(tests.attention_test(condition), images) if result is not None]

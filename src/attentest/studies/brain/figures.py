@@ -183,8 +183,8 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
     panels = np.concatenate([part.subplots(height, columns, squeeze=False).T for part in parts])
     for axes in panels.flat:
         axes.set_axis_off()
-    slices = zip(panels, gallery.flair, gallery.mask, gallery.results, strict=False)  # the last row may have gaps
-    for own, flair, mask, result in slices:
+    slices = zip(gallery.slices.flair, gallery.slices.mask, gallery.results, strict=True)
+    for own, (flair, mask, result) in zip(panels, slices, strict=False):  # the last row may have gaps
         own[0].set_title(_title(result), fontsize=8.5)
         if not maps_only:
             for axes in (own[0], own[-1]):

@@ -15,7 +15,7 @@ from attentest.studies.brain.condition import CONDITIONS, NOISE_CONDITIONS, NOIS
 from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
-from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary
+from attentest.studies.brain.statements import CLASS_NAMES, Summary
 from attentest.studies.document import Markdown, number
 from attentest.studies.verdict import OUTCOMES
 
@@ -39,17 +39,11 @@ def write_report(
     galleries: Mapping[str, Gallery] | None = None,
     slacks: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the page of a study, and return the path of its HTML.
+    """Write the page of a study to a directory, and return the path of its HTML.
 
-    Parameters
-    ----------
-    summary
-        The numbers, from `attentest.studies.brain.summary.summarise`.
-    target
-        Directory for ``index.html``, ``brain.md``, ``figures`` and ``summary.json``; made if it does not exist. All but
-        ``index.html`` may be shared: with galleries that page shows slices of the dataset.
-    galleries, slacks
-        From `attentest.studies.brain.examples`; the numbers of slices and the slacks go into the summary.
+    Galleries and slacks are from `attentest.studies.brain.examples`. The directory gets ``index.html``, ``brain.md``,
+    ``figures`` and ``summary.json``. All but ``index.html`` may be shared: with galleries it shows slices of the
+    dataset.
     """
     document.check_can_report()
     galleries = galleries or {}
@@ -102,18 +96,15 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "text": text,
         "range_of": range_text,
         "quantiles": lambda values, *levels: np.quantile(values, levels).tolist(),
-        "duration": document.duration,
         "times": _times,
         "both": _both,
-        "rate": statements.class_rate,
+        "document": document,
+        "statements": statements,
         "command": document.code(summary["command"]),
         "paper": paper,
         "classes": classes,
-        "class_names": CLASS_NAMES,
         "findings": findings,
         "outcomes": {outcome: verdicts.count(outcome) for outcome in OUTCOMES},
-        "fewest": {"slices": statements.FEWEST_IMAGES, "patients": statements.FEWEST_PATIENTS},
-        "level": LEVEL,
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
         "distribution": _distribution(list(classes.values())),
         "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],

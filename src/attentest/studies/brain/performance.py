@@ -40,8 +40,8 @@ def auc(scores: ArrayLike, labels: NDArray[np.bool_]) -> float:
             f"scores must be a row of at least one finite number, got shape {values.shape} with "
             f"{(~np.isfinite(values)).sum()} that are not finite: leave those slices out."
         )
-    truth = checked_array(labels, "labels", "bool", values.shape)
-    if not _has_both(truth):
+    truth = checked_array(labels, "labels", np.bool_, values.shape)
+    if not has_both_classes(truth):
         raise InputError(f"an AUC needs slices with and without tumour, got {truth.sum()} with among {truth.size}.")
     return _auc(values, truth)
 
@@ -56,7 +56,7 @@ def performance(
     and are repeated. The AUC of a patient with one class is None, and so is the mean over patients if all are.
     """
     overall = auc(logits, labels)
-    names, owner = np.unique(checked_array(patients, "patients", "str", labels.shape), return_inverse=True)
+    names, owner = np.unique(checked_array(patients, "patients", np.str_, labels.shape), return_inverse=True)
     if len(names) < 2:
         raise InputError(f"patients must be at least two, got {len(names)}: one says nothing about others.")
     draws = whole_number(draws, "draws", 1, 10**7)
@@ -67,7 +67,7 @@ def performance(
             "slices": len(own),
             "with_tumour": int(labels[own].sum()),
             "accuracy": float(right[own].mean()),
-            "auc": _auc(logits[own], labels[own]) if _has_both(labels[own]) else None,
+            "auc": _auc(logits[own], labels[own]) if has_both_classes(labels[own]) else None,
         }
         for name, own in zip(names, slices, strict=True)
     }
@@ -77,7 +77,7 @@ def performance(
     repeated = 0
     while len(replicates) < draws:
         chosen = np.concatenate([slices[index] for index in rng.integers(0, len(slices), len(slices))])
-        if _has_both(labels[chosen]):
+        if has_both_classes(labels[chosen]):
             replicates.append(_auc(logits[chosen], labels[chosen]))
         else:
             repeated += 1
@@ -97,7 +97,8 @@ def performance(
     }
 
 
-def _has_both(labels: NDArray[np.bool_]) -> bool:
+def has_both_classes(labels: NDArray[np.bool_]) -> bool:
+    """Return whether some labels are true and some false."""
     return bool(labels.any() and not labels.all())
 
 

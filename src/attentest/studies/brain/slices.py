@@ -28,9 +28,6 @@ On the data of Buda et al. (2019) this leaves 1,311 of the 1,373 slices with a t
 All 88 slices of one patient are left out, 37 of them with a tumour: that scan is dark, with nothing above 70.
 """
 
-DTYPE_KINDS = {"uint8": "u", "bool": "b", "str": "U", "int": "iu"}
-"""Kinds of NumPy dtypes that each word in an error message stands for."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Slices:
@@ -49,12 +46,12 @@ class Slices:
 
     def __post_init__(self) -> None:
         count = len(self.flair) if np.ndim(self.flair) else 0
-        kinds = {"flair": "uint8", "mask": "bool", "tumour": "bool", "patient": "str", "number": "int"}
+        kinds = {"flair": np.uint8, "mask": np.bool_, "tumour": np.bool_, "patient": np.str_, "number": np.integer}
         for name, kind in kinds.items():
             shape = (count, SIDE, SIDE) if name in ("flair", "mask") else (count,)
             values = checked_array(getattr(self, name), name, kind, shape)
-            own = values.astype(np.int64 if kind == "int" else values.dtype)
-            if kind == "int" and (wrong := own < 0).any():  # also numbers that do not fit
+            own = values.astype(np.int64 if name == "number" else values.dtype)
+            if name == "number" and (wrong := own < 0).any():  # also numbers that do not fit
                 raise InputError(f"{name} must be at least 0 and below 2**63, got {values[wrong][0]}.")
             own.setflags(write=False)
             object.__setattr__(self, name, own)
@@ -97,11 +94,12 @@ class Slices:
         return list(zip(self.patient.tolist(), self.number.tolist(), strict=True))
 
 
-def checked_array(values: Any, name: str, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array; refuse it if its dtype is not of a kind in DTYPE_KINDS, or if it has another shape."""
+def checked_array(values: Any, name: str, kind: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array; refuse it if it has another kind of dtype or another shape."""
     dtype = values.dtype if isinstance(values, np.ndarray) else None
-    if dtype is None or dtype.kind not in DTYPE_KINDS[kind] or (kind == "uint8" and dtype != np.uint8):
-        raise InputError(f"{name} must be an array of {kind}, got {dtype or type(values).__name__}.")
+    if dtype is None or not np.issubdtype(dtype, kind):
+        expected = kind.__name__.rstrip("_")
+        raise InputError(f"{name} must be an array of {expected}, got {dtype or type(values).__name__}.")
     if values.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {values.shape}.")
     return np.asarray(values)

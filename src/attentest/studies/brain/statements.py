@@ -12,17 +12,11 @@ from attentest.studies.verdict import NO_DATA, NOT_IN_THE_PAPER, Outcome, Verdic
 Summary: TypeAlias = Mapping[str, Any]
 
 LEVEL = "0.05"
+CLASS_NAMES: Mapping[str, str] = {"tumour": "with tumour", "free": "without tumour"}
 
 FEWEST_IMAGES = 10
-"""Slices of a class below which no statement about it is judged."""
-
 FEWEST_PATIENTS = 5
-"""Patients of a class below which intervals over patients mean nothing."""
-
-NEARLY_ALL = 0.95
-MOST = 0.5
-
-CLASS_NAMES: Mapping[str, str] = {"tumour": "with tumour", "free": "without tumour"}
+"""Slices and patients of a class below which no statement about it is judged."""
 
 
 class Statement(NamedTuple):
@@ -40,9 +34,9 @@ class Statement(NamedTuple):
 STATEMENTS = (
     Statement(
         "The naive p-values remain small even for images without tumours.",
-        f"At least {NEARLY_ALL:.0%} of the tested slices without tumour have a naive p of at most {LEVEL}.",
+        f"At least 95% of the tested slices without tumour have a naive p of at most {LEVEL}.",
         ("free",),
-        lambda free: free["value"] >= NEARLY_ALL,
+        lambda free: free["value"] >= 0.95,
         test="naive",
     ),
     Statement(
@@ -56,7 +50,7 @@ STATEMENTS = (
         "The selective p-values are small for images with tumours.",
         f"At least half of the slices with tumour have a selective p of at most {LEVEL}.",
         ("tumour",),
-        lambda tumour: tumour["value"] >= MOST,
+        lambda tumour: tumour["value"] >= 0.5,
     ),
     Statement(
         "The selective p-values are smaller with a tumour than without.",

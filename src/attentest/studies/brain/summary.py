@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.stats import kstest, spearmanr
 
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition
-from attentest.studies.brain.performance import auc, clustered_rate
+from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
 from attentest.studies.records import RecordFile, Records, Row, read_runs
@@ -106,20 +106,20 @@ def _sensitivity_images(rows: Mapping[Condition, Sequence[Row]], data: Mapping[s
 def _condition(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the numbers of a condition, for each class and for both."""
     good = _good(rows)
-    tumour = np.array([row["tumour"] for row in good], dtype=bool)
-    both = tumour.any() and not tumour.all()
-    # The separation is the probability that of two slices the one with tumour has the smaller p-value.
-    separations = {
-        name: auc([-row[key] for row in good], tumour) if both else None
-        for name, key in (("separation", "log_p"), ("naive_separation", "log_naive"))
-    }
     classes = {name: [row for row in rows if row["tumour"] == tumour] for name, tumour in CLASSES.items()}
     return {
         "classes": {name: _class(own, CLASSES[name]) for name, own in classes.items() if own},
-        **separations,
+        "separation": _separation(good, "log_p"),
+        "naive_separation": _separation(good, "log_naive"),
         "seconds": float(sum(row["seconds"] for row in rows)),
         "evaluations": float(np.mean([row["evaluations"] for row in good])) if good else None,
     }
+
+
+def _separation(good: Sequence[Row], key: str) -> float | None:
+    """Return the probability that of two slices, one of each class, the one with tumour has the smaller p-value."""
+    tumour = np.array([row["tumour"] for row in good], dtype=bool)
+    return auc([-row[key] for row in good], tumour) if has_both_classes(tumour) else None
 
 
 def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
@@ -131,19 +131,19 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
     good = _good(rows)
     patients = np.array([row["patient"] for row in rows])
     p = [row["p"] for row in good]
-    rates: dict[str, dict[str, Any]] = {test: {} for test in TESTS}
-    for test, key in TESTS.items():
+
+    def rate(test: str, alpha: float) -> dict[str, Any]:
         failed = not tumour and test != "naive"
-        for alpha in ALPHAS:
-            rejected = [failed if "error" in row else row[key] <= np.log(alpha) for row in rows]
-            rates[test][f"{alpha:g}"] = clustered_rate(np.array(rejected), patients)
+        rejected = [failed if "error" in row else row[TESTS[test]] <= np.log(alpha) for row in rows]
+        return clustered_rate(np.array(rejected), patients)
+
     return {
         "images": len(rows),
         "patients": len(set(patients)),
         "failed": len(rows) - len(good),
         "errors": dict(Counter(row["error"] for row in rows if "error" in row).most_common(5)),
         "statuses": dict(Counter(row["status"] for row in good)),
-        "rates": rates,
+        "rates": {test: {f"{alpha:g}": rate(test, alpha) for alpha in ALPHAS} for test in TESTS},
         "quantiles": _rounded(np.quantile(p, np.linspace(0, 1, 101))) if good else [],
         "ks_pvalue": float(kstest(p, "uniform").pvalue) if good else None,
         **{name: _spread([row[name] for row in good]) for name in SPREADS},
@@ -189,11 +189,11 @@ def _points(rows: Sequence[Row]) -> dict[str, list[Any]]:
     good = _good(rows)
     return {
         "tumour": [int(row["tumour"]) for row in good],
-        "p": _rounded([row["p"] for row in good]),
-        "statistic": _rounded([row["statistic"] for row in good]),
-        "log10_naive": _rounded([row["log_naive"] / np.log(10) for row in good]),
-        "iou": [None if row["iou"] is None else float(f"{row['iou']:.4g}") for row in good],
-        "in_the_dark": _rounded([row["in_the_dark"] for row in good]),
+        "p": _rounded(row["p"] for row in good),
+        "statistic": _rounded(row["statistic"] for row in good),
+        "log10_naive": _rounded(row["log_naive"] / np.log(10) for row in good),
+        "iou": _rounded(row["iou"] for row in good),
+        "in_the_dark": _rounded(row["in_the_dark"] for row in good),
     }
 
 
@@ -201,6 +201,6 @@ def _good(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if "error" not in row]
 
 
-def _rounded(values: ArrayLike) -> list[float]:
+def _rounded(values: Iterable[float | None]) -> list[float | None]:
     """Return numbers with the four digits that a figure needs."""
-    return [float(f"{value:.4g}") for value in np.asarray(values)]
+    return [None if value is None else float(f"{value:.4g}") for value in values]
