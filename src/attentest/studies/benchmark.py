@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from inspect import unwrap
 from pathlib import Path
@@ -30,6 +30,7 @@ from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pie
 from attentest.search.spectral.segments import SegmentTable
 from attentest.simulation.synthetic_images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
+from attentest.training.classifier import Progress
 from attentest.training.provenance import described_machine
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "bookkeeping": tuple(getattr(SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "sets")),
 }
 """Functions of the spectral search whose time makes up each stage; none of them calls another."""
-
-Progress = Callable[[float, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +118,14 @@ def run_benchmark(settings: BenchSettings, progress: Progress = lambda done, tot
         for row in _rows_of_model(settings, device, architecture, size):
             rows.append(row)
             progress(len(rows), steps)
-    middle = settings.sizes[min(2, len(settings.sizes) - 1)]
-    growth = _growth(settings, device, *middle)
+    architecture, size = settings.sizes[min(2, len(settings.sizes) - 1)]
+    model = load_model(bundled_model(size, architecture)).encoder
+    images = null_images(np.random.default_rng(settings.seed), settings.images, size)
+    search = SpectralSearch(tol=settings.tol)
+    test = AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
+    growth = _growth(test, images)
     progress(steps - 1, steps)
-    stages = _stages(settings, device, *middle)
+    stages = _stages(test.with_search(replace(search, precision="float64")), images, model)
     progress(steps, steps)
     machine = described_machine(device)
     return Report(machine=machine, settings=asdict(settings), rows=rows, growth=growth, stages=stages)
@@ -141,7 +144,7 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     mixed = a_test(SpectralSearch(tol=settings.tol, precision="mixed"))
     exact.map(images[:2])
     mixed.map(images[:2])  # the first call of anything is slow
-    fixed_seconds, fixed_evaluations, truth = _fixed(a_test("fixed"), images, settings.fixed_images)
+    fixed, truth = _fixed(a_test("fixed"), images, settings.fixed_images)
 
     def row(name: str, count: int, work: Callable[[], Sequence[AttentionTestResult]]) -> Row:
         peak = _peak_memory(device)
@@ -166,55 +169,38 @@ def _rows_of_model(settings: BenchSettings, device: torch.device, architecture: 
     yield row(f"spectral mixed, map of {len(images)}", len(images), lambda: mixed.map(images))
     yield row("adaptive", len(few), lambda: a_test("adaptive").map(few))
     yield row("combination", len(few), lambda: a_test("combination").map(few))
-    yield new_row(
-        search="fixed",
-        images=settings.fixed_images,
-        evaluations=fixed_evaluations,
-        seconds=fixed_seconds,
-        extrapolated=settings.fixed_images == 0,
-    )
+    yield new_row(search="fixed", images=settings.fixed_images, extrapolated=settings.fixed_images == 0, **fixed)
 
 
-def _fixed(test: AttentionTest, images: NDArray[np.float64], count: int) -> tuple[float, float, list[float]]:
+def _fixed(test: AttentionTest, images: NDArray[np.float64], count: int) -> tuple[dict[str, Any], list[float]]:
     """Return the seconds and evaluations per image of the fixed search, and its p-values on the first images."""
     if count:
         seconds, results = _timed(lambda: test.map(images[:count]), test.device)
         evaluations = float(np.mean([r.evaluations for r in results]))
-        return seconds / count, evaluations, [r.pvalue for r in results]
+        return {"seconds": seconds / count, "evaluations": evaluations}, [r.pvalue for r in results]
     evaluations = 2 * (GridSearch(step=Fixed()).extent + 3.0) / Fixed().step  # null statistics are about 3
     coarse = GridSearch(step=Fixed(step=evaluations * Fixed().step / EXTRAPOLATED_FROM))
     seconds, result = _timed(lambda: test.with_search(coarse)(images[0]), test.device)
-    return seconds / result.evaluations * evaluations, evaluations, []
+    return {"seconds": seconds / result.evaluations * evaluations, "evaluations": evaluations}, []
 
 
-def _growth(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> list[dict[str, float]]:
-    """Return the seconds per image of the spectral search for growing numbers of images tested together."""
-    model, search = bundled_model(size, architecture), SpectralSearch(tol=settings.tol)
-    test = AttentionTest.from_pretrained(model, noise=1.0, search=search, confidence_level=None, device=device)
-    images = null_images(np.random.default_rng(settings.seed + 1), settings.images, size)
+def _growth(test: AttentionTest, images: NDArray[np.float64]) -> list[dict[str, float]]:
+    """Return the seconds per image for growing numbers of images tested together."""
     test.map(images[:2])
-    counts = [count for count in COUNTS if count <= settings.images]
-    return [{"images": n, "seconds": _timed(partial(test.map, images[:n]), device)[0] / n} for n in counts]
+    counts = [count for count in COUNTS if count <= len(images)]
+    return [{"images": n, "seconds": _timed(partial(test.map, images[:n]), test.device)[0] / n} for n in counts]
 
 
-def _stages(settings: BenchSettings, device: torch.device, architecture: str, size: int) -> dict[str, float]:
-    """Return the seconds per image of each stage of the spectral search in float64, and of matrix products alone."""
-    model = load_model(bundled_model(size, architecture)).encoder
-    search = SpectralSearch(tol=settings.tol, precision="float64")
-    test = AttentionTest(model, noise=1.0, search=search, device=device, confidence_level=None)
-    images = null_images(np.random.default_rng(settings.seed), settings.images, size)
+def _stages(test: AttentionTest, images: NDArray[np.float64], model: Any) -> dict[str, float]:
+    """Return the seconds per image of each stage of the spectral search, and of matrix products alone."""
     test.map(images[:2])
-    with _stage_times(device) as spent:
-        seconds, results = _timed(lambda: test.map(images), device)
-    count = len(images)
-    stages = {name: total / count for name, total in spent.items()}
-    evaluations = float(np.mean([r.evaluations for r in results]))
-    return {
-        **stages,
-        "the rest": seconds / count - sum(stages.values()),
-        "in all": seconds / count,
-        "floor: matrix products of the evaluations": evaluations * _matrix_products(model, device),
-    }
+    with _stage_times(test.device) as spent:
+        seconds, results = _timed(lambda: test.map(images), test.device)
+    stages = {name: total / len(images) for name, total in spent.items()}
+    in_all = seconds / len(images)
+    floor = float(np.mean([r.evaluations for r in results])) * _matrix_products(model, test.device)
+    rest = in_all - sum(stages.values())
+    return {**stages, "the rest": rest, "in all": in_all, "floor: matrix products of the evaluations": floor}
 
 
 @contextmanager
