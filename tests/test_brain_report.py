@@ -15,10 +15,11 @@ from attentest.errors import InputError
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
 from attentest.studies.brain.examples import SLACK_CONDITIONS, Gallery, slacks_of
 from attentest.studies.brain.figures import FIGURES, drawn_charts
-from attentest.studies.brain.page import render_html, render_markdown, text, write_report
+from attentest.studies.brain.page import render_markdown, text, write_report
 from attentest.studies.brain.slices import SIDE
 from attentest.studies.brain.statements import STATEMENTS, condition_of, findings
 from attentest.studies.brain.summary import summarise
+from attentest.studies.document import to_html
 from brain_data import failed_row, row, rows, write_everything, write_study
 from brain_gallery import FakeTests, gallery, slices_of
 from brain_page import expected, figures_of, plain
@@ -195,7 +196,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     bad = "<script>alert(1)</script> | `x` [link](http://example.org)"
     found = [*rows(20), failed_row(100, tumour=True, error=bad), row(101, tumour=False, p=0.5, patient=bad)]
     summary = summarise(write_study(tmp_path, {PAPER: found}, patient=bad, command=f"attentest\n```\n{bad}"))
-    page = render_html(summary, {})
+    page = to_html(render_markdown(summary, (), html=True), {})
     assert "<script" not in page
     assert "<a " not in page
     assert page.count("&lt;script&gt;") == 2  # the error and the command

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from attentest.checks import whole_number
@@ -24,6 +25,8 @@ MOST_IMAGES = 10**8
 PARTS = ("noise", "training", "test")
 
 Indices = NDArray[np.int64]
+Patients = list[Indices]
+"""The slices of each patient."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,9 +109,7 @@ def split_by_patient(
     return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, given=given)
 
 
-def _noise_part(
-    slices: Slices, patients: list[Indices], wanted: int, rng: np.random.Generator
-) -> tuple[Indices, list[Indices]]:
+def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
     """Draw the slices for the noise; return them and the patients who gave none."""
     drawn, others, missing = [], [], wanted
     for own in patients:
@@ -127,9 +128,7 @@ def _noise_part(
     return _joined(drawn), others
 
 
-def _training_part(
-    slices: Slices, patients: list[Indices], wanted: int, rng: np.random.Generator
-) -> tuple[Indices, list[Indices]]:
+def _training_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
     """Draw the slices for training; return them and the patients after the last who was needed."""
     counts = np.array([(slices.tumour[own].sum(), (~slices.tumour[own]).sum()) for own in patients]).reshape(-1, 2)
     needed = int(np.searchsorted(counts.cumsum(axis=0).min(axis=1), wanted)) + 1
@@ -144,7 +143,7 @@ def _training_part(
     return _joined([rng.choice(own, wanted, replace=False) for own in classes]), patients[needed:]
 
 
-def _joined(patients: list[Indices]) -> Indices:
+def _joined(patients: Patients) -> Indices:
     return np.concatenate([np.empty(0, dtype=np.int64), *patients])
 
 

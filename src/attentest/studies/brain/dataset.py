@@ -65,7 +65,7 @@ class Pair(NamedTuple):
     mask: Path
 
 
-def load_slices(path: str | os.PathLike[str], progress: Progress | None = None) -> Slices:
+def load_slices(path: str | os.PathLike[str], progress: Progress = lambda done, total: None) -> Slices:
     """Return the slices at a path, sorted by patient and then by number.
 
     The path is one of: the folder ``kaggle_3m`` of the download, or a folder that has it; a folder of own data in the
@@ -82,8 +82,7 @@ def load_slices(path: str | os.PathLike[str], progress: Progress | None = None) 
     except OSError as error:
         raise InputError(f"{source} cannot be searched ({error.strerror or error}): make it readable.") from None
     slices = _read_packed(found) if isinstance(found, Path) else _read_pairs(found, progress)
-    if progress is not None:
-        progress(len(slices), len(slices))
+    progress(len(slices), len(slices))
     return slices.take(np.lexsort((slices.number, slices.patient)))
 
 
@@ -150,12 +149,11 @@ def _pairs_of_patient(folder: Path, pictures: list[Path]) -> list[Pair]:
     return [Pair(name, number, path, files["_mask"][number]) for number, path in sorted(files[""].items())]
 
 
-def _read_pairs(pairs: list[Pair], progress: Progress | None) -> Slices:
+def _read_pairs(pairs: list[Pair], progress: Progress) -> Slices:
     """Read slices and their masks, in the order given."""
     flair, masks, tumour = [], [], []
     for done, pair in enumerate(pairs):
-        if progress is not None:
-            progress(done, len(pairs))
+        progress(done, len(pairs))
         image, mask = _pixels(pair.image), _pixels(pair.mask, is_mask=True)
         if image.shape != mask.shape:
             raise InputError(f"{pair.image} has {_size(image)} pixels but its mask {_size(mask)}: resize one of them.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -213,16 +213,15 @@ def _draw_classes(
     summary: Summary,
     conditions: Mapping[float, Condition],
     apart: float,
-    *,
-    value: Callable[[Summary, str], Summary | None] = class_rate,
-    horizontal: bool = False,
+    value: Any = class_rate,
+    **style: Any,
 ) -> None:
     """Draw a value of both classes with its interval, side by side, at the place of each condition that was tested."""
     found = {place: condition_of(summary, condition) for place, condition in conditions.items()}
     for aside, (name, colour) in zip((-apart, apart), CLASS_COLOURS.items(), strict=True):
         values = {place + aside: value(one, name) for place, one in found.items() if one is not None}
         shown = {place: one for place, one in values.items() if one is not None}
-        draw_rates(axes, list(shown), list(shown.values()), colour, CLASS_NAMES[name], horizontal=horizontal)
+        draw_rates(axes, list(shown), list(shown.values()), colour, CLASS_NAMES[name], **style)
 
 
 def _region_size(found: Summary, name: str) -> Summary | None:

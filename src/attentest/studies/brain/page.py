@@ -19,9 +19,6 @@ from attentest.studies.brain.statements import CLASS_NAMES, Summary
 from attentest.studies.document import Markdown, number
 from attentest.studies.verdict import OUTCOMES
 
-PACKAGE = "attentest.studies.brain"
-"""The package with the template."""
-
 SLICE_VALUES = {
     "statistic": "statistic",
     "log_naive": "log10 of the naive p",
@@ -56,26 +53,20 @@ def write_report(
     pages = {
         "summary.json": document.summary_text(summary),
         "brain.md": render_markdown(summary, shared),
-        "index.html": render_html(summary, shared | own),
+        "index.html": document.to_html(render_markdown(summary, shared | own, html=True), shared | own),
     }
     document.write_pages(target, pages, shared)
     return target / "index.html"
 
 
-def render_markdown(summary: Summary, figures: Collection[str]) -> str:
-    """Return the page as Markdown, from the summary and the names of the figures beside it."""
-    return document.render(PACKAGE, _content(summary, figures))
-
-
-def render_html(summary: Summary, images: Mapping[str, bytes]) -> str:
-    """Return the page as HTML with its images in it: PNGs by the names of the figures."""
-    return document.to_html(document.render(PACKAGE, _content(summary, images) | {"html": True}), images)
+def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = False) -> str:
+    """Return the page, for HTML with the slices of the dataset, from the summary and the names of its figures."""
+    return document.render("attentest.studies.brain", {**_content(summary, figures), "html": html})
 
 
 def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
     """Return the values and functions of the template."""
     findings = statements.findings(summary)
-    verdicts = [one["verdict"] for one in findings]
     tested = {one["name"]: one for one in summary["conditions"]}
     noises = {one["noise"] for one in tested.values()}
     taus = [Condition(threshold=tau).name for tau in THRESHOLDS]
@@ -88,7 +79,6 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
     return {
         "gallery": {},
         **summary,
-        "html": False,
         "figure": figure,
         "row": _row,
         "head": lambda *names: Markdown(f"{_row(*names)}\n|{'---|' * len(names)}"),
@@ -104,7 +94,7 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "paper": paper,
         "classes": classes,
         "findings": findings,
-        "outcomes": {outcome: verdicts.count(outcome) for outcome in OUTCOMES},
+        "outcomes": {outcome: sum(one["verdict"] == outcome for one in findings) for outcome in OUTCOMES},
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
         "distribution": _distribution(list(classes.values())),
         "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],

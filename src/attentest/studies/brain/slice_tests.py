@@ -110,7 +110,8 @@ class SliceTests:
         if not numbers:
             return
         test, device = self.attention_test(condition), self._scores.device
-        self._save_noise(condition)
+        if condition.noise in ESTIMATORS:
+            self._save_noise(condition.noise)
         header = {**self._identity(condition), "settings": test.settings, **described_machine(device)}
         with data_file(self._out, condition).writing(header) as writer:
             yield from recorded(partial(slice_rows, test, self._cohort.slices), numbers, writer, device.type)
@@ -119,13 +120,12 @@ class SliceTests:
         series = {**condition.describe(), "data_sha256": self._cohort.sha256}
         return {"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256}
 
-    def _save_noise(self, condition: Condition) -> None:
+    def _save_noise(self, name: str) -> None:
         """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
-        if condition.noise in ESTIMATORS:
-            model = self._noise.model(condition.noise)
-            if not isinstance(getattr(model, "model", model), Dense):
-                make_directory(self._out / "noise")
-                save_noise(model, self._out / "noise" / f"{condition.noise}.json")
+        model = self._noise.model(name)
+        if not isinstance(getattr(model, "model", model), Dense):
+            make_directory(self._out / "noise")
+            save_noise(model, self._out / "noise" / f"{name}.json")
 
 
 def _check_weights(path: Path, sha256: str) -> None:
