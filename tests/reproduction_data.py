@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from transformers import ViTForImageClassification
 
+from attentest import bundled_model
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, plan_of
 from attentest.studies.reproduction.published import PERMUTATION, POWER
 from attentest.studies.reproduction.run import data_file
@@ -17,6 +20,22 @@ Row = dict[str, Any]
 
 EVALUATIONS = {"spectral": 60, "adaptive": 300, "combination": 4400, "fixed": 25_000}
 SECONDS = {"spectral": 0.01, "adaptive": 0.4, "combination": 1.5, "fixed": 8.0}
+
+
+@pytest.fixture(scope="session", name="small_directory")
+def small_directory_fixture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first two layers of the 8x8 base model: a quarter of its work, and as smooth."""
+    directory = tmp_path_factory.mktemp("small")
+    ViTForImageClassification.from_pretrained(bundled_model(8), num_hidden_layers=2).save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture(name="small_base8")
+def small_base8_fixture(small_directory: Path) -> Iterator[Path]:
+    """A small model in the place of the bundled ones, for images of 8x8 pixels."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("attentest.studies.reproduction.paper_model.bundled_model", lambda *_: small_directory)
+        yield small_directory
 
 
 def spread_out(images: int) -> np.ndarray:

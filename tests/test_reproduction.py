@@ -33,7 +33,9 @@ from attentest.studies.reproduction.paper_model import (
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
+from attentest.training.classifier import ARCHITECTURES
 from attentest.training.synthetic_classifier import TrainingSettings
+from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 
 NULL = Series(work="selective", model="base8", noise="correlated")
 PERMUTED = Series(work="permutation", model="base8", permutations=20)
@@ -125,11 +127,11 @@ def test_presets_can_be_cut_down() -> None:
         chosen_experiments(["figure 4"])
 
 
-def test_rows_are_the_librarys_own_results(tmp_path: Path) -> None:
+def test_rows_are_the_librarys_own_results(tmp_path: Path, small_base8: Path) -> None:
     estimated = Series(work="selective", model="base8", estimated=True)
     run(settings_of(tmp_path, NULL, estimated, PERMUTED, count=3), tmp_path)
     for series, noise in ((NULL, AR1(0.5)), (estimated, FromImage("sample"))):
-        test = AttentionTest.from_pretrained(bundled_model(8), noise=noise, search=SEARCH, confidence_level=None)
+        test = AttentionTest.from_pretrained(small_base8, noise=noise, search=SEARCH, confidence_level=None)
         results = test.map(series.images(0, [0, 1, 2]))
         for row, result in zip(rows_of(tmp_path, series).values(), results, strict=True):
             assert row["p"] == pytest.approx(result.pvalue, abs=1e-12)
@@ -137,7 +139,7 @@ def test_rows_are_the_librarys_own_results(tmp_path: Path) -> None:
             assert row["log_naive"] == result.naive_log_pvalue
             assert row["log_bonferroni"] == result.bonferroni_log_pvalue
             assert row["region"] == result.region.sum()
-    known = AttentionTest.from_pretrained(bundled_model(8), noise=1.0)
+    known = AttentionTest.from_pretrained(small_base8, noise=1.0)
     for number, row in rows_of(tmp_path, PERMUTED).items():
         image = PERMUTED.images(0, [number])[0]
         expected = known.permutation_test(image, 20, PERMUTED.generator(0, number, "permutations"))
@@ -145,11 +147,11 @@ def test_rows_are_the_librarys_own_results(tmp_path: Path) -> None:
         assert row["p_with_observed"] == expected.pvalue
 
 
-def test_headers_say_how_rows_were_made(tmp_path: Path) -> None:
+def test_headers_say_how_rows_were_made(tmp_path: Path, small_base8: Path) -> None:
     run(settings_of(tmp_path, NULL, count=1, seed=5), tmp_path)
     (header,) = data_file(tmp_path, NULL).read().headers
     assert header["seed"] == 5
-    assert header["model_sha256"] == PaperModel.read(bundled_model(8)).sha256
+    assert header["model_sha256"] == PaperModel.read(small_base8).sha256
     assert header["series"]["noise_model"] == {"model": "ar1", "rho": 0.5, "sigma": 1.0}
     assert header["settings"]["threshold"] == 0.6
     assert header["settings"]["search"]["tol"] == TOL
@@ -160,6 +162,7 @@ def test_headers_say_how_rows_were_made(tmp_path: Path) -> None:
     assert entry["preset"] == "quick"
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
     assert run(settings_of(tmp_path, NULL, count=3), tmp_path).done == 3
     before = data_file(tmp_path, NULL).path.read_bytes()
@@ -169,6 +172,7 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
     assert sorted(rows_of(tmp_path, NULL)) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.usefixtures("small_base8")
 @pytest.mark.parametrize("chunk", [1, 2, 5])
 def test_interrupted_and_resumed_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
@@ -203,6 +207,7 @@ def failing_on(number: int, message: str) -> Callable[[Trials, list[int]], list[
     return fail
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(tmp_path, NULL, count=4)
     with monkeypatch.context() as patched:
@@ -218,6 +223,7 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
     assert "p" in rows_of(tmp_path, NULL)[1]
 
 
+@pytest.mark.usefixtures("small_base8")
 @pytest.mark.parametrize("count", [1, 2])
 def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path, count: int) -> None:
     run(settings_of(tmp_path, NULL, count=1), tmp_path)
@@ -225,6 +231,7 @@ def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path, count: in
         run(settings_of(tmp_path, NULL, count=count, seed=1), tmp_path)  # also where nothing is left to do
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_what_another_run_has_done_meanwhile_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(settings_of(tmp_path, NULL, count=3), tmp_path)
     late = {NULL: [0, 1, 2, 3]}  # the list was made before the other run ended
@@ -233,6 +240,7 @@ def test_what_another_run_has_done_meanwhile_is_not_done_again(tmp_path: Path, m
     assert len(data_file(tmp_path, NULL).path.read_text().splitlines()) == 5
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_what_stopped_a_run_is_said_and_not_that_its_record_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +253,7 @@ def test_what_stopped_a_run_is_said_and_not_that_its_record_failed(
         run(settings_of(tmp_path, NULL, count=1), tmp_path)
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_the_list_of_runs_survives_a_line_that_was_not_finished(tmp_path: Path) -> None:
     run(settings_of(tmp_path, NULL, count=1), tmp_path)
     runs = tmp_path / "runs.jsonl"
@@ -283,6 +292,7 @@ def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> No
 
 
 def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ARCHITECTURES, "large", ARCHITECTURES["small"])  # type: ignore[attr-defined]
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
     monkeypatch.setattr(attentest.training.synthetic_classifier, "TrainingSettings", tiny)
     monkeypatch.setattr(attentest.studies.reproduction.trial, "TIMED_BATCHES", 1)
@@ -298,11 +308,11 @@ def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert read_runs(tmp_path, RUN_FIELDS)[1]["trained"] == {}
 
 
-def test_curves_are_f_of_the_paper(tmp_path: Path) -> None:
+def test_curves_are_f_of_the_paper(tmp_path: Path, small_base8: Path) -> None:
     series = Series(work="curves", model="base8")
     run(settings_of(tmp_path, series, count=1), tmp_path)
     row = data_file(tmp_path, series).read().rows[0]
-    test = AttentionTest.from_pretrained(bundled_model(8), noise=1.0, search=SEARCH, confidence_level=None)
+    test = AttentionTest.from_pretrained(small_base8, noise=1.0, search=SEARCH, confidence_level=None)
     result = test(series.images(0, [0])[0])
     assert row["statistic"] == result.statistic
     z = np.array(row["close"]["z"])
@@ -320,6 +330,7 @@ def test_curves_are_f_of_the_paper(tmp_path: Path) -> None:
     assert (curves[:, within].max(axis=0) < 1e-6).all()
 
 
+@pytest.mark.usefixtures("small_base8")
 def test_precision_compares_the_same_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse(monkeypatch)
     series = Series(work="precision", model="base8")
@@ -332,9 +343,10 @@ def test_precision_compares_the_same_search(tmp_path: Path, monkeypatch: pytest.
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the paper's grids take steps that a test can wait for."""
-    from attentest.search import Combination, Fixed, GridSearch
+    from attentest.search import Adaptive, Combination, Fixed, GridSearch
 
     grid = "attentest.search.grid.search"
+    monkeypatch.setattr(f"{grid}.adaptive", lambda: GridSearch(step=Adaptive(eps_min=1.0, eps_max=2.0)))
     monkeypatch.setattr(f"{grid}.fixed", lambda: GridSearch(step=Fixed(step=0.05)))
     monkeypatch.setattr(f"{grid}.combination", lambda: GridSearch(step=Combination(fine=0.01, coarse=0.1)))
 
