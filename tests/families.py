@@ -1,16 +1,24 @@
-"""Tiny models of every family that attentest reads, with random weights, made offline."""
+"""Tiny models of every family that attentest reads, with random weights, made offline, and how to compare scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 import transformers as hf
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 LAYERS = 3
 HEADS = 2
+
+EXACT = 1e-12
+"""Two ways of computing in float64: scores are of order one, so this is a few thousand roundings."""
+
+FLOAT32 = 2e-5
+"""The same in float32, after three layers."""
 
 SIZES: dict[str, Any] = {
     "hidden_size": 16,
@@ -118,3 +126,44 @@ VARIANTS: dict[str, Callable[[], Any]] = {
     "clip with another activation": lambda: FAMILY_MODELS["clip_vision_model"](hidden_act="gelu"),
 }
 """Forms of a family whose attention is computed in another way."""
+
+
+@cache
+def family_model(name: str) -> Any:
+    """A model of a family or variant, made once: no test changes it, and one test checks that reading does not."""
+    return {**FAMILY_MODELS, **VARIANTS}[name]()
+
+
+def has_class_token(name: str) -> bool:
+    """Whether the models of a family have a class token."""
+    return not name.startswith("siglip")
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def distance(first: Tensor, second: Tensor) -> float:
+    """The greatest difference of two tensors of scores."""
+    assert first.shape == second.shape
+    assert first.dtype == second.dtype == torch.float64
+    return float((first - second).abs().max())
+
+
+class OtherDtypes(TorchDispatchMode):
+    """Records the results of operations in floating point other than float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, torch.dtype, Tensor]] = []
+        self.operations = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        for value in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(value, Tensor) and value.is_floating_point():
+                self.operations += 1
+                if value.dtype != torch.float64:
+                    self.seen.append((str(function), value.dtype, value.detach().clone()))
+        return result

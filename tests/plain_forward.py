@@ -120,6 +120,12 @@ def torchvision_weights(model: Any, images: Tensor) -> list[Tensor]:
     return attention_weights(state, differences, images)
 
 
+def plain_scores(model: Any, images: Tensor, class_token: bool = True) -> Tensor:
+    """Return the rollout scores (m, gh, gw) of a model of Hugging Face transformers with patches of 2 x 2 pixels."""
+    grid = images.shape[-2] // 2, images.shape[-1] // 2
+    return rollout(huggingface_weights(model, images), grid, class_token)
+
+
 def attention_weights(state: Weights, differences: Differences, images: Tensor) -> list[Tensor]:
     """Return the attention weights (m, heads, N, N) of each layer."""
     weights = _encoder_of({name: value.to(torch.float64) for name, value in state.items()})

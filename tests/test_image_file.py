@@ -16,19 +16,11 @@ from PIL import Image
 from attentest.errors import InputError
 from attentest.images.read import MAX_PIXELS, read_image
 from attentest.registry import IMAGE_FORMATS, ImageFormat
+from image_refusal import refusal
 
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3) * 40
 COLOUR = np.arange(18, dtype=np.uint8).reshape(2, 3, 3) * 10
 DEEP = np.arange(6, dtype=np.uint16).reshape(2, 3) * 13000
-
-
-def refusal(path: Path, **options: object) -> str:
-    with pytest.raises(InputError) as caught:
-        read_image(path, **options)  # type: ignore[arg-type]
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    assert sentence.endswith(".")
-    return sentence
 
 
 @pytest.mark.parametrize(
@@ -265,3 +257,12 @@ def test_a_new_format_is_one_line_of_the_registry(tmp_path: Path, monkeypatch: p
     # Formats that were known before are read as before.
     np.save(tmp_path / "a.npy", GREY)
     assert np.array_equal(read_image(tmp_path / "a.npy"), GREY)
+
+
+@pytest.mark.parametrize(("name", "package", "kind"), [("a.dcm", "pydicom", "DICOM"), ("a.nii.gz", "nibabel", "NIfTI")])
+def test_a_missing_package_is_named(
+    name: str, package: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).write_text("anything")
+    monkeypatch.setitem(sys.modules, package, None)
+    assert refusal(tmp_path / name) == f"reading {kind} needs {package}: pip install 'attentest[medical]'."

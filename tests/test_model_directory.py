@@ -137,12 +137,12 @@ def test_a_bundled_model_is_the_one_its_record_describes(architecture: str, size
     shutil.copytree(directory, tmp_path / "copy")
     model = ViTForImageClassification.from_pretrained(tmp_path / "copy")
     rng = np.random.default_rng(99)
-    null, signal = null_images(rng, 500, size), signal_images(rng, 500, size, (1.0, 4.0))[0]
+    null, signal = null_images(rng, 100, size), signal_images(rng, 100, size, (1.0, 4.0))[0]
     with torch.no_grad():
         logits = [model(torch.from_numpy(x).float().unsqueeze(1)).logits[:, 0] for x in (null, signal)]
     accuracy = (float((logits[0] <= 0).double().mean()) + float((logits[1] > 0).double().mean())) / 2
-    # The record's accuracy is of 2000 images and this one of 1000: standard errors of at most 0.01 and 0.007.
-    assert accuracy == pytest.approx(record["accuracy"]["held_out"], abs=0.05)
+    # The record's accuracy is of 2000 images and this one of 200: standard errors below 0.007 and 0.021 at 90 per cent.
+    assert accuracy == pytest.approx(record["accuracy"]["held_out"], abs=0.09)
 
 
 def test_a_model_that_is_not_bundled_is_named() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
 from attentest import AttentionTest
 from attentest.attention import ViTScores
 from attentest.images.preprocessing import Preprocessing
+from command_line import run_main
 from families import tiny
 
 data = pytest.importorskip("skimage.data")
@@ -75,46 +74,54 @@ def test_the_set_found_is_where_the_model_chooses_the_region(model: Any, process
         assert np.array_equal(moved, result.region) == same, z
 
 
-def test_photographs_in_files_through_the_command_line(model: Any, processor: Any, tmp_path: Path) -> None:
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
-    Image.fromarray(data.camera()).save(tmp_path / "camera.png")
-    Image.fromarray(data.astronaut()).save(tmp_path / "astronaut.tif")
-    Image.fromarray(data.coffee()).save(tmp_path / "coffee.jpg")
-    command = [sys.executable, "-m", "attentest", "test", "camera.png", "astronaut.tif", "coffee.jpg", "--noise", "20",
-               "--model", "model", "--figure", "photographs.png", "--json"]  # fmt: skip
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    results = [json.loads(line) for line in done.stdout.splitlines()]
-    test = AttentionTest(model, noise=SIGMA, preprocessing=processor)
-    for found, photograph in zip(results[:2], (data.camera(), data.astronaut()), strict=True):  # JPEG loses some
+@pytest.fixture(scope="module")
+def folder(model: Any, processor: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the model and its processor, and a photograph of a cat as an array of 8 bits and of floats."""
+    path = tmp_path_factory.mktemp("photographs")
+    model.save_pretrained(path / "model")
+    processor.save_pretrained(path / "model")
+    np.save(path / "cat.npy", data.cat())
+    np.save(path / "bright_cat.npy", data.cat() / 255)
+    return path
+
+
+def test_photographs_in_files_through_the_command_line(
+    model: Any,
+    processor: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    camera, astronaut = data.camera()[::2, ::2], data.astronaut()[::2, ::2]
+    Image.fromarray(camera).save("camera.png")
+    Image.fromarray(astronaut).save("astronaut.tif")
+    Image.fromarray(data.coffee()[::2, ::2]).save("coffee.jpg")
+    options = ("--noise", "20", "--model", "model", "--figure", "photographs.png", "--no-interval", "--json")
+    done = run_main(capsys, "test", "camera.png", "astronaut.tif", "coffee.jpg", *options)
+    assert not done.code, done.err
+    results = [json.loads(line) for line in done.out.splitlines()]
+    assert len(results) == 3
+    test = AttentionTest(model, noise=SIGMA, preprocessing=processor, confidence_level=None)
+    for found, photograph in zip(results[:2], (camera, astronaut), strict=True):  # JPEG loses some
         expected = test(photograph)
         assert found["pvalue"] == pytest.approx(expected.pvalue, abs=1e-6)
         assert found["log_pvalue"] == pytest.approx(expected.log_pvalue, rel=1e-2)
-        assert found["image_pixels"] == 512 * 512
+        assert found["image_pixels"] == 256 * 256
         assert found["model"]["type"] == "vit"
         assert found["preprocessing"]["resize"] == [32, 32]
-    assert (tmp_path / "photographs.png").stat().st_size > 10_000
+    assert Path("photographs.png").stat().st_size > 10_000
 
 
 def test_options_of_the_command_line_reach_the_test(
-    model: Any, processor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from attentest import cli
-
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
-    np.save(tmp_path / "cat.npy", data.cat() / 255)
     options = ["--attention", "layer:1", "--heads", "max", "--image-size", "32x48", "--range", "0,1",
                "--channels", "0.3,0.59,0.11", "--noise", "0.08,0.07,0.09", "--rho", "0.2", "--tol", "1e-4"]  # fmt: skip
-    capsys.readouterr()  # what saving the model printed
-    monkeypatch.chdir(tmp_path)
-    command = ["attentest", "test", "cat.npy", "--model", "model", *options, "--no-interval", "--json"]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert not stop.value.code
-    found = json.loads(capsys.readouterr().out)
+    monkeypatch.chdir(folder)
+    done = run_main(capsys, "test", "bright_cat.npy", "--model", "model", *options, "--no-interval", "--json")
+    assert not done.code, done.err
+    found = json.loads(done.out)
     assert found["model"]["attention"] == {"name": "layer", "layer": 1, "head_fusion": "max"}
     assert found["model"]["input"] == [3, 32, 48]
     assert found["channels"] == [0.3, 0.59, 0.11]
@@ -141,21 +148,14 @@ def test_options_of_the_command_line_reach_the_test(
     ],
 )
 def test_bad_options_end_in_one_sentence(
-    model: Any, processor: Any, tmp_path: Path, options: tuple[str, ...], message: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    from attentest import cli
-
-    model.save_pretrained(tmp_path / "model")
-    processor.save_pretrained(tmp_path / "model")
-    np.save(tmp_path / "cat.npy", data.cat())
-    monkeypatch.chdir(tmp_path)
-    arguments = ["test", "cat.npy", "--noise", "20", "--model", "model", *options]
-    monkeypatch.setattr(sys, "argv", ["attentest", *arguments])
-    capsys.readouterr()  # what saving the model printed
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
+    folder: Path,
+    options: tuple[str, ...],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    done = run_main(capsys, "test", "cat.npy", "--noise", "20", "--model", "model", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert done.err.count("\n") == 1

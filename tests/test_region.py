@@ -7,6 +7,7 @@ import torch
 from attentest import AttentionTest, InputError
 from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
 from attentest.region.patch_grid import PatchGrid
+from attentest.search import Fixed, GridSearch
 
 
 def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -103,8 +104,8 @@ def test_a_pixel_that_is_always_at_tau_is_outside_and_decides_nothing() -> None:
     image = np.random.default_rng(0).normal(size=(15, 4))
     image[:5] += 0.4
     spectral, fixed = (
-        AttentionTest(scores, noise=1.0, image_shape=(1, 15, 4), search=search)(image)
-        for search in ("spectral", "fixed")
+        AttentionTest(scores, noise=1.0, image_shape=(1, 15, 4), search=search, confidence_level=None)(image)
+        for search in ("spectral", GridSearch(step=Fixed(step=2e-2)))
     )
     assert not spectral.region[4].any()  # at 0.6 of the greatest
     assert spectral.region[3].all()  # at 0.8

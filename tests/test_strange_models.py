@@ -181,10 +181,11 @@ def test_a_function_of_both_kinds_can_be_said_to_be_torch() -> None:
 
 
 def test_another_default_device_of_torch_changes_nothing() -> None:
-    test = AttentionTest(tiny_vit(), noise=1.0, preprocessing=Preprocessing(resize=(8, 8)))
+    test = AttentionTest(tiny_vit_made, noise=1.0, preprocessing=Preprocessing(resize=(8, 8)), confidence_level=None)
     expected = test(IMAGE).pvalue
     with torch.device("meta"):
-        fresh = AttentionTest(tiny_vit_made, noise=1.0, preprocessing=Preprocessing(resize=10, crop=(8, 8)))
+        preprocessing = Preprocessing(resize=10, crop=(8, 8))
+        fresh = AttentionTest(tiny_vit_made, noise=1.0, preprocessing=preprocessing, confidence_level=None)
         assert test(IMAGE).pvalue == expected
         assert 0 < fresh(np.repeat(np.repeat(IMAGE, 2, 0), 2, 1)).pvalue <= 1
 

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from attentest import AttentionTest, InputError
+from attentest.attention import TorchScores
 from attentest.region import TopFraction, attention_map
 from attentest.region.patch_grid import PatchGrid
 from attentest.search import Adaptive, Fixed, GridSearch
@@ -25,7 +27,7 @@ NEAR = GridSearch(step=Adaptive(), extent=3.0)
 
 
 def vit(**options: Any) -> AttentionTest:
-    return AttentionTest(tiny_vit(), noise=1.0, **options)
+    return AttentionTest(tiny_vit(), noise=1.0, confidence_level=None, **options)
 
 
 def slow_region(scores: np.ndarray, patch_grid: PatchGrid, q: float) -> np.ndarray:
@@ -74,22 +76,29 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, q:
 @pytest.mark.parametrize("q", [0.02, 0.1, 0.4])
 def test_spectral_and_fixed_agree(q: float) -> None:
     rng = np.random.default_rng(3)
-    for image in rng.normal(size=(2, 8, 8)):
-        spectral, fixed = (
-            AttentionTest(tiny_vit(), noise=1.0, top_fraction=q, search=search)(image)
-            for search in ("spectral", COARSE)
-        )
-        assert spectral.region.sum() == max(1, round(q * 64))
-        assert spectral.pvalue == pytest.approx(fixed.pvalue, abs=2e-6)
-        assert spectral.settings["top_fraction"] == q
-        assert "threshold" not in spectral.settings
+    image = rng.normal(size=(8, 8))
+    spectral, fixed = (vit(top_fraction=q, search=search)(image) for search in ("spectral", COARSE))
+    assert spectral.region.sum() == max(1, round(q * 64))
+    assert spectral.pvalue == pytest.approx(fixed.pvalue, abs=2e-6)
+    assert spectral.settings["top_fraction"] == q
+    assert "threshold" not in spectral.settings
 
 
-def test_adaptive_has_margins_to_step_by() -> None:
-    image = np.random.default_rng(4).normal(size=(8, 8))
+def patch_softmax(images: Tensor) -> Tensor:
+    """The softmax over the four patches of 2 x 2 pixels, sharp enough to move with the image."""
+    means = images.unflatten(2, (2, 2)).unflatten(4, (2, 2)).mean((1, 3, 5))
+    return torch.softmax(4 * means.flatten(1), dim=1).unflatten(1, (2, 2))
+
+
+@pytest.mark.parametrize("q", [0.1, 0.4])
+def test_adaptive_has_margins_to_step_by(q: float) -> None:
+    image = np.random.default_rng(4).normal(size=(4, 4))
+    scores = TorchScores(patch_softmax, (1, 4, 4))
     spectral, adaptive = (
-        AttentionTest(tiny_vit(), noise=1.0, top_fraction=0.1, search=search)(image) for search in ("spectral", NEAR)
+        AttentionTest(scores, noise=1.0, top_fraction=q, search=search, confidence_level=None)(image)
+        for search in ("spectral", NEAR)
     )
+    assert 0.01 < spectral.pvalue < 0.99
     assert spectral.pvalue == pytest.approx(adaptive.pvalue, abs=1e-3)
 
 

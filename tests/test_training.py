@@ -20,15 +20,21 @@ def small(**changes: object) -> TrainingSettings:
         "image_size": 8,
         "architecture": "small",
         "epochs": 2,
-        "images_per_class": 60,
+        "images_per_class": 20,
         "learning_rate": 1e-3,
     }
     return TrainingSettings(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def trained() -> TrainedModel:
-    return train(small())
+def epochs() -> list[tuple[float, float]]:
+    """The calls of progress while the model below was trained."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def trained(epochs: list[tuple[float, float]]) -> TrainedModel:
+    return train(small(), progress=lambda done, total: epochs.append((done, total)))
 
 
 @pytest.mark.parametrize(
@@ -54,9 +60,9 @@ def test_training_learns_and_is_repeatable(trained: TrainedModel) -> None:
     assert trained.record == again.record
     other = train(small(seed=1))
     assert any(not torch.equal(a, b) for a, b in zip(trained.model.parameters(), other.model.parameters(), strict=True))
-    longer = train(small(epochs=12, images_per_class=200))
-    # Half is chance, with a standard error of 0.025 on 400 images.
-    assert longer.record["accuracy"]["held_out"] > 0.7
+    longer = train(small(epochs=5, images_per_class=300, batch_size=64))
+    # Half is chance, with a standard error of 0.02 on 600 images; other seeds reach 0.74 to 0.82.
+    assert longer.record["accuracy"]["held_out"] > 0.62
 
 
 def test_training_leaves_the_callers_random_state(trained: TrainedModel) -> None:
@@ -76,7 +82,7 @@ def test_a_saved_model_loads_into_a_test_with_its_record(trained: TrainedModel, 
     assert 0 <= record["accuracy"]["held_out"] <= 1
     weights = load_file(directory / "model.safetensors")
     assert sum(tensor.numel() for tensor in weights.values()) == record["parameters"]
-    result = AttentionTest.from_pretrained(directory, noise=1.0, search="combination")(
+    result = AttentionTest.from_pretrained(directory, noise=1.0, confidence_level=None)(
         null_images(np.random.default_rng(0), 1, 8)[0]
     )
     assert 0 < result.pvalue <= 1
@@ -85,10 +91,9 @@ def test_a_saved_model_loads_into_a_test_with_its_record(trained: TrainedModel, 
     assert sorted(path.name for path in tmp_path.rglob("*") if path.name.startswith(".")) == []
 
 
-def test_progress_counts_epochs() -> None:
-    calls: list[tuple[float, float]] = []
-    train(small(), progress=lambda done, total: calls.append((done, total)))
-    assert calls == [(1, 2), (2, 2)]
+@pytest.mark.usefixtures("trained")
+def test_progress_counts_epochs(epochs: list[tuple[float, float]]) -> None:
+    assert epochs == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(

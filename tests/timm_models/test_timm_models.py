@@ -13,22 +13,19 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from attentest import AttentionTest
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
 from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
-from families import with_random_weights
+from families import EXACT, FLOAT32, OtherDtypes, distance, normal, with_random_weights
 from plain_forward import one_layer, rollout, timm_weights, torchvision_weights
 
 ABSENT = "timm and torchvision are neither installed nor in the folder timm of the environment (see conftest.py)"
 timm = pytest.importorskip("timm", reason=ABSENT)
 torchvision = pytest.importorskip("torchvision", reason=ABSENT)
 
-EXACT = 1e-12
-FLOAT32 = 2e-5
 SIZES: dict[str, Any] = {"img_size": 8, "patch_size": 2, "embed_dim": 16, "depth": 3, "num_heads": 2, "num_classes": 3}
 
 
@@ -76,33 +73,8 @@ PREFIX = {
 }
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def distance(first: Tensor, second: Tensor) -> float:
-    assert first.shape == second.shape
-    assert first.dtype == second.dtype == torch.float64
-    return float((first - second).abs().max())
-
-
 def grid_of(size: tuple[int, int]) -> tuple[int, int]:
     return size[0] // 2, size[1] // 2
-
-
-class OtherDtypes(TorchDispatchMode):
-    """Records what is computed in floating point other than float64."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[tuple[str, torch.dtype]] = set()
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for value in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != torch.float64:
-                self.seen.add((str(function), value.dtype))
-        return result
 
 
 def test_transformers_goes_on_without_a_torchvision_whose_binaries_do_not_load() -> None:
@@ -112,9 +84,6 @@ def test_transformers_goes_on_without_a_torchvision_whose_binaries_do_not_load()
     if not operators_work:
         assert not utils.is_torchvision_available()
         assert not utils.is_timm_available()
-
-
-# timm -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [(8, 8), (8, 12), (6, 4)])
@@ -151,12 +120,11 @@ def test_timm_is_read_at_the_size_of_training_by_default(name: str) -> None:
 def test_aggregations_of_timm_are_those_of_plain_operations(name: str) -> None:
     model, images = TIMM[name](), normal(2, 3, 8, 12, seed=3)
     weights, classy = timm_weights(model, images), name != "no class token"
-    for fusion in ("max", "min", 1):
+    for fusion, layer in (("max", 0), ("min", -1), (1, 1)):
         scores = ViTScores(model, attention=Rollout(fusion), image_size=(8, 12))(images)
         assert distance(scores, rollout(weights, (4, 6), classy, fusion)) < EXACT
-        for layer in (0, 1, -1):
-            scores = ViTScores(model, attention=LayerAttention(layer, fusion), image_size=(8, 12))(images)
-            assert distance(scores, one_layer(weights[layer], (4, 6), classy, fusion)) < EXACT
+        scores = ViTScores(model, attention=LayerAttention(layer, fusion), image_size=(8, 12))(images)
+        assert distance(scores, one_layer(weights[layer], (4, 6), classy, fusion)) < EXACT
 
 
 def fused_inputs(model: Any, images: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
@@ -227,7 +195,7 @@ def test_everything_of_timm_is_computed_in_float64(name: str, size: tuple[int, i
     scores = ViTScores(model, image_size=size)
     with OtherDtypes() as recorder:
         scores(normal(2, 3, *size))
-    assert recorder.seen == set()
+    assert recorder.seen == []
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -320,9 +288,6 @@ def test_a_timm_model_within_another_module_is_found() -> None:
     assert torch.equal(scores(images), ViTScores(model)(images))
 
 
-# torchvision ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("size", [(8, 8), (8, 12), (6, 4)])
 def test_scores_of_torchvision_are_the_rollout_of_plain_operations(size: tuple[int, int]) -> None:
     model, images = torchvision_vit(), normal(3, 3, *size, seed=7)
@@ -340,7 +305,7 @@ def test_scores_of_torchvision_are_the_rollout_of_plain_operations(size: tuple[i
     assert (told["prefix_tokens"], told["class_token"]) == (1, True)
     with OtherDtypes() as recorder:
         scores(images)
-    assert recorder.seen == set()
+    assert recorder.seen == []
 
 
 def test_scores_of_torchvision_are_the_rollout_of_its_own_attention() -> None:
@@ -385,9 +350,6 @@ def test_a_border_that_no_patch_of_torchvision_covers_has_no_influence() -> None
     other[:, :, :, 12:] -= 5.0
     assert torch.equal(scores(images), scores(other))
     assert distance(scores(images), rollout(torchvision_weights(model, images), (4, 6))) < EXACT
-
-
-# Refusals ---------------------------------------------------------------------------------------------------------
 
 
 OTHERS: dict[str, Callable[[], nn.Module]] = {
@@ -437,9 +399,6 @@ def test_timm_attention_that_is_a_difference_of_two_is_refused() -> None:
         ViTScores(vit(attn_layer="diff"))
 
 
-# The whole way ----------------------------------------------------------------------------------------------------
-
-
 def photograph(size: tuple[int, int] = (40, 57)) -> np.ndarray:
     """A smooth 8-bit colour image in mid-range, so that neither rounding nor clipping matters much."""
     rows, columns = np.mgrid[: size[0], : size[1]]
@@ -452,10 +411,9 @@ def test_the_p_value_is_that_of_the_generic_path(make: Callable[[], Any]) -> Non
     model = make()
     image = np.random.default_rng(3).normal(size=(8, 12, 3))
     scores = ViTScores(model, image_size=(8, 12))
-    ours = AttentionTest(model, noise=1.0, image_size=(8, 12), search=SpectralSearch(tol=1e-9))(image)
-    generic = AttentionTest(
-        lambda images: scores(images), noise=1.0, image_shape=(3, 8, 12), search=SpectralSearch(tol=1e-9)
-    )(image)
+    options: dict[str, Any] = {"noise": 1.0, "search": SpectralSearch(tol=1e-9), "confidence_level": None}
+    ours = AttentionTest(model, image_size=(8, 12), **options)(image)
+    generic = AttentionTest(lambda images: scores(images), image_shape=(3, 8, 12), **options)(image)
     assert np.array_equal(ours.region, generic.region)
     assert ours.pvalue == pytest.approx(generic.pvalue, abs=1e-8)
 
@@ -480,7 +438,7 @@ def test_preprocessing_is_that_of_timm(crop_pct: float, interpolation: str) -> N
 def test_preprocessing_is_read_off_a_timm_model() -> None:
     model = vit()
     settings = timm.data.resolve_data_config({"input_size": (3, 8, 8)}, model=model)
-    result = AttentionTest(model, noise=12.0, preprocessing=settings)(photograph())
+    result = AttentionTest(model, noise=12.0, preprocessing=settings, confidence_level=None)(photograph())
     assert result.region.shape == (40, 57)
     assert 0 < result.pvalue <= 1
 
