@@ -95,7 +95,7 @@ def test_threshold_outside_the_open_unit_interval_is_refused(tau: float) -> None
 
 
 def test_a_pixel_that_is_always_at_tau_is_outside_and_decides_nothing() -> None:
-    """Five pixels a patch: 0.6 of the way from the least patch to the greatest there is one, whatever the scores."""
+    """With five pixels per patch, one lies 0.6 of the way from the least patch to the greatest, whatever the scores."""
 
     def scores(images: np.ndarray) -> np.ndarray:
         first, last = (np.exp(images[:, 0, rows].mean(axis=(1, 2))) for rows in (slice(0, 5), slice(10, 15)))

@@ -102,7 +102,7 @@ def test_adaptive_has_margins_to_step_by(q: float) -> None:
     assert spectral.pvalue == pytest.approx(adaptive.pvalue, abs=1e-3)
 
 
-def two_alike(images: np.ndarray) -> np.ndarray:
+def two_equal(images: np.ndarray) -> np.ndarray:
     """Scores of four patches, the last two of which are always equal."""
     means = images.mean(axis=(1, 2, 3))
     return np.stack([means + 3, means + 2, np.tanh(means), np.tanh(means)], axis=1).reshape(-1, 2, 2)
@@ -116,8 +116,8 @@ def test_bad_input_ends_in_one_sentence() -> None:
         vit(top_fraction="a tenth")
     with pytest.raises(InputError, match="give threshold or top_fraction, not both"):
         vit(top_fraction=0.1, threshold=0.6)
-    tied = AttentionTest(two_alike, noise=1.0, top_fraction=0.75, image_shape=(1, 2, 2))
+    tied = AttentionTest(two_equal, noise=1.0, top_fraction=0.75, image_shape=(1, 2, 2))
     with pytest.raises(InputError, match="equal attention lie on both sides of the cut"):
         tied(np.random.default_rng(0).normal(size=(2, 2)))
-    fine = AttentionTest(two_alike, noise=1.0, top_fraction=0.5, image_shape=(1, 2, 2))
+    fine = AttentionTest(two_equal, noise=1.0, top_fraction=0.5, image_shape=(1, 2, 2))
     assert fine(np.random.default_rng(0).normal(size=(2, 2))).region.sum() == 2

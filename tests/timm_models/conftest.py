@@ -1,9 +1,9 @@
-"""Brings in timm and torchvision, from beside the environment where they are not installed in it.
+"""Imports timm and torchvision, from a folder of the environment if they are not installed in it.
 
-torchvision's binaries load only with the build of torch they were made for, which the CPU build in use for tests need
-not be, and transformers imports a torchvision that it finds, and breaks on one whose binaries do not load. So both
-packages may lie in a folder ``timm`` of the environment that is on nobody's path (requirements.txt says which
-versions): ``pip install --no-deps --target "$VIRTUAL_ENV/timm" -r tests/timm_models/requirements.txt``. Without them
+torchvision's binaries load only with the build of torch they were made for, which need not be the CPU build that tests
+use, and transformers imports any torchvision that is installed and fails if its binaries do not load. So both packages
+may be in a folder ``timm`` of the environment that is not on the path (requirements.txt lists the versions):
+``pip install --no-deps --target "$VIRTUAL_ENV/timm" -r tests/timm_models/requirements.txt``. Without them
 the tests here are skipped.
 """
 
@@ -24,13 +24,13 @@ BESIDE = Path(sys.prefix) / "timm"
 PACKAGES = ("timm", "torchvision")
 ASKED_OF_TRANSFORMERS = ("is_torchvision_available", "is_torchvision_v2_available", "is_timm_available")
 
-KEPT: list[Any] = []
-"""What must live as long as the process: operators vanish with the library object that declared them."""
+LIBRARIES: list[Any] = []
+"""Library objects, referenced until the process ends: the operators that one declared vanish with it."""
 
 
-def bring_in(folder: Path) -> None:
-    """Import both packages from a folder, leaving no trace that transformers could take for an installation."""
-    # transformers remembers its answers, so asking first is enough for it to go on without either package.
+def import_from(folder: Path) -> None:
+    """Import both packages from a folder, without transformers taking them for installed ones."""
+    # transformers caches these answers, so asking before the import makes it work without either package.
     answers = {name: getattr(utils, name)() for name in ASKED_OF_TRANSFORMERS if hasattr(utils, name)}
     declare_operators(folder / "torchvision" / "_meta_registrations.py")
     sys.path.append(str(folder))
@@ -38,13 +38,13 @@ def bring_in(folder: Path) -> None:
         for package in PACKAGES:
             importlib.import_module(package)
     finally:
-        sys.path.remove(str(folder))  # their own modules are found through the packages
+        sys.path.remove(str(folder))  # submodules are found through the packages
     assert {name: getattr(utils, name)() for name in answers} == answers
     assert not any(answers.values())
 
 
 def declare_operators(registrations: Path) -> None:
-    """Declare the operators that torchvision describes on import; its binaries, which would, may not load here.
+    """Declare the operators that torchvision registers on import: its binaries, which declare them, may not load.
 
     They are never called: no model tested here has one.
     """
@@ -53,9 +53,9 @@ def declare_operators(registrations: Path) -> None:
     library = torch.library.Library("torchvision", "DEF")
     for name in sorted(names):
         library.define(f"{name}() -> ()")
-    KEPT.append(library)
+    LIBRARIES.append(library)
 
 
 assert transformers.__version__  # imported before the path is touched: it looks around when it is
 if any(importlib.util.find_spec(package) is None for package in PACKAGES) and BESIDE.is_dir():
-    bring_in(BESIDE)
+    import_from(BESIDE)

@@ -180,7 +180,7 @@ def test_relatives_in_timm_have_the_rollout_of_what_they_fuse(
         block.attn.fused_attn = True
     shown = fused_inputs(reference.double(), images, monkeypatch)
     assert len(shown) == 3
-    # timm brings position embeddings to another size in float32.
+    # timm resamples position embeddings in float32.
     tolerance = EXACT if size == (8, 8) else FLOAT32
     assert distance(scores(images), rollout(shown, grid_of(size))) < tolerance
     assert float(scores(images).std(dim=0).max()) > 0.02

@@ -29,7 +29,7 @@ FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 B200); on others it has a thirty-second of it or less."""
 
 HALF = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-"""Dtypes of half precision or less, of which a warning tells."""
+"""Dtypes of half precision or less, which cause a warning."""
 
 
 class ViTScores:
@@ -83,8 +83,8 @@ class ViTScores:
         self.batch_size = batch_size or self._default_batch_size(memory // 2)
         if encoder.weights in HALF:
             warnings.warn(
-                f"the model's weights are {encoder.weights}: they are computed with in float64, exactly as stored, so "
-                "attention can differ from what half precision shows.",
+                f"the model's weights are {encoder.weights}: attention is computed from them in float64 and can differ "
+                "from that computed in half precision.",
                 AttentestWarning,
                 stacklevel=2,
             )
@@ -138,7 +138,7 @@ class ViTScores:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
                 f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
-                "is it a complete model, and this a size it takes?"
+                "check that the model is complete and takes images of this size."
             ) from None
 
     def _default_batch_size(self, memory: int) -> int:
@@ -199,8 +199,8 @@ def _warn_of_wrapper(model: nn.Module, transformer: nn.Module, kind: str) -> Non
     wrappers = [one for one in around if not one.__module__.startswith(unchanged)]
     if wrappers:
         warnings.warn(
-            f"attentest reads the {kind!r} within the {wrappers[0].__name__} given, and nothing around it: if that "
-            "changes images before they get there, say so with preprocessing, or give a score function.",
+            f"attentest reads the {kind!r} within the {wrappers[0].__name__} given, and nothing around it: if the "
+            "wrapper changes images before they reach the model, give the same preprocessing, or a score function.",
             AttentestWarning,
             stacklevel=2,
         )

@@ -166,12 +166,12 @@ class Preprocessing:
         if size == resized == crop:
             return None, placement
         matrix = torch.zeros(crop, size, dtype=torch.float64)
-        cut, pad, kept = max(-offset, 0), max(offset, 0), min(resized, crop)
+        cut, pad, length = max(-offset, 0), max(offset, 0), min(resized, crop)
         if size == resized:
-            matrix[pad : pad + kept, cut : cut + kept] = torch.eye(kept, dtype=torch.float64)
+            matrix[pad : pad + length, cut : cut + length] = torch.eye(length, dtype=torch.float64)
         else:
             resizing = resize_matrix(size, resized, self.interpolation, self.antialias)
-            matrix[pad : pad + kept] = resizing[cut : cut + kept]
+            matrix[pad : pad + length] = resizing[cut : cut + length]
         return matrix, placement
 
     def _offset(self, resized: int, crop: int) -> int:

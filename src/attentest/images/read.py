@@ -32,7 +32,7 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     Returns
     -------
     Array
-        Values as stored, in a dtype that tells their range where they have one; float64 for DICOM and NIfTI, whose
+        Values as stored, in a dtype with the same range where they have one; float64 for DICOM and NIfTI, whose
         own scaling is applied.
     """
     if not isinstance(path, (str, os.PathLike)):

@@ -20,7 +20,7 @@ class RegionRule(Protocol):
         """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins | TopMargins:
-        """Return the margins of observed regions (k, H, W), which tell whether other scores give the same regions."""
+        """Return the margins of observed regions (k, H, W), negative if and only if scores give these regions."""
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values."""
