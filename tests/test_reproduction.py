@@ -43,7 +43,7 @@ PERMUTED = Series(work="permutation", model="base8", permutations=20)
 
 def an_experiment(*series: Series, count: int = 6) -> Experiment:
     return Experiment(
-        name="type-i-error", title="", where="", series=lambda preset, published: iter([(one, count) for one in series])
+        name="type-i-error", title="", where="", series=lambda preset, published: [(one, count) for one in series]
     )
 
 

@@ -1,4 +1,4 @@
-"""What became of the paper's statements, printed."""
+"""Printing the verdicts on the paper's statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attentest.cli.output import table_console
 
 
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print statements, verdicts and numbers as a table; or them and the summary as one JSON object."""
+    """Print statements, verdicts and numbers as a table, or with the summary as one JSON object."""
     if as_json:
         from attentest.studies.document import summary_text
 

@@ -60,7 +60,7 @@ OUT = Path("reproduction")
 reproduce = typer.Typer(
     name="reproduce",
     invoke_without_command=True,
-    help="Run the paper's numerical experiments and compare what they say.",
+    help="Run the paper's numerical experiments and compare the results with the paper.",
 )
 
 
@@ -74,18 +74,18 @@ def run(
     preset: Annotated[
         PresetName,
         typer.Option(
-            help="How many images: quick takes ten minutes or so on two cores, paper has the counts of the paper's "
+            help="How many images: quick takes about ten minutes on two cores, paper has the counts of the paper's "
             "main text (but times the searches on fewer images), full those of its appendices.",
             rich_help_panel=RUN,
         ),
     ] = PresetName.quick,
     images: Annotated[
         int | None,
-        typer.Option(help="No more images a series than this.", show_default="as preset", min=1, rich_help_panel=RUN),
+        typer.Option(help="At most this many images per series.", show_default="as preset", min=1, rich_help_panel=RUN),
     ] = None,
     permutations: Annotated[
         int | None,
-        typer.Option(help="No more permutations than this.", show_default="as preset", min=1, rich_help_panel=RUN),
+        typer.Option(help="At most this many permutations.", show_default="as preset", min=1, rich_help_panel=RUN),
     ] = None,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
@@ -114,14 +114,16 @@ def run(
             rich_help_panel=MODELS,
         ),
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try again what failed before.", rich_help_panel=RUN)] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Repeat the trials that failed before.", rich_help_panel=RUN)
+    ] = False,
     out: OutOption = OUT,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Run the paper's numerical experiments, and write data, tables, figures and a page that compares.
+    """Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
 
-    Every trial is on disk when its chunk is done: after an interruption, or with a larger preset, the same command goes
-    on where it was. Images depend on the seed alone, not on device, chunks or order.
+    Trials are saved every few seconds: after an interruption, or with a larger preset, the same command goes on where
+    it stopped. Images depend on the seed alone, not on the device or the order.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -148,7 +150,7 @@ def run(
         with progress_bar("reproduction") as progress:
             outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label))
     except KeyboardInterrupt:
-        raise Interrupted(f"what was finished is in {out}: the same command goes on from there.") from None
+        raise Interrupted(f"the finished trials are in {out}: the same command goes on from there.") from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
     say(f"{outcome.done} trials in {outcome.seconds:.0f} s{failed}")
     _print_findings(out, as_json)
@@ -162,7 +164,7 @@ def run(
 
 @reproduce.command()
 def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
-    """Make the page anew from the data: report/index.html, report/reproduction.md, figures and summary.json."""
+    """Write the page again from the data: report/index.html, report/reproduction.md, figures and summary.json."""
     _print_findings(out, as_json)
     _write_page(out)
 
@@ -180,7 +182,7 @@ def list_experiments() -> None:
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Refuse options that stand before a subcommand, where they would do nothing."""
+    """Refuse options before a subcommand, where they would have no effect."""
     for name in context.params:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -191,7 +193,7 @@ def _refuse_options(context: typer.Context) -> None:
 
 
 def _announce(settings: RunSettings, out: Path) -> None:
-    """Say what is about to be done, and what takes long before it starts."""
+    """Say how many trials there are, and which models must be trained first."""
     plan = settings.plan()
     say(f"{sum(plan.values()):,} trials in {len(plan)} series; results go to {out}")
     if untrained := settings.untrained():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from itertools import product
+from typing import Any, TypeAlias
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.simulation.nearly_gaussian import FAMILIES
-from attentest.studies.reproduction.paper_model import MODELS, PUBLISHED, is_bundled
+from attentest.studies.reproduction.paper_model import MODELS, is_bundled
 from attentest.studies.reproduction.series import NOISES, Series
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
@@ -90,64 +92,59 @@ PRESETS: Mapping[str, Preset] = {
 }
 """Some minutes on two cores; the counts of the paper's main text; those of its appendices."""
 
-Counted: TypeAlias = Iterator[tuple[Series, int]]
+Counted: TypeAlias = list[tuple[Series, int]]
 """Series, each with its number of images."""
 
 
+def _series(count: int, **choices: Iterable[Any]) -> Counted:
+    """Return a series for each combination of choices, all with the same number of images."""
+    return [(Series(**dict(zip(choices, values, strict=True))), count) for values in product(*choices.values())]
+
+
 def _type_i_error(preset: Preset, published: bool) -> Counted:
-    selective = [Series(work="selective", model=model, noise=noise) for model in preset.models for noise in NOISES]
     # The published figures of the permutation test are those of the base models with correlated noise.
-    selective += [
-        Series(work="selective", model=model, noise="correlated", published=True)
-        for model in PUBLISHED
-        if published and model.startswith("base") and model in preset.models
-    ]
-    for series in selective:
-        yield series, preset.null
-        yield replace(series, work="permutation", permutations=preset.permutations), preset.permuted
-
-
-def _additional_trials(preset: Preset, published: bool) -> Counted:
-    for model in preset.models:
-        for noise in NOISES:
-            yield Series(work="selective", model=model, noise=noise), preset.additional
-
-
-def _power(preset: Preset, published: bool) -> Counted:
-    for authors in (False, True)[: 1 + published]:
-        for noise in NOISES:
-            for delta in DELTAS:
-                series = Series(work="selective", model=DEFAULT_MODEL, noise=noise, delta=delta, published=authors)
-                yield series, preset.power
+    base = [model for model in preset.models if model.startswith("base")]
+    counted = _series(preset.null, work=["selective"], model=preset.models, noise=NOISES)
+    if published:
+        counted += _series(preset.null, work=["selective"], model=base, noise=["correlated"], published=[True])
+    permuted = partial(replace, work="permutation", permutations=preset.permutations)
+    return [pair for one, count in counted for pair in ((one, count), (permuted(one), preset.permuted))]
 
 
 def _computation_time(preset: Preset, published: bool) -> Counted:
+    counted: Counted = []
     for model in preset.timed_models:
-        for noise in NOISES:
-            for search, count in preset.timed.items():
-                yield Series(work="search", model=model, noise=noise, search=search), count
-        yield Series(work="evaluation", model=model, device="cpu"), EVALUATION_REPEATS
+        for noise, (search, count) in product(NOISES, preset.timed.items()):
+            counted.append((Series(work="search", model=model, noise=noise, search=search), count))
+        counted.append((Series(work="evaluation", model=model, device="cpu"), EVALUATION_REPEATS))
+    return counted
+
+
+def _additional_trials(preset: Preset, published: bool) -> Counted:
+    return _series(preset.additional, work=["selective"], model=preset.models, noise=NOISES)
+
+
+def _power(preset: Preset, published: bool) -> Counted:
+    choices = {"published": (False, True)[: 1 + published], "noise": NOISES, "delta": DELTAS}
+    return _series(preset.power, work=["selective"], model=[DEFAULT_MODEL], **choices)
 
 
 def _estimated_variance(preset: Preset, published: bool) -> Counted:
-    for model in preset.models:
-        yield Series(work="selective", model=model, estimated=True), preset.estimated
+    return _series(preset.estimated, work=["selective"], model=preset.models, estimated=[True])
 
 
 def _non_gaussian(preset: Preset, published: bool) -> Counted:
-    for family in FAMILIES:
-        for distance in DISTANCES:
-            series = Series(work="selective", model=DEFAULT_MODEL, family=family, distance=distance)
-            yield series, preset.nearly_gaussian
+    choices = {"family": FAMILIES, "distance": DISTANCES}
+    return _series(preset.nearly_gaussian, work=["selective"], model=[DEFAULT_MODEL], **choices)
 
 
 def _demonstration(preset: Preset, published: bool) -> Counted:
-    yield Series(work="curves", model=DEFAULT_MODEL), preset.curves
+    return _series(preset.curves, work=["curves"], model=[DEFAULT_MODEL])
 
 
 def _precision(preset: Preset, published: bool) -> Counted:
-    for authors in (False, True)[: 1 + published]:
-        yield Series(work="precision", model=PRECISION_MODEL, published=authors), preset.precision
+    whose = (False, True)[: 1 + published]
+    return _series(preset.precision, work=["precision"], model=[PRECISION_MODEL], published=whose)
 
 
 @dataclass(frozen=True)
