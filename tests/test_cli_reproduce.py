@@ -22,7 +22,7 @@ from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
 from attentest.studies import records
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
-from attentest.studies.reproduction.paper_model import MODELS
+from attentest.training.paper_model import MODELS
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from test_reproduction import coarse
 

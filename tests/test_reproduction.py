@@ -22,7 +22,11 @@ from attentest.studies import records
 from attentest.studies.records import read_runs
 from attentest.studies.reproduction import run as running
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Experiment, chosen_experiments, plan_of
-from attentest.studies.reproduction.paper_model import (
+from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
+from attentest.studies.reproduction.series import Series
+from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
+from attentest.training.classifier import ARCHITECTURES
+from attentest.training.paper_model import (
     MODELS,
     PUBLISHED,
     ModelFolders,
@@ -30,10 +34,6 @@ from attentest.studies.reproduction.paper_model import (
     architecture_of,
     side_of,
 )
-from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
-from attentest.studies.reproduction.series import Series
-from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
-from attentest.training.classifier import ARCHITECTURES
 from attentest.training.synthetic_classifier import TrainingSettings
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 

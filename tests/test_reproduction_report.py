@@ -19,12 +19,12 @@ from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.finding import FINDINGS, findings
 from attentest.studies.reproduction.measures import band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import command_of, render_markdown, write_report
-from attentest.studies.reproduction.paper_model import ModelFolders
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.rules import largest_agreeing_score, score
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.summary import summarise
+from attentest.training.paper_model import ModelFolders
 from reproduction_data import (
     curve_row,
     selective_row,

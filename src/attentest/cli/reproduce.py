@@ -129,9 +129,9 @@ def run(
         _refuse_options(context)
         return
     from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
-    from attentest.studies.reproduction.paper_model import ModelFolders
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
+    from attentest.training.paper_model import ModelFolders
 
     chosen = PRESETS[preset.value].limited(images, permutations)
     experiments = chosen_experiments(None if not experiment else [name.value for name in experiment])

@@ -36,14 +36,9 @@ from attentest.training.provenance import described_machine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-EXTRAPOLATED_FROM = 2048
-"""Evaluations on which the fixed search is timed if it is not run to its end."""
-
-ONE_BY_ONE = 10
-"""Images that are tested one at a time."""
-
-COUNTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)
-"""Numbers of images tested together."""
+EXTRAPOLATED_FROM = 2048  # evaluations on which the fixed search is timed if it is not run to its end
+ONE_BY_ONE = 10  # images that are tested one at a time
+COUNTS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10_000)  # numbers of images tested together
 
 STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "model": (SearchProblem.scores_at,),

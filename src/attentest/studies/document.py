@@ -1,4 +1,4 @@
-"""Report pages: Markdown from a template, HTML from the Markdown, tables, and numbers as text."""
+"""Report pages: verdicts on statements, Markdown from a template, HTML from the Markdown, and numbers as text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from importlib.resources import files
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.results.plots import new_figure
-from attentest.studies.verdict import OUTCOMES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,6 +29,21 @@ MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 
 NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")
 """A list of numbers in JSON; some may be null."""
+
+
+Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+NOT_IN_THE_PAPER = "not in the paper"  # place in the paper of a statement that we added
+
+
+class Verdict(NamedTuple):
+    """Whether the data agree with a statement, and a sentence with the numbers."""
+
+    outcome: Outcome
+    numbers: str
+
+
+NO_DATA = Verdict(outcome="not enough data", numbers="There are no data.")
 
 
 class Markdown(str):

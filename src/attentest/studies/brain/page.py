@@ -16,8 +16,7 @@ from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, Summary
-from attentest.studies.document import Markdown, number
-from attentest.studies.verdict import OUTCOMES
+from attentest.studies.document import OUTCOMES, Markdown, number
 
 SLICE_VALUES = {
     "statistic": "statistic",

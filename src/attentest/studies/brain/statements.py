@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from attentest.studies.brain.condition import PAPER, Condition
-from attentest.studies.document import rate_text
-from attentest.studies.verdict import NO_DATA, NOT_IN_THE_PAPER, Outcome, Verdict
+from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Outcome, Verdict, rate_text
 
 Summary: TypeAlias = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.simulation.nearly_gaussian import FAMILIES
-from attentest.studies.reproduction.paper_model import MODELS, is_bundled
 from attentest.studies.reproduction.series import NOISES, Series
+from attentest.training.paper_model import MODELS, is_bundled
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
 PRECISION_MODEL = "base64"  # of the experiment on float32

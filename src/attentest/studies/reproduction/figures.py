@@ -15,9 +15,9 @@ from attentest.studies.document import png
 from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below
 from attentest.studies.reproduction.experiment import DISTANCES
 from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
-from attentest.studies.reproduction.paper_model import MODELS, architecture_of, side_of
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.series import NOISES
+from attentest.training.paper_model import MODELS, architecture_of, side_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

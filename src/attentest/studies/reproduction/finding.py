@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict
 from attentest.studies.reproduction import rules
 from attentest.studies.reproduction.experiment import EXPERIMENTS
 from attentest.studies.reproduction.measures import Setting, chosen, label
 from attentest.studies.reproduction.published import PERMUTATION, POWER
-from attentest.studies.verdict import NO_DATA, NOT_IN_THE_PAPER, Verdict
 
 Select: TypeAlias = Callable[[Sequence[Setting]], Sequence[Any]]
 """Selects what a rule judges from the settings of an experiment: named rates, or settings."""

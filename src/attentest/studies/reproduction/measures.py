@@ -13,8 +13,8 @@ from scipy import stats
 
 from attentest.results.calibration import ALPHAS
 from attentest.statistics.multiplicity import rate_of
-from attentest.studies.reproduction.paper_model import architecture_of, side_of
 from attentest.studies.reproduction.series_rows import SeriesRows
+from attentest.training.paper_model import architecture_of, side_of
 
 Setting: TypeAlias = dict[str, Any]
 """The numbers of one setting of an experiment, JSON-ready."""

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attentest.studies import document
-from attentest.studies.document import Markdown, duration, table
+from attentest.studies.document import OUTCOMES, Markdown, duration, table
 from attentest.studies.reproduction import published, tables
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
 from attentest.studies.reproduction.finding import findings
-from attentest.studies.reproduction.paper_model import MODELS
 from attentest.studies.reproduction.rules import span
 from attentest.studies.reproduction.summary import DERIVATIVE_COST, summarise
 from attentest.studies.reproduction.trial import TOL
-from attentest.studies.verdict import OUTCOMES
+from attentest.training.paper_model import MODELS
 
 Summary: TypeAlias = Mapping[str, Any]
 

@@ -9,10 +9,9 @@ import numpy as np
 from scipy.stats import norm
 
 from attentest.statistics.multiplicity import rate_of
-from attentest.studies.document import number
+from attentest.studies.document import NO_DATA, Outcome, Verdict, number
 from attentest.studies.reproduction.measures import Setting, label
 from attentest.studies.reproduction.published import COUNTS, IMAGES, SECONDS
-from attentest.studies.verdict import NO_DATA, Outcome, Verdict
 
 Rated: TypeAlias = tuple[str, Mapping[str, Any]]
 """A name and its rate."""

@@ -17,10 +17,13 @@ from attentest.attention.device import usable_device
 from attentest.errors import InputError
 from attentest.studies.records import RecordFile, Row, record_run, recorded
 from attentest.studies.reproduction.experiment import Experiment, Preset, plan_of
-from attentest.studies.reproduction.paper_model import RELATIVE_COST, ModelFolders
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import Trials
+from attentest.training.paper_model import ModelFolders
 from attentest.training.provenance import described_machine
+
+# Rough cost of an evaluation, for progress bars; that of the other models is one.
+RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
 
 TIMED_TOGETHER = {"cpu": 2, "cuda": 100}
 """Images on which a search is timed together; on a GPU as many as in one trial of the paper."""

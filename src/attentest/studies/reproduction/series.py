@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.simulation.nearly_gaussian import NearlyGaussian, nearly_gaussian
 from attentest.simulation.synthetic_images import null_images, signal_images
-from attentest.studies.reproduction.paper_model import side_of
+from attentest.training.paper_model import side_of
 
 Work: TypeAlias = Literal["selective", "permutation", "search", "curves", "precision", "evaluation"]
 

@@ -14,10 +14,10 @@ from attentest.errors import InputError
 from attentest.studies.records import read_runs
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
 from attentest.studies.reproduction.measures import MEASURES
-from attentest.studies.reproduction.paper_model import MODELS, ModelFolders
 from attentest.studies.reproduction.run import RUN_FIELDS
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.series_rows import SeriesRows
+from attentest.training.paper_model import MODELS, ModelFolders
 
 FORMAT = 1
 """Version of the summary's format."""

@@ -8,8 +8,8 @@ from typing import Any
 from attentest.studies.document import Columns, Markdown, duration, number, rate_text, table
 from attentest.studies.reproduction.experiment import EXPERIMENTS
 from attentest.studies.reproduction.measures import Setting, chosen, label
-from attentest.studies.reproduction.paper_model import MODELS
 from attentest.studies.reproduction.published import PERMUTATION, POWER
+from attentest.training.paper_model import MODELS
 
 
 def _number(key: str, digits: int = 3) -> Callable[[Setting], str]:

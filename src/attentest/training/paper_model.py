@@ -1,4 +1,4 @@
-"""The seven classifiers of the paper's experiments: bundled, trained on demand, or the authors' own."""
+"""The seven classifiers of the paper: bundled, trained on demand, or those that the authors published."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import torch
 
 from attentest.errors import InputError
 from attentest.training.bundled import BUNDLED, bundled_model
+from attentest.training.classifier import ARCHITECTURES, check_target
+from attentest.training.synthetic_classifier import TrainingSettings, train
 
 MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
 """Names of the classifiers: architecture and side of the images."""
 
 PUBLISHED = {"base8": "d8", "small16": "d16small", "base16": "d16", "base32": "d32", "base64": "d64"}
 """Directories of the models that the authors published."""
-
-RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
-"""Rough cost of an evaluation, for progress bars; that of the other models is one."""
 
 
 def architecture_of(model: str) -> str:
@@ -85,9 +84,6 @@ class ModelFolders:
 
     def train(self, model: str, device: torch.device | str, progress: Callable[[str, float, float], None]) -> float:
         """Train a model as ``attentest train`` does by default, with seed 0, and return the seconds it took."""
-        from attentest.training.classifier import check_target
-        from attentest.training.synthetic_classifier import TrainingSettings, train
-
         directory = self.trained / model
         check_target(directory)
         settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model))
@@ -97,8 +93,6 @@ class ModelFolders:
 
 
 def _checked(model: str, directory: Path) -> PaperModel:
-    from attentest.training.classifier import ARCHITECTURES
-
     found = PaperModel.read(directory)
     try:
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
