@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-import attentest.training.synthetic_classifier
+import attentest.training.paper_model
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
 from attentest.studies import records
@@ -294,7 +294,7 @@ def test_a_model_that_is_not_what_its_name_says_is_refused(tmp_path: Path) -> No
 def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ARCHITECTURES, "large", ARCHITECTURES["small"])  # type: ignore[attr-defined]
     tiny = partial(TrainingSettings, epochs=1, images_per_class=4)
-    monkeypatch.setattr(attentest.training.synthetic_classifier, "TrainingSettings", tiny)
+    monkeypatch.setattr(attentest.training.paper_model, "TrainingSettings", tiny)
     monkeypatch.setattr(attentest.studies.reproduction.trial, "TIMED_BATCHES", 1)
     series = Series(work="evaluation", model="large16", device="cpu")
     steps: list[str] = []
