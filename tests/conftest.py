@@ -9,7 +9,7 @@ import torch
 from transformers import ViTForImageClassification
 
 from attentest import AttentionTest
-from toys import tiny_vit
+from toys import COARSE, tiny_vit
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,10 +59,9 @@ def saved_tiny_model(tiny_model: ViTForImageClassification, tmp_path_factory: py
 
 @pytest.fixture(scope="session")
 def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
-    """A test whose search needs no derivatives: on a model this small they cost far more than its evaluations."""
-    return AttentionTest(tiny_model, noise=1.0, search="combination")
+    return AttentionTest(tiny_model, noise=1.0, search=COARSE)
 
 
 @pytest.fixture(scope="session")
 def tiny_images() -> np.ndarray:
-    return np.random.default_rng(1).normal(size=(12, 8, 8))
+    return np.random.default_rng(1).normal(size=(8, 8, 8))

@@ -82,7 +82,7 @@ def test_coverage_given_the_selection(signal: float, correlated: bool) -> None:
     check_coverage(Results([results[i] for i in chosen]), truth[chosen])
 
 
-@pytest.mark.parametrize("alternative", ["greater", "less"])
+@pytest.mark.parametrize("alternative", ["greater", pytest.param("less", marks=pytest.mark.slow)])
 def test_one_sided_intervals_cover_as_often(alternative: Any) -> None:
     draws = np.random.default_rng(18).multivariate_normal(np.zeros(PIXELS), COVARIANCE, size=250, method="cholesky")
     test = toy_test(COVARIANCE, alternative=alternative)

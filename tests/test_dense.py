@@ -48,7 +48,7 @@ def compare(
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_tiny_models(seed: int) -> None:
     model = tiny_vit(seed=seed)
-    images = np.random.default_rng(seed).normal(size=(3, 8, 8))
+    images = np.random.default_rng(seed).normal(size=(2, 8, 8))
     for difference in compare(model, images, "cpu").values():
         assert difference.max() <= 1e-5
 
@@ -65,9 +65,7 @@ VARIANTS: tuple[AggregationLike, ...] = (
 """Maps with kinks where heads take turns, and maps of a single layer."""
 
 
-@pytest.mark.parametrize(
-    "attention", [VARIANTS[0], VARIANTS[4], *(pytest.param(each, marks=pytest.mark.slow) for each in VARIANTS)]
-)
+@pytest.mark.parametrize("attention", [VARIANTS[4], *(pytest.param(each, marks=pytest.mark.slow) for each in VARIANTS)])
 def test_kinks_of_tiny_models(attention: AggregationLike) -> None:
     images = np.random.default_rng(7).normal(size=(2, 8, 8))
     for difference in compare(tiny_vit(seed=7), images, "cpu", attention).values():

@@ -12,8 +12,11 @@ from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
 from attentest.region import TIE
-from attentest.search import SearchProblem
+from attentest.search import Combination, GridSearch, SearchProblem
 from truncated import normal
+
+COARSE = GridSearch(step=Combination(fine=1e-3, coarse=5e-2))
+"""The paper's combination of steps, coarser than the paper's: it needs no derivatives, and few evaluations."""
 
 
 def tiny_vit(image_size: int = 8, patch_size: int = 2, channels: int = 1, seed: int = 0) -> ViTForImageClassification:
