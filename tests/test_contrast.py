@@ -260,6 +260,7 @@ def test_settings_say_what_was_compared() -> None:
     assert described["kernel_shape"] == [5, 5]
     assert "Neighbourhood" in repr(Filtered("laplacian", of=Neighbourhood(2)))
     assert as_contrast(Background()) == Background()
+    assert as_contrast("neighbourhood:5") == Neighbourhood(5.0)
 
 
 def fails(region: np.ndarray) -> np.ndarray:
@@ -292,11 +293,11 @@ def fails(region: np.ndarray) -> np.ndarray:
         (lambda: Filtered([[1.0], [1.0, 2.0]]), "kernel must be an array of numbers"),
         (lambda: Filtered("sharpen"), "kernel must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or an array"),
         (lambda: Filtered("laplacian", border="zero"), "border must be one of reflect"),
-        (lambda: Filtered("laplacian", of="background"), "contrast must be one from attentest.contrast"),
+        (lambda: Filtered("laplacian", of="foreground"), "contrast must be background, neighbourhood:RADIUS"),
         (lambda: gaussian(0), "sigma .of the blur. must be positive"),
         (lambda: gaussian(1e6), "larger than any image"),
-        (lambda: vit(contrast="background"), "contrast must be one from attentest.contrast"),
-        (lambda: vit(contrast=Background), "contrast must be one from attentest.contrast"),
+        (lambda: vit(contrast="foreground"), "contrast must be background, neighbourhood:RADIUS"),
+        (lambda: vit(contrast=Background), "a contrast object from attentest.contrast"),
         (lambda: vit(contrast=fails)(PICTURE), "the contrast function failed .* RuntimeError: no idea"),
         (lambda: vit(contrast=lambda m: m[1:])(PICTURE), "returned bool of shape .7, 8"),
         (

@@ -358,9 +358,9 @@ def test_a_function_can_be_preprocessed_for_too() -> None:
 
 
 def test_attention_belongs_to_models() -> None:
-    with pytest.raises(InputError, match="attention belongs to models"):
+    with pytest.raises(InputError, match="attention is for models"):
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), attention="last-layer")
-    with pytest.raises(InputError, match="image_size belongs to models"):
+    with pytest.raises(InputError, match="image_size is for models"):
         AttentionTest(torch_softmax, noise=1.0, image_shape=(1, 2, 2), image_size=4)
     with pytest.raises(InputError, match="image_shape is for functions"):
         AttentionTest(tiny_vit(), noise=1.0, image_shape=(1, 8, 8))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest, InputError, ModelError
 from attentest.attention import NumpyScores, ScoreFunction, TorchScores, ViTScores, score_properties
 from toys import SoftmaxScores, tiny_vit
 
@@ -117,3 +117,26 @@ def test_wrong_parameters_of_plain_functions_are_refused() -> None:
         NumpyScores(patch_means, (1, 8, 8), exact="float64")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the height of covered must be at least 1 and at most 8, got 12"):
         TorchScores(torch.sum, (1, 8, 8), covered=(12, 6))
+
+
+def test_a_plain_function_may_say_what_it_covers_and_that_it_is_exact() -> None:
+    def means(images: np.ndarray) -> np.ndarray:
+        return np.exp(images[:, 0, :6, :6].reshape(-1, 3, 2, 3, 2).mean(axis=(2, 4)))
+
+    means.covered, means.exact = (6, 6), True  # type: ignore[attr-defined]
+    test = AttentionTest(means, noise=1.0, image_shape=(1, 8, 8))
+    assert test(np.random.default_rng(0).normal(size=(8, 8))).seen.sum() == 36
+    means.covered = (9, 9)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="covered"):
+        AttentionTest(means, noise=1.0, image_shape=(1, 8, 8))
+
+
+def test_an_array_in_place_of_a_tensor_is_refused_in_a_sentence() -> None:
+    class Arrays:
+        image_shape, device, batch_size = (1, 8, 8), torch.device("cpu"), 4
+
+        def __call__(self, images: torch.Tensor) -> Any:
+            return np.zeros((len(images), 2, 2))
+
+    with pytest.raises(ModelError, match="must return a torch tensor, but it returned ndarray"):
+        AttentionTest(Arrays(), noise=1.0)(np.zeros((8, 8)))

@@ -81,8 +81,8 @@ class AttentionTest:
         What is compared in colour images: the "mean" over channels, one channel by number, or a weight for each.
     contrast
         What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``,
-        ``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``, or a function from a
-        region (H, W) to weights (H, W).
+        ``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``; a name, such as
+        "neighbourhood:5"; or a function from a region (H, W) to weights (H, W).
     search
         "spectral" (attentest's own), "adaptive", "fixed" or "combination" (the paper's), or a configured search, such
         as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
@@ -153,9 +153,9 @@ class AttentionTest:
             )
         else:
             if attention != "rollout":
-                raise InputError("attention belongs to models: a score function gives its own scores.")
+                raise InputError("attention is for models: a score function computes its own scores.")
             if image_size is not None and preprocessing is None:
-                raise InputError("image_size belongs to models and preprocessing: a score function has its own size.")
+                raise InputError("image_size is for models and preprocessing: a score function has a size of its own.")
             scores = as_score_function(model, device, batch_size, memory_budget, image_shape)
         properties = score_properties(scores)
         geometries = Geometries(
@@ -323,11 +323,11 @@ class AttentionTest:
             the noise, finite; of any size if there is preprocessing that resizes, otherwise of the size the model
             takes. A grey image for a colour model stays one channel in the statistics.
         reference
-            The image's own reference, for the contrast ``Reference()``; it takes the place of one for all images.
+            The image's own reference, for the contrast ``Reference()``; it replaces that of ``Reference(image)``.
         alpha
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
-            to their end), and the result's ``reject`` says on which side p lies. Confidence intervals are then as wide
-            as what was searched allows.
+            to their end), and the result's ``reject`` says on which side p lies. Confidence intervals may then be
+            wider, because less was searched.
         """
         return self._pipeline.run([self._inputs.one(image, reference)], alpha=optional_level(alpha))[0][0]
 
@@ -341,8 +341,8 @@ class AttentionTest:
     ) -> ComponentResults:
         """Test each connected component of the region by itself, with the rest of the region left out.
 
-        The results' ``adjusted_pvalues()`` are Holm's, valid across the components: these are a function of the region,
-        which is what the test is conditioned on.
+        The results' ``adjusted_pvalues()`` are Holm's. The adjustment is valid, because the components are fixed once
+        the region is given, and the test conditions on the region.
 
         Parameters
         ----------

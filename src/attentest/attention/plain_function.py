@@ -136,16 +136,20 @@ def function_scores(
     batch_size: int | None,
     memory_budget: int | None,
 ) -> NumpyScores | TorchScores:
-    """Return the score function of a NumPy or torch function; which it is, a call with a blank image shows."""
+    """Return the score function of a NumPy or torch function; a call with a blank image determines which it is.
+
+    Attributes ``exact`` and ``covered`` of the function are those of its scores.
+    """
     shape = _checked_shape(image_shape)
+    exact, covered = getattr(function, "exact", False), getattr(function, "covered", None)
     if isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape):
-        return TorchScores(function, shape, device, batch_size, memory_budget)
+        return TorchScores(function, shape, device, batch_size, memory_budget, exact=exact, covered=covered)
     if device is not None:
         raise InputError(
             "device is for models and torch functions, and this is a NumPy function (if it also works with torch, "
             "give attentest.attention.TorchScores(function, image_shape, device))."
         )
-    return NumpyScores(function, shape, batch_size, memory_budget)
+    return NumpyScores(function, shape, batch_size, memory_budget, exact=exact, covered=covered)
 
 
 def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) -> bool:

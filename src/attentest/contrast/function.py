@@ -11,6 +11,7 @@ from attentest.contrast.channels import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from attentest.contrast.difference import WithinImage
 from attentest.contrast.protocol import Contrast, ContrastLike, Mask, Weights
 from attentest.errors import InputError
+from attentest.registry import CONTRASTS
 
 
 class FunctionContrast(WithinImage):
@@ -54,12 +55,15 @@ class FunctionContrast(WithinImage):
 
 
 def as_contrast(contrast: ContrastLike) -> Contrast:
-    """Return a contrast as it is, and a function as a contrast."""
+    """Return a contrast as it is, that of a name ("neighbourhood:5"), or that of a function."""
+    if isinstance(contrast, str):
+        named: Contrast = CONTRASTS.create(contrast)
+        return named
     if isinstance(contrast, Contrast) and not isinstance(contrast, type):
         return contrast
     if callable(contrast) and not isinstance(contrast, type):
         return FunctionContrast(contrast)
     raise InputError(
-        "contrast must be one from attentest.contrast, such as Neighbourhood(radius=5), or a function from a region "
-        f"to weights, got {contrast!r}."
+        f"contrast must be a name ({CONTRASTS.choices()}), a contrast object from attentest.contrast with all methods "
+        f"of Contrast, or a function from a region to weights, got {contrast!r}."
     )

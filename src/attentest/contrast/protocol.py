@@ -64,8 +64,8 @@ class Contrast(Protocol):
         """Return name and parameters as JSON-ready values."""
 
 
-ContrastLike: TypeAlias = "Contrast | Callable[[Mask], Any]"
-"""A contrast, or a function from a region (H, W) to weights (H, W), or (C, H, W) in place of ``channels``."""
+ContrastLike: TypeAlias = "Contrast | str | Callable[[Mask], Any]"
+"""A contrast, its name, or a function from a region (H, W) to weights (H, W), or (C, H, W) in place of ``channels``."""
 
 WeightMethod = TypeVar("WeightMethod", bound=Callable[..., Weights])
 

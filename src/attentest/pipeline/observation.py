@@ -128,7 +128,7 @@ def observe(
 
 def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
     try:
-        return scores(inputs.clone())  # a function of the user's may write into what it is given
+        found = scores(inputs.clone())  # a function of the user's may write into what it is given
     except AttentestError:
         raise
     except Exception as error:
@@ -136,6 +136,12 @@ def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
             f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
             f"{type(error).__name__}: {error}"
         ) from error
+    if not isinstance(found, Tensor):
+        raise ModelError(
+            f"the score function must return a torch tensor, but it returned {type(found).__name__}: for a NumPy "
+            "function use attentest.attention.NumpyScores(function, image_shape)."
+        )
+    return found
 
 
 def _named(first_number: int | None, index: int) -> str:

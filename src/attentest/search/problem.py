@@ -28,8 +28,8 @@ class Margins(Protocol):
 
     A point z belongs to the truncation set where every margin is negative. A few numbers decide this: the pixels u are
     weighted averages of the scores, e_k is the greatest of signs_k u_i over a group k of pixels, and all margins are
-    negative if and only if weights @ e is. The e_k are convex functions of the scores, which bounds them between two
-    points.
+    negative if and only if every entry of weights @ e is. The e_k are convex functions of the scores, which bounds them
+    between two points.
     """
 
     signs: Tensor

@@ -28,8 +28,8 @@ class ConfidenceInterval:
     confidence_level
         The probability with which such intervals cover the true value.
     error
-        Upper bound on how much farther out either end is than that of the exact interval, because the truncation set
-        is known only as far as the search went. The interval is never narrower than the exact one.
+        Each end lies at most this far outside that of the exact interval, because the truncation set is known only as
+        far as the search went. The interval is never narrower than the exact one.
     """
 
     low: float

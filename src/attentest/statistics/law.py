@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Law(ABC):
-    """Joint law of the statistics T of k images and of their coordinates z, of which only z in a set is observed.
+    """Joint distribution of the statistic T and the coordinate z of k images, observed if z lies in a truncation set.
 
     A search moves an image along a line, and z is the coordinate on that line. In the paper's test z is the statistic
     itself. A subclass is a frozen dataclass whose fields are arrays with one row per image.
@@ -72,7 +72,7 @@ class Law(ABC):
     def reach(self, log_tail: float) -> NDArray[np.float64]:
         """Return distances (k,) from zero beyond which z has little mass when the mean of T is zero.
 
-        There the density of z is at least ``log_tail`` logs below its density at the observed z.
+        There the log density of z is lower than at the observed z by at least ``log_tail``.
         """
 
     def __len__(self) -> int:
