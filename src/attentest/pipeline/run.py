@@ -18,6 +18,7 @@ from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
 from attentest.pipeline.inputs import Input
 from attentest.pipeline.line import Lines
 from attentest.pipeline.observation import Observation, observe
+from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
 from attentest.results.result import AttentionTestResult, ComparedPart, results_of
 from attentest.search import Report, Search, SearchProblem
@@ -117,7 +118,8 @@ class Pipeline:
         for number, chunk in enumerate(chunks):
             lines = lines_of(data, chunk, self.contrast)
             law = TruncatedNormal(statistic=lines.z_obs)
-            problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha)
+            seeds = seeds_of(images, chunk)
+            problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha, seeds)
 
             def progress(share: float, done: int = number) -> None:
                 if report is not None:
@@ -158,6 +160,7 @@ class Pipeline:
         geometry: Geometry,
         first_number: int,
         alpha: float | None,
+        seeds: NDArray[np.uint64],
     ) -> SearchProblem:
         """Return the search for the truncation sets of parts along their lines."""
         if parts.labels is not None:
@@ -183,6 +186,7 @@ class Pipeline:
             exact=self.properties.exact,
             memory=self.memory // 2,
             count=observation.regions[0].numel(),
+            seeds=seeds,
         )
 
     def _recorded(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:

@@ -86,6 +86,8 @@ class SearchProblem:
         Bytes that a search may use beyond what the scores themselves need.
     count
         Number of margins per point.
+    seeds : (k,) uint64
+        Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``.
     """
 
     law: Law
@@ -103,6 +105,12 @@ class SearchProblem:
     exact: bool = False
     memory: int = 2**28
     count: int = 1
+    seeds: NDArray[np.uint64] | None = None
+
+    def generator(self, image: int, *stream: int) -> np.random.Generator:
+        """Return the random generator of an image for one purpose, which a tuple of whole numbers names."""
+        seeds = self.z_obs.view(np.uint64) if self.seeds is None else self.seeds
+        return np.random.default_rng([int(seeds[image]), *stream])
 
     @property
     def z_obs(self) -> Points:
