@@ -13,9 +13,26 @@ CONVERGED = "converged"
 DECIDED = "decided"
 OUT_OF_EVALUATIONS = "max_evaluations"
 OUT_OF_PRECISION = "precision"
+TOO_SHARP = "sharp"
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the fraction of a search that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """A check of what a search concluded, at random places.
+
+    Parameters
+    ----------
+    points
+        Number of points at which a conclusion was compared with the model.
+    contradictions
+        Number of them at which it was wrong. What was concluded there has been searched again.
+    """
+
+    points: int
+    contradictions: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +47,15 @@ class SearchOutcome(TruncationSet):
         Number of points at which the model was evaluated for this image, with or without a derivative.
     status
         "converged"; "decided" if the search stopped once it knew on which side of alpha p lies; or the reason for
-        which it stopped early: "max_evaluations", or "precision" where rounding or noise of the scores hides the rest.
+        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
+        "sharp" where the scores change so abruptly that looking for all such places would take too many evaluations.
+    audit
+        The check of its conclusions; None for a search that has none.
     """
 
     evaluations: int
     status: str
+    audit: Audit | None = None
 
 
 @runtime_checkable

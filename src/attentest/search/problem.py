@@ -107,10 +107,14 @@ class SearchProblem:
     count: int = 1
     seeds: NDArray[np.uint64] | None = None
 
+    @property
+    def image_seeds(self) -> NDArray[np.uint64]:
+        """Seeds (k,) of the images."""
+        return self.z_obs.view(np.uint64) if self.seeds is None else self.seeds
+
     def generator(self, image: int, *stream: int) -> np.random.Generator:
         """Return the random generator of an image for one purpose, which a tuple of whole numbers names."""
-        seeds = self.z_obs.view(np.uint64) if self.seeds is None else self.seeds
-        return np.random.default_rng([int(seeds[image]), *stream])
+        return np.random.default_rng([int(self.image_seeds[image]), *stream])
 
     @property
     def z_obs(self) -> Points:
@@ -123,12 +127,16 @@ class SearchProblem:
 
     @torch.no_grad()
     def scores_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches."""
+        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches.
+
+        Rough scores may be NaN or infinite.
+        """
         function = self.rough_scores if rough and self.rough_scores is not None else self.scores
         parts = []
         for start in range(0, len(z), self.batch_size):
             part = slice(start, start + self.batch_size)
-            parts.append(self._checked(self._evaluated(function, image[part], z[part]), image[part], z[part]))
+            scores = self._evaluated(function, image[part], z[part])
+            parts.append(scores if rough else self._checked(scores, image[part], z[part]))
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -140,11 +148,26 @@ class SearchProblem:
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
         inside = np.empty(len(z), dtype=np.bool_)
-        together = min(self.batch_size, max(1, self.memory // (8 * ARRAYS_OF_MARGINS * self.count)))
+        together = min(self.batch_size, self._margins_together)
         for start in range(0, len(z), together):
             part = slice(start, start + together)
             inside[part] = (self.margins_at(image[part], z[part]).amax(dim=1) < 0).cpu().numpy()
         return inside
+
+    @torch.no_grad()
+    def inside(self, image: Indices, scores: Tensor) -> NDArray[np.bool_]:
+        """Return whether points with scores (m, gh, gw) lie in the sets of images (m,)."""
+        inside = np.empty(len(image), dtype=np.bool_)
+        for start in range(0, len(image), self._margins_together):
+            part = slice(start, start + self._margins_together)
+            margins = self.margins(torch.from_numpy(image[part]).to(self.device), scores[part])
+            inside[part] = (margins.amax(dim=1) < 0).cpu().numpy()
+        return inside
+
+    @property
+    def _margins_together(self) -> int:
+        """Number of points whose margins fit into the memory."""
+        return max(1, self.memory // (8 * ARRAYS_OF_MARGINS * self.count))
 
     @torch.no_grad()
     def margins_and_slopes_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:

@@ -16,8 +16,9 @@ MAX_DEGREE = 16
 SIZE = MAX_DEGREE + 2
 """Number of coefficients: MAX_DEGREE + 1 nodes, and one more because the check point raises the degree by one."""
 
-CHECK_POINT = float(np.cos(5 * np.pi / 12))
-"""Not a node of any degree used here, and far from the zeros of the node polynomials, which are 0.84 or more there."""
+CLEAR = 0.3
+"""Check points are this fraction of the distance between two nodes away from both, as an angle: there the node
+polynomial is 0.8 of its greatest value between them, or more."""
 
 
 def lobatto_nodes(degree: int) -> NDArray[np.float64]:
@@ -46,6 +47,17 @@ def node_polynomial(degree: int) -> NDArray[np.float64]:
     coefficients = np.zeros(SIZE)
     coefficients[degree + 1], coefficients[degree - 1] = 0.5, -0.5
     return coefficients
+
+
+def check_point(degree: int, share: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return points between the Lobatto nodes of a degree, for numbers in [0, 1).
+
+    The gaps next to the ends are left out: they are the narrowest, and the node polynomial is small there.
+    """
+    narrow = degree // 8
+    place = narrow + share * (degree - 2 * narrow)
+    gap = np.floor(place)
+    return np.cos(np.pi * (gap + CLEAR + (1 - 2 * CLEAR) * (place - gap)) / degree)
 
 
 def second_derivative() -> NDArray[np.float64]:

@@ -22,6 +22,8 @@ class Evaluations:
         self._rows = np.empty(0, dtype=np.int64)
         self._scores: Tensor | None = None
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
+        self.lost: NDArray[np.bool_] = np.zeros(len(problem.z_obs), dtype=np.bool_)
+        """For which images rough scores were NaN or infinite somewhere."""
 
     def add(self, image: Indices, z: Points, scores: Tensor) -> None:
         """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
@@ -39,11 +41,25 @@ class Evaluations:
         new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
         if len(new):
             images, points = new.real.astype(np.intp), new.imag.copy()
-            self.add(images, points, self._problem.scores_at(images, points, self._rough))
-            self.counts += np.bincount(images, minlength=len(self.counts))
+            self.add(images, points, self._scores_at(images, points))
         assert self._scores is not None  # the points asked for have been added
         rows = self._rows[np.searchsorted(self._keys, keys)]
         return self._scores[torch.from_numpy(rows).to(self._scores.device)]
+
+
+    def _scores_at(self, images: Indices, points: Points) -> Tensor:
+        """Evaluate the model; where float32 overflows or loses everything, take the exact scores."""
+        self.counts += np.bincount(images, minlength=len(self.counts))
+        scores = self._problem.scores_at(images, points, self._rough)
+        if self._rough:
+            lost = ~torch.isfinite(scores.flatten(1)).all(dim=1)
+            rows = np.flatnonzero(lost.cpu().numpy())
+            if len(rows):
+                self.lost[images[rows]] = True
+                self.counts += np.bincount(images[rows], minlength=len(self.counts))
+                scores = scores.clone()
+                scores[lost] = self._problem.scores_at(images[rows], points[rows])
+        return scores
 
 
 class Requests:

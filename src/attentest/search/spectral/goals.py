@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS
+from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, TOO_SHARP
 from attentest.search.problem import SearchProblem
 from attentest.search.spectral.segments import Floats, Integers, LogBounds, Mask, SegmentTable
 from attentest.statistics.alternative import Alternative
@@ -55,6 +55,7 @@ class Goals:
 
     def __init__(self, problem: SearchProblem, tol: float, rtol: float) -> None:
         self._law = problem.law
+        self._alternative = problem.alternative
         self._alpha = problem.alpha
         self._tol, self._rtol = tol, rtol
         # Decision mode needs no interval: its set is searched only as far as the decision does.
@@ -63,6 +64,16 @@ class Goals:
         self.current = np.full(len(problem.law), P)
         self.status: list[str | None] = [None] * len(problem.law)
         self.changed = False
+
+    @property
+    def searched(self) -> tuple[int, ...]:
+        """The goals of every image, in order."""
+        return (P,) if self._beyond is None else (P, LOW, HIGH)
+
+    @property
+    def sure(self) -> Mask:
+        """For which images p is converged or decided."""
+        return np.array([status in (CONVERGED, DECIDED) for status in self.status], dtype=np.bool_)
 
     @property
     def active(self) -> Mask:
@@ -77,10 +88,22 @@ class Goals:
     def update(self, table: SegmentTable) -> None:
         """Recompute the masses at the current ends of the confidence intervals."""
         self.changed = False
-        for goal, side in SIDES.items():
-            images = np.flatnonzero(self.current == goal)
-            if len(images):
-                table.ask(images, self._nearest_end(table, images, goal), side)
+        for goal in SIDES:
+            self.ask(table, np.flatnonzero(self.current == goal), goal)
+
+    def ask(self, table: SegmentTable, images: Integers, goal: int) -> None:
+        """Compute the masses of some images for a goal, whatever their current one is."""
+        if len(images) and goal == P:
+            table.ask(images, np.zeros(len(images)), self._alternative)
+        elif len(images):
+            table.ask(images, self._nearest_end(table, images, goal), SIDES[goal])
+
+    def reopen(self, table: SegmentTable, images: Mask) -> None:
+        """Search for the p-values of some images again."""
+        self.current[images] = P
+        for image in np.flatnonzero(images):
+            self.status[image] = None
+        self.ask(table, np.flatnonzero(images), P)
 
     def finish(self, bounds: LogBounds) -> None:
         """End the goals that are reached."""
@@ -97,17 +120,17 @@ class Goals:
         """End the current goal of some images; go on to the next only if it converged.
 
         An end of the interval that cannot be resolved does not keep the other one from being searched for, unless the
-        evaluations are used up.
+        evaluations are used up. Scores that are too sharp cast doubt on p too.
         """
         images = self.active & images
         for_p = self.for_p
-        for image in np.flatnonzero(images & for_p):
+        for image in np.flatnonzero(images & (for_p | (status == TOO_SHARP))):
             self.status[image] = status
         if status == CONVERGED:
             self._advance(images)
         else:
             self._advance(images & ~for_p)
-            self.current[images & (for_p | (status == OUT_OF_EVALUATIONS))] = DONE
+            self.current[images & (for_p | (status in (OUT_OF_EVALUATIONS, TOO_SHARP)))] = DONE
 
     def allowed_error(self, bounds: LogBounds) -> Floats:
         """Return the error that may be left in zones that are not refined, as a fraction (k,) of the upper bound."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from attentest.search.problem import SearchProblem
+from attentest.search.spectral.audit import AuditPoints
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE
 from attentest.search.spectral.evaluations import Evaluations, Requests
@@ -21,10 +23,12 @@ from attentest.search.spectral.pieces import (
     correction_points,
     fresh_pieces,
     fresh_points,
+    on_device,
 )
 from attentest.search.spectral.plan import Plan
+from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.score_error import measured_jitter, rough_noise
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Integers, Segments
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Floats, Integers, Mask, Segments
 
 NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than
@@ -33,6 +37,36 @@ float32."""
 EXACT_BELOW = 300.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
+
+
+FLOORS = 30.0
+"""An interpolant is contradicted by a score that is farther off than its error and this many times its rounding error:
+models that amplify rounding are not at fault."""
+
+ROUGH_EVERY = 3
+"""The noise of rough scores is measured at one of so many audit points."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What an audit found.
+
+    Parameters
+    ----------
+    wrong : (m,) bool
+        At which points a conclusion or the error of an interpolant was contradicted.
+    piece : (m,)
+        The piece that decided there, or -1 if it is no longer held.
+    missed : (m,)
+        By how much its interpolant was off.
+    noisier : (k,) bool
+        For which images the rough scores are noisier than was measured at z_obs.
+    """
+
+    wrong: Mask
+    piece: Integers
+    missed: Floats
+    noisier: Mask
 
 
 class Interpolation:
@@ -90,6 +124,43 @@ class Interpolation:
             new, underestimated = new.followed_by(made), underestimated.followed_by(parents.chosen(wrong))
         return new, underestimated
 
+    def check(self, points: AuditPoints, pieces: Pieces) -> Findings:
+        """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants."""
+        scores = self._exact.at(points.image, points.z)
+        wrong = self._problem.inside(points.image, scores) != points.inside
+        piece = pieces.deciding(points.image, points.z)
+        known = np.flatnonzero(piece >= 0)
+        missed, allowed = np.zeros(len(piece)), np.full(len(piece), np.inf)
+        for start in range(0, len(known), self._points_together):
+            rows = known[start : start + self._points_together]
+            own = pieces.chosen(piece[rows])
+            middle, half = (own.left + own.right) / 2, (own.right - own.left) / 2
+            x = on_device((points.z[rows] - middle) / half, pieces)
+            interpolants = own.interpolants()
+            each = torch.arange(len(rows), device=x.device)
+            difference = scores[on_device(rows, pieces)] - interpolants.scores(each, x)
+            missed[rows] = difference.abs().amax(dim=(1, 2)).cpu().numpy()
+            allowed[rows] = interpolants.error_between(each, x, x).cpu().numpy() + FLOORS * own.floor
+        return Findings(
+            wrong=wrong | (missed > allowed),
+            piece=piece,
+            missed=missed,
+            noisier=self._noisier(points, scores),
+        )
+
+    def _noisier(self, points: AuditPoints, scores: Tensor) -> Mask:
+        """Return which images (k,) have rough scores with more noise than at z_obs; use exact ones for them."""
+        noisier = np.zeros(len(self._noise), dtype=np.bool_)
+        if self._rough is None:
+            return noisier
+        rows = np.flatnonzero(~self._exact_only[points.image])[::ROUGH_EVERY]
+        image = points.image[rows]
+        difference = self._rough.at(image, points.z[rows]) - scores[torch.from_numpy(rows).to(scores.device)]
+        noise = difference.abs().amax(dim=(1, 2)).cpu().numpy()
+        noisier[image[(noise > self._noise[image]) | self._rough.lost[image]]] = True
+        self._exact_only |= noisier
+        return noisier
+
     def use_exact_scores(self, pieces: Pieces, redone: Integers) -> None:
         """Use exact scores from now on for images with a piece that is redone because rough scores were too noisy.
 
@@ -114,6 +185,8 @@ class Interpolation:
 
     def _request_fresh(self, fresh: Fresh, exact: Requests, rough: Requests) -> list[Callable[[], Pieces]]:
         """Request the scores of fresh pieces; return functions that make them once the scores are there."""
+        if self._rough is not None:
+            self._exact_only |= self._rough.lost
         roughly = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
         roughly &= ~self._exact_only[fresh.image]
         made = []
@@ -123,17 +196,24 @@ class Interpolation:
                 if len(rows) == 0:
                     continue
                 some = fresh.chosen(rows)
-                nodes, check = fresh_points(some.left, some.right, int(degree))
-                at_nodes = (rough if is_rough else exact).add(some.image, nodes)
-                made.append(self._maker(some, is_rough, at_nodes, exact.add(some.image, check)))
+                share = uniform(self._problem.image_seeds[some.image], some.left, some.right)
+                nodes, check, at_check = fresh_points(some.left, some.right, int(degree), share)
+                scores_at_nodes = (rough if is_rough else exact).add(some.image, nodes)
+                made.append(self._maker(some, is_rough, check, scores_at_nodes, exact.add(some.image, at_check)))
         return made
 
     def _maker(
-        self, fresh: Fresh, is_rough: bool, at_nodes: Callable[[], Tensor], at_check: Callable[[], Tensor]
+        self,
+        fresh: Fresh,
+        is_rough: bool,
+        check: Floats,
+        at_nodes: Callable[[], Tensor],
+        at_check: Callable[[], Tensor],
     ) -> Callable[[], Pieces]:
         def make() -> Pieces:
             scores = NodeScores(
                 at_nodes=at_nodes(),
+                check=check,
                 at_check=at_check()[:, 0],
                 noise=self._noise[fresh.image] if is_rough else np.zeros(len(fresh.image)),
                 jitter=self._jitter[fresh.image],

@@ -8,6 +8,7 @@ from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import (
     UNEXPLORED,
     Floats,
+    Integers,
     Mask,
     Segments,
     SegmentTable,
@@ -23,8 +24,11 @@ truncation set narrower than 1e-30."""
 MOST_PIECES = 2000
 """Most pieces per image at the start; with a statistic so large that more are needed, they become wider."""
 
+NEAR = 4.0
+"""Pieces this close to z_obs or to zero, where p lives, are never merged."""
+
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
-"""Unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still fall at this
+"""Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still fall at this
 rate in wider pieces (the rate is proportional to the width), by at most this factor at a time."""
 
 
@@ -37,18 +41,23 @@ class Lattice:
         The law of the k statistics.
     width
         Width of the pieces at the start.
+
+    Attributes
+    ----------
+    reach : (k,)
+        The pieces end at this distance from zero; the tails begin there.
     """
 
     def __init__(self, law: Law, width: float) -> None:
         self._z_obs = law.z_obs
-        self._reach = law.reach(LOG_TAIL)
-        self._width = np.maximum(width, 2 * self._reach / MOST_PIECES)
+        self.reach = law.reach(LOG_TAIL)
+        self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
 
     def segments(self) -> Segments:
         """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
         z_obs, width = self._z_obs, self._width
-        below = np.ceil((z_obs + self._reach) / width).astype(np.int64)
-        above = np.ceil((self._reach - z_obs) / width).astype(np.int64)
+        below = np.ceil((z_obs + self.reach) / width).astype(np.int64)
+        above = np.ceil((self.reach - z_obs) / width).astype(np.int64)
         count = below + above + 2  # and the two tails
         image = np.repeat(np.arange(len(z_obs)), count)
         place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
@@ -69,6 +78,24 @@ class Lattice:
         lower = distance < 0
         table.add(unexplored(image, np.where(lower, -np.inf, outer), np.where(lower, outer, np.inf)))
 
+    def cut(self, table: SegmentTable, widest: Floats) -> None:
+        """Cut unexplored pieces that are wider than is trusted (k,) into equal parts that are not."""
+        self._width = np.minimum(self._width, widest)
+        segments = table.segments
+        width = segments.right - segments.left
+        wide: Mask = (segments.kind == UNEXPLORED) & np.isfinite(width) & (width > widest[segments.image])
+        some = segments.chosen(wide)
+        if len(some):
+            table.remove(wide)
+            table.add(_cut(some, np.ceil(width[wide] / widest[some.image]).astype(np.int64)))
+
+    def _far(self, segments: Segments) -> Mask:
+        """Return which segments are neither near z_obs nor near zero."""
+        z_obs = self._z_obs[segments.image]
+        from_obs = np.maximum(segments.left - z_obs, z_obs - segments.right)
+        from_zero = np.maximum(segments.left, -segments.right)
+        return np.asarray(np.minimum(from_obs, from_zero) >= NEAR)
+
     def widen(self, table: SegmentTable, explored: Pieces) -> None:
         """Merge neighbouring unexplored pieces of images whose scores are smoother than such narrow pieces need.
 
@@ -85,11 +112,22 @@ class Lattice:
         self._width = self._width * together
         segments = table.segments
         merged: Mask = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
-        merged &= together[segments.image] > 1
+        merged &= (together[segments.image] > 1) & self._far(segments)
         some = segments.chosen(merged)
         if len(some):
             table.remove(merged)
             table.add(_merged(some.chosen(np.lexsort((some.left, some.image))), together))
+
+
+def _cut(pieces: Segments, parts: Integers) -> Segments:
+    """Return unexplored pieces (s,), each cut into a number (s,) of equal parts."""
+    which = np.repeat(np.arange(len(pieces)), parts)
+    place = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
+    left, right, count = pieces.left[which], pieces.right[which], parts[which]
+    start, end = (np.where(at == 0, left, left + (right - left) / count * at) for at in (place, place + 1))
+    return unexplored(
+        pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which]
+    )
 
 
 def _merged(pieces: Segments, together: Floats) -> Segments:

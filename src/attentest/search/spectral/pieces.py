@@ -17,15 +17,16 @@ from torch import Tensor
 from attentest.search.problem import Points
 from attentest.search.spectral.cells import Interpolants
 from attentest.search.spectral.chebyshev import (
-    CHECK_POINT,
     SIZE,
     basis,
+    check_point,
     coefficients_from,
     gauss_nodes,
     lobatto_nodes,
     node_polynomial,
     second_derivative,
 )
+from attentest.search.spectral.decay import decay_of
 from attentest.search.spectral.segments import Floats, Integers, Mask
 
 ROUNDING = 32 * float(np.finfo(np.float64).eps)
@@ -39,9 +40,6 @@ CHECK_SAFETY = 1.5
 
 CORRECTION_SAFETY = 2.0
 """Safety factor on the error of a corrected piece."""
-
-RESOLVED = 0.05
-"""A piece whose last coefficients exceed this fraction of the greatest one is not resolved."""
 
 WELL_RESOLVED = 1e-3
 """Below this fraction the error is taken to follow the node polynomial, so that it vanishes at the nodes."""
@@ -101,8 +99,10 @@ class NodeScores:
     ----------
     at_nodes : (p, degree + 1, gh, gw)
         Scores at the nodes of :func:`fresh_points`.
+    check : (p,)
+        The check points, in [-1, 1].
     at_check : (p, gh, gw)
-        Scores at its check points.
+        Scores there.
     noise : (p,)
         Error of ``at_nodes`` if they are rough, else zero.
     jitter : (p,)
@@ -110,6 +110,7 @@ class NodeScores:
     """
 
     at_nodes: Tensor
+    check: Floats
     at_check: Tensor
     noise: Floats
     jitter: Floats
@@ -124,7 +125,8 @@ class Pieces:
     image, left, right : (p,)
         Index of the image, and ends.
     error : (p,)
-        Estimate of the greatest error of the smooth part.
+        Estimate of the greatest error of the smooth part; infinite for a piece that is not resolved, so that nothing
+        is concluded from it.
     floor : (p,)
         Error that does not vanish at the nodes: rounding, or more where the scores are rough.
     rounding : (p,)
@@ -143,6 +145,8 @@ class Pieces:
         How often refining has not helped.
     refined : (p,) bool
         Whether zones of the piece have become pieces of their own.
+    change, spread : (p,)
+        How much a score changes from node to node, at most; and the distance of the least from the greatest score.
     coefficients : (p, SIZE, gh, gw)
         Coefficients in the Chebyshev basis, on the device.
     """
@@ -160,6 +164,8 @@ class Pieces:
     fall: Floats
     stalls: Integers
     refined: Mask
+    change: Floats
+    spread: Floats
     coefficients: Tensor
 
     @classmethod
@@ -180,6 +186,8 @@ class Pieces:
             fall=floats,
             stalls=integers,
             refined=mask,
+            change=floats,
+            spread=floats,
             coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device),
         )
 
@@ -213,6 +221,19 @@ class Pieces:
             floor=on_device(self.floor, self),
         )
 
+    def deciding(self, image: Integers, z: Floats) -> Integers:
+        """Return the index of the piece that decided about points (m,): the last one there that is resolved; or -1."""
+        resolved = np.flatnonzero(np.isfinite(self.error))
+        resolved = resolved[np.argsort(self.image[resolved], kind="stable")]
+        first, last = (np.searchsorted(self.image[resolved], image, side=side) for side in ("left", "right"))
+        deciding = np.full(len(image), -1)
+        for number in range(int((last - first).max(initial=0))):
+            some = np.flatnonzero(first + number < last)
+            piece = resolved[first[some] + number]
+            here = (self.left[piece] <= z[some]) & (z[some] <= self.right[piece])
+            deciding[some[here]] = piece[here]
+        return deciding
+
     def at(self, piece: Integers, x: Floats) -> Floats:
         """Return the points on the z axis of coordinates x in [-1, 1] of pieces, elementwise."""
         left, right = self.left[piece], self.right[piece]
@@ -225,12 +246,32 @@ def on_device(values: np.ndarray, pieces: Pieces) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(values)).to(pieces.coefficients.device)
 
 
-def fresh_points(left: Floats, right: Floats, degree: int) -> tuple[Points, Points]:
-    """Return the nodes (p, degree + 1) and the check point (p, 1) of fresh pieces."""
+def fresh_points(left: Floats, right: Floats, degree: int, share: Floats) -> tuple[Points, Floats, Points]:
+    """Return where fresh pieces are evaluated.
+
+    Parameters
+    ----------
+    left, right : (p,)
+        Ends of the pieces.
+    degree
+        Degree of the Lobatto nodes.
+    share : (p,)
+        Random numbers in [0, 1): which check points to take.
+
+    Returns
+    -------
+    nodes : (p, degree + 1)
+        The nodes.
+    check : (p,)
+        The check points, in [-1, 1].
+    at_check : (p, 1)
+        The check points on the z axis.
+    """
     middle, half = (left + right) / 2, (right - left) / 2
     nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
     nodes[:, 0], nodes[:, -1] = left, right
-    return nodes, (middle + half * CHECK_POINT)[:, None]
+    check = check_point(degree, share)
+    return nodes, check, (middle + half * check)[:, None]
 
 
 def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
@@ -241,62 +282,50 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     counts. The check point then joins the nodes.
     """
     degree = int(fresh.degree[0])
-    at_nodes, at_check, noise = scores.at_nodes, scores.at_check, scores.noise
+    at_nodes, noise = scores.at_nodes, scores.noise
     device = at_nodes.device
     matrix = torch.from_numpy(coefficients_from(lobatto_nodes(degree))).to(device)
     coefficients = torch.einsum("kj,pjhw->pkhw", matrix, at_nodes)
     vanishing = torch.from_numpy(node_polynomial(degree)).to(device)
-    at_point = basis(torch.tensor(CHECK_POINT, dtype=torch.float64, device=device))
-    missed = at_check - torch.einsum("k,pkhw->phw", at_point, coefficients)
-    reach = float(at_point @ vanishing)
+    at_point = basis(torch.from_numpy(scores.check).to(device))
+    missed = scores.at_check - torch.einsum("pk,pkhw->phw", at_point, coefficients)
+    reach = at_point @ vanishing
+    greatest_score = at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    rounding = LEBESGUE * scores.jitter + ROUNDING * greatest_score
     # Noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
-    rate, last = _decay(sizes)
+    decay = decay_of(sizes, rounding)
+    rate, last = decay.rate, decay.last
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
     seen = np.maximum(missed.abs().amax(dim=(1, 2)).cpu().numpy() - LEBESGUE * noise, 0.0)
+    seen *= CHECK_SAFETY / reach.abs().cpu().numpy()
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
-    error = np.maximum(cut_off, CHECK_SAFETY * seen / abs(reach)) * np.minimum(1.0, 2 * rate)
-    greatest = sizes.max(axis=1)
-    resolved = last <= RESOLVED * greatest
-    error = np.where(resolved, error, np.maximum(error, 2 * sizes.sum(axis=1)))
-    coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach)
-    rounding = LEBESGUE * scores.jitter + ROUNDING * at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
+    coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
-    average = (np.maximum(last, rounding + noise) / np.maximum(greatest, np.finfo(np.float64).tiny)) ** (
+    average = (np.maximum(last, rounding + noise) / np.maximum(decay.greatest, np.finfo(np.float64).tiny)) ** (
         1 / (degree - 1)
     )
+    spread = at_nodes.amax(dim=(1, 2, 3)) - at_nodes.amin(dim=(1, 2, 3))
     return Pieces(
         image=fresh.image,
         left=fresh.left,
         right=fresh.right,
-        error=error,
+        error=np.where(decay.resolved, error, np.inf),
         floor=rounding + LEBESGUE * noise,
         rounding=rounding,
         degree=np.full(count, degree),
-        vanishes=last <= WELL_RESOLVED * greatest,
+        vanishes=last <= WELL_RESOLVED * decay.greatest,
         order=np.full(count, degree + 2),
         rate=rate,
         fall=np.where(hidden, np.minimum(average, rate), rate),
         stalls=fresh.stalls,
         refined=np.zeros(count, dtype=np.bool_),
+        change=(at_nodes.amax(dim=1) - at_nodes.amin(dim=1)).amax(dim=(1, 2)).cpu().numpy(),
+        spread=spread.cpu().numpy(),
         coefficients=coefficients,
     )
-
-
-def _decay(sizes: Floats) -> tuple[Floats, Floats]:
-    """Return the rate (p,) at which coefficients of orders 1 to n and sizes (p, n) fall, and the size of the last ones.
-
-    The last coefficients can be small by chance. So the rate is no faster than it was on average, and the last
-    coefficients are taken to be no smaller than any before them would have become at that average rate.
-    """
-    tiny = np.finfo(np.float64).tiny
-    count = sizes.shape[1]
-    last = sizes[:, -2:].max(axis=1)
-    lately = np.sqrt(last / np.maximum(sizes[:, -4:-2].max(axis=1), tiny))
-    on_average = (last / np.maximum(sizes.max(axis=1), tiny)) ** (1 / (count - 1))
-    expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
-    return np.clip(np.maximum(lately, on_average), 0.03, 0.95), expected.max(axis=1)
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:

@@ -20,19 +20,41 @@ import torch
 
 from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError
-from attentest.search.outcome import CONVERGED, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, Report, SearchOutcome
+from attentest.search.outcome import (
+    CONVERGED,
+    OUT_OF_EVALUATIONS,
+    OUT_OF_PRECISION,
+    TOO_SHARP,
+    Audit,
+    Report,
+    SearchOutcome,
+)
 from attentest.search.problem import SearchProblem
+from attentest.search.spectral.audit import AuditPoints, drawn
 from attentest.search.spectral.choice import Chooser
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.plan import Plan, plan_for
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, LogBounds, SegmentTable, Zones, unexplored
+from attentest.search.spectral.plan import DEGREE, Plan, plan_for
+from attentest.search.spectral.segments import (
+    INSIDE,
+    NO_PIECE,
+    Floats,
+    LogBounds,
+    Mask,
+    SegmentTable,
+    Zones,
+    unexplored,
+)
+from attentest.search.spectral.trusted_width import TrustedWidth
 from attentest.statistics.intervals import Intervals, contains, union
 
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
+
+AUDITED = 0.1
+"""Number of audit points of an image, as a fraction of the evaluations before."""
 
 Precision = Literal["auto", "float64", "mixed"]
 
@@ -100,6 +122,7 @@ class _Run:
     def __init__(self, search: SpectralSearch, problem: SearchProblem) -> None:
         self._problem = problem
         self._max_evaluations = search.max_evaluations
+        self._least_share = search.tol or np.finfo(np.float64).tiny
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
         self._interpolation = Interpolation(problem, mixed)
         self._pieces = self._interpolation.no_pieces
@@ -108,6 +131,11 @@ class _Run:
         self._lattice = Lattice(problem.law, search.width)
         self._table = SegmentTable(problem.law, problem.alternative)
         self._table.add(self._lattice.segments())
+        self._trusted = TrustedWidth(self._lattice.reach)
+        count = len(problem.law)
+        self._unaudited = np.ones(count, dtype=np.bool_)
+        self._audit_share = AUDITED
+        self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
 
     def outcomes(self, report: Report | None) -> list[SearchOutcome]:
         """Refine until every image is done."""
@@ -119,10 +147,10 @@ class _Run:
             if report is not None:
                 reported = max(reported, self._goals.fraction_done(bounds))
                 report(reported)
+            if self._goals.changed or (not self._goals.active.any() and self._contradicted()):
+                continue
             if not self._goals.active.any():
                 return self._outcomes()
-            if self._goals.changed:
-                continue
             plan = self._ask(bounds)
             if plan.replaced.any():
                 new, underestimated = self._interpolation.carry_out(plan, self._pieces)
@@ -146,10 +174,10 @@ class _Run:
     def _affordable(self, zones: Zones, allowed_error: Floats) -> Plan:
         """Return the plan for zones, without the images whose evaluations it would use up."""
         plan = plan_for(self._table.segments, self._pieces, zones, allowed_error)
-        after = self._interpolation.evaluations.copy()
-        np.add.at(after, plan.fresh.image, plan.fresh.degree + 2)
-        np.add.at(after, self._pieces.image[plan.corrections.piece], plan.corrections.count)
-        beyond = self._goals.active & (after > self._max_evaluations)
+        needed = np.zeros(len(allowed_error))
+        np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2)
+        np.add.at(needed, self._pieces.image[plan.corrections.piece], plan.corrections.count)
+        beyond = self._goals.active & (needed > self._evaluations_left)
         if beyond.any():
             self._goals.end(beyond, OUT_OF_EVALUATIONS)
             zones = zones.chosen(~beyond[zones.image])
@@ -169,7 +197,79 @@ class _Run:
         self._pieces = self._pieces.followed_by(new)
         self._lattice.widen(self._table, new)
         self._table.add(self._interpolation.segments(new, first))
+        self._narrow(self._trusted.learn(new))
         self._drop_unused_pieces()
+
+    def _contradicted(self) -> bool:
+        """Audit what was concluded about images that are done; return whether something must be searched again."""
+        images = self._unaudited & self._goals.sure
+        self._unaudited[:] = False
+        points = self._audit_points(images)
+        if len(points.z) == 0:
+            return False
+        findings = self._interpolation.check(points, self._pieces)
+        self._looks += images
+        self._audited += np.bincount(points.image, minlength=len(images))
+        self._contradictions += np.bincount(points.image[findings.wrong], minlength=len(images))
+        again = findings.noisier.copy()
+        again[points.image[findings.wrong]] = True
+        self._goals.reopen(self._table, again)
+        self._unaudited = again
+        for image in np.flatnonzero(findings.noisier):
+            self._explore_again(image, *self._trusted.parts_wider(image, 0.0))
+        wrong = findings.wrong & ~findings.noisier[points.image]
+        left, right = self._trusted.pieces_at(points.image[wrong], points.z[wrong])
+        for row, image in enumerate(points.image[wrong]):
+            self._explore_again(image, left[row : row + 1], right[row : row + 1])
+        halved = np.full(len(images), np.inf)
+        np.minimum.at(halved, points.image[wrong], (right - left) / 2)
+        self._lattice.cut(self._table, halved)
+        return bool(again.any())
+
+    def _audit_points(self, images: Mask) -> AuditPoints:
+        """Draw the points of an audit of some images, from the laws of all their goals."""
+        count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
+        goals = self._goals.searched
+        found = []
+        for number, goal in enumerate(goals):
+            own = (count + len(goals) - 1 - number) // len(goals)
+            self._goals.ask(self._table, np.flatnonzero(images), goal)
+            found.append(drawn(self._table, own, self._problem.image_seeds, len(goals) * self._looks + number))
+        return AuditPoints.of(found)
+
+    def _narrow(self, images: Mask) -> None:
+        """Explore again, in narrower pieces, what was concluded from pieces wider than is trusted now."""
+        widest = np.where(images, self._trusted.widest, np.inf)
+        for image in np.flatnonzero(images):
+            left, right = self._trusted.parts_wider(image, widest[image])
+            if self._evaluations_for(image, left, right, widest[image]) > self._evaluations_left[image]:
+                self._table.doubt(image, left, right)
+                self._goals.end(np.arange(len(images)) == image, TOO_SHARP)
+                widest[image] = np.inf
+            else:
+                self._explore_again(image, left, right)
+        self._lattice.cut(self._table, widest)
+
+    def _evaluations_for(self, image: int, left: Floats, right: Floats, width: float) -> float:
+        """Return how many evaluations it takes to explore those parts (q,) of an image's axis that matter to p."""
+        matter = self._table.log_shares(image, left, right) > np.log(self._least_share)
+        return float((right - left)[matter].sum() / width * (DEGREE + 1))
+
+    @property
+    def _evaluations_left(self) -> Floats:
+        """Number of evaluations (k,) that are left, if an audit follows."""
+        return self._max_evaluations / (1 + self._audit_share) - self._interpolation.evaluations
+
+    def _explore_again(self, image: int, left: Floats, right: Floats) -> None:
+        """Forget all that was concluded about parts (q,) of an image's axis."""
+        for start, end in zip(left, right, strict=True):
+            self._forget(image, start, end)
+        self._table.add(unexplored(np.full(len(left), image), left, right))
+
+    def _forget(self, image: int, left: float, right: float) -> None:
+        """Remove all that was concluded about a part of an image's axis."""
+        segments = self._table.segments
+        self._table.remove((segments.image == image) & (segments.left >= left) & (segments.right <= right))
 
     def _start_over(self, underestimated: Pieces, new: Pieces) -> Pieces:
         """Remove all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
@@ -180,8 +280,7 @@ class _Run:
             if any(image == i and left >= start and right <= end for i, start, end in taken):
                 continue
             taken.append((image, left, right))
-            segments = self._table.segments
-            self._table.remove((segments.image == image) & (segments.left >= left) & (segments.right <= right))
+            self._forget(image, left, right)
             new = new.chosen((new.image != image) | (new.left < left) | (new.right > right))
             middle = (left + right) / 2
             stalls = np.full(2, underestimated.stalls[row] + 1)
@@ -190,7 +289,12 @@ class _Run:
         return new
 
     def _drop_unused_pieces(self) -> None:
-        """Drop the interpolants that no open zone of an active image refers to."""
+        """Drop the interpolants that no open zone of an active image refers to, if all together take much memory.
+
+        They are of use to the audit, which can do without them.
+        """
+        if self._pieces.coefficients.numel() * 8 <= self._problem.memory // 4:
+            return
         segments = self._table.segments
         live = (segments.piece != NO_PIECE) & (segments.kind != INSIDE) & self._goals.active[segments.image]
         used = np.zeros(len(self._pieces) + 1, dtype=np.bool_)
@@ -213,6 +317,7 @@ class _Run:
                     possible=possible,
                     evaluations=int(evaluations[image]),
                     status=self._goals.status[image] or CONVERGED,
+                    audit=Audit(points=int(self._audited[image]), contradictions=int(self._contradictions[image])),
                 )
             )
         return outcomes

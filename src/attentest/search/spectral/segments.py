@@ -155,7 +155,7 @@ class SegmentTable:
         """Add segments whose zones are numbered from zero; they must not overlap those in the table."""
         zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
         self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
-        extreme, ordinary = self._masses(segments)
+        extreme, ordinary = self.log_masses(segments.image, segments.left, segments.right)
         self._extreme = np.concatenate([self._extreme, extreme])
         self._ordinary = np.concatenate([self._ordinary, ordinary])
         self.segments = self.segments.followed_by(replace(segments, zone=zone))
@@ -166,6 +166,25 @@ class SegmentTable:
         self.segments = self.segments.chosen(kept)
         self._extreme, self._ordinary = self._extreme[kept], self._ordinary[kept]
 
+    def doubt(self, image: int, left: Floats, right: Floats) -> None:
+        """Take what was concluded about parts (q,) of an image's axis as a guess: nothing there is decided any more."""
+        for start, end in zip(left, right, strict=True):
+            segments = self.segments
+            here = (segments.image == image) & (segments.left >= start) & (segments.right <= end)
+            some = segments.chosen(here)
+            edges = np.sort(np.concatenate([[start, end], some.left, some.right])).reshape(-1, 2)
+            gaps = unexplored(np.full(len(edges), image), edges[:, 0], edges[:, 1])
+            inside = unexplored(*(column[some.kind == INSIDE] for column in (some.image, some.left, some.right)))
+            self.remove(here & (segments.kind == INSIDE))
+            self.add(replace(inside, best_left=inside.left, best_right=inside.right))
+            self.add(gaps.chosen(gaps.left < gaps.right))
+
+    def log_shares(self, image: int, left: Floats, right: Floats) -> Floats:
+        """Return the log masses of intervals (q,) of one image's axis, relative to what is known to be inside."""
+        masses = np.logaddexp(*self.log_masses(np.full(len(left), image), left, right))
+        inside = max(total[image] for total in self._totals()[:2])
+        return np.asarray(masses - inside if np.isfinite(inside) else masses * 0)
+
     def renumber_pieces(self, number: Integers) -> None:
         """Replace the index of each piece by ``number[index]``."""
         self.segments = replace(self.segments, piece=number[self.segments.piece])
@@ -175,7 +194,8 @@ class SegmentTable:
         self._mean[images] = mean
         self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)
         rows = np.isin(self.segments.image, images)
-        self._extreme[rows], self._ordinary[rows] = self._masses(self.segments.chosen(rows))
+        some = self.segments.chosen(rows)
+        self._extreme[rows], self._ordinary[rows] = self.log_masses(some.image, some.left, some.right)
 
     def log_bounds(self) -> LogBounds:
         """Return the logs of the least and the greatest p-value (k,) compatible with the segments."""
@@ -246,12 +266,12 @@ class SegmentTable:
         )
         return [TruncationSet(intervals=i, certain=c, possible=p) for i, c, p in zip(*columns, strict=True)]
 
-    def _masses(self, segments: Segments) -> tuple[Floats, Floats]:
-        image = segments.image
+    def log_masses(self, image: Integers, left: Floats, right: Floats) -> tuple[Floats, Floats]:
+        """Return log masses of intervals (m,): extreme and ordinary, for the p-value in question."""
         return self._law.log_masses(
             image,
-            segments.left,
-            segments.right,
+            left,
+            right,
             mean=self._mean[image],
             lower=self._lower[image],
             upper=self._upper[image],

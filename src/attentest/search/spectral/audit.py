@@ -1,0 +1,126 @@
+"""The audit: points at random places where something was concluded, to see whether the conclusions hold.
+
+Points are drawn from the parts that make up p, each with its own law: what is inside and what is outside the set, and of
+each what is at least as extreme as the observed statistic and what is not. So a mistake is the more likely to be found the
+more it would move p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.search.spectral.random_places import uniform
+from attentest.search.spectral.segments import INSIDE, Floats, Integers, Mask, SegmentTable
+
+BISECTIONS = 40
+"""Halvings by which a quantile is found: to 1e-12 of its cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPoints:
+    """Points (m,) at which conclusions are checked: images, places, and whether they were concluded to be inside."""
+
+    image: Integers
+    z: Floats
+    inside: Mask
+
+    @classmethod
+    def of(cls, several: Sequence[AuditPoints]) -> AuditPoints:
+        """Concatenate."""
+        return cls(**{f.name: np.concatenate([getattr(some, f.name) for some in several]) for f in fields(cls)})
+
+
+def drawn(table: SegmentTable, count: Integers, seeds: NDArray[np.uint64], look: Integers) -> AuditPoints:
+    """Draw audit points from what a table says.
+
+    Parameters
+    ----------
+    table
+        What is known, with the masses of the p-value in question.
+    count : (k,)
+        Number of points for each image.
+    seeds : (k,)
+        Seeds of the images.
+    look : (k,)
+        How often each image was audited before: other points are drawn each time.
+    """
+    image, left, right, inside = _concluded(table, count > 0)
+    masses = table.log_masses(image, left, right)
+    groups = [(kind, part) for part in (0, 1) for kind in (True, False)]
+    # An equal number from each part that there is, so that a light one is audited too.
+    rows = [np.flatnonzero((inside == kind) & (masses[part] > -np.inf)) for kind, part in groups]
+    present = np.array([np.bincount(image[own], minlength=len(count)) > 0 for own in rows])
+    shares = _shares(count, present)
+    drawn_points = []
+    for number, ((kind, part), own) in enumerate(zip(groups, rows, strict=True)):
+        which = np.repeat(np.arange(len(count)), shares[number])
+        place = np.arange(len(which)) - np.repeat(np.cumsum(shares[number]) - shares[number], shares[number])
+        keys = (look[which], np.full(len(which), number), place)
+        share = (place + uniform(seeds[which], *keys)) / shares[number][which]
+        cell, within = _quantiles(image[own], masses[part][own], which, share)
+        z = _inverse(table, image[own][cell], left[own][cell], right[own][cell], part, within)
+        drawn_points.append((which, z, np.full(len(which), kind)))
+    columns = [np.concatenate(column) for column in zip(*drawn_points, strict=True)]
+    return AuditPoints(image=columns[0], z=columns[1], inside=columns[2])
+
+
+def _concluded(table: SegmentTable, wanted: Mask) -> tuple[Integers, Floats, Floats, Mask]:
+    """Return the cells of the axes of some images about which something is concluded, and whether they are inside."""
+    segments = table.segments.chosen(wanted[table.segments.image])
+    segments = segments.chosen(np.lexsort((segments.left, segments.image)))
+    certain = segments.kind == INSIDE
+    # What belongs to no segment is outside.
+    gap = (segments.image[1:] == segments.image[:-1]) & (segments.right[:-1] < segments.left[1:])
+    image = np.concatenate([segments.image[certain], segments.image[1:][gap]])
+    left = np.concatenate([segments.left[certain], segments.right[:-1][gap]])
+    right = np.concatenate([segments.right[certain], segments.left[1:][gap]])
+    order = np.lexsort((left, image))
+    return image[order], left[order], right[order], (np.arange(len(image)) < certain.sum())[order]
+
+
+def _shares(count: Integers, present: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Divide counts (k,) evenly among the groups (g, k) that are present."""
+    groups = np.maximum(present.sum(axis=0), 1)
+    rank = np.cumsum(present, axis=0) - 1
+    return np.where(present, count // groups + (rank < count % groups), 0)
+
+
+def _quantiles(
+    image: Integers, log_mass: Floats, which: Integers, share: Floats
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the cell at each share of an image's mass, and the share of the cell's own mass that lies before it.
+
+    Parameters
+    ----------
+    image, log_mass : (c,)
+        Cells, sorted by image.
+    which, share : (m,)
+        Images, and shares of their masses in (0, 1).
+    """
+    heaviest = np.full(int(image.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(heaviest, image, log_mass)
+    mass = np.exp(log_mass - heaviest[image])
+    sums = np.cumsum(mass)
+    first, last = (np.searchsorted(image, which, side=side) for side in ("left", "right"))
+    before = np.where(first > 0, sums[first - 1], 0.0)
+    target = before + share * (sums[last - 1] - before)
+    cell = np.clip(np.searchsorted(sums, target), first, last - 1)
+    within = (target - np.where(cell > 0, sums[cell - 1], 0.0)) / mass[cell]
+    return cell, np.clip(within, 0.0, 1.0)
+
+
+def _inverse(
+    table: SegmentTable, image: Integers, left: Floats, right: Floats, part: int, share: Floats
+) -> Floats:
+    """Return the points of cells (m,) before which a share (m,) of the mass of one part lies."""
+    log_target = table.log_masses(image, left, right)[part] + np.log(np.maximum(share, np.finfo(np.float64).tiny))
+    low, high = left.copy(), right.copy()
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        beyond = table.log_masses(image, left, middle)[part] > log_target
+        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+    return (low + high) / 2

@@ -1,0 +1,65 @@
+"""How the Chebyshev coefficients of a piece fall, and whether that shows all there is in the piece."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attentest.search.spectral.segments import Floats, Mask
+
+RESOLVED = 0.09
+"""A piece whose last coefficients exceed this fraction of the greatest one is not resolved. For a kink it is 0.05 or
+less, for a steep step 0.14."""
+
+FLAT = 0.5
+"""Nor is a piece whose last coefficients exceed this fraction of those of half the order. A narrow spike between the
+nodes has flanks that reach a node or two, and its coefficients are all alike; those of a kink fall to a quarter."""
+
+ABOVE_ROUNDING = 8.0
+"""Coefficients within this factor of the rounding error say nothing about their fall."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay:
+    """The fall of the coefficients of p pieces.
+
+    Parameters
+    ----------
+    rate : (p,)
+        Ratio of one coefficient to the one before it, in the last ones.
+    last : (p,)
+        Size of the last coefficients.
+    greatest : (p,)
+        Size of the greatest coefficient.
+    resolved : (p,) bool
+        Whether the coefficients fall as those of a function do that is nowhere narrower than the distance of the nodes.
+    """
+
+    rate: Floats
+    last: Floats
+    greatest: Floats
+    resolved: Mask
+
+
+def decay_of(sizes: Floats, rounding: Floats) -> Decay:
+    """Return the decay of coefficients of orders 1 to n and sizes (p, n), known to within their rounding (p,).
+
+    The last coefficients can be small by chance. So the rate is no faster than it was on average, and the last
+    coefficients are taken to be no smaller than any before them would have become at that average rate.
+    """
+    tiny = np.finfo(np.float64).tiny
+    count = sizes.shape[1]
+    last = sizes[:, -2:].max(axis=1)
+    greatest = sizes.max(axis=1)
+    lately = np.sqrt(last / np.maximum(sizes[:, -4:-2].max(axis=1), tiny))
+    on_average = (last / np.maximum(greatest, tiny)) ** (1 / (count - 1))
+    expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
+    half_way = sizes[:, count // 2 - 2 : count // 2].max(axis=1)
+    flat = (last > FLAT * half_way) | (last > RESOLVED * greatest)
+    return Decay(
+        rate=np.clip(np.maximum(lately, on_average), 0.03, 0.95),
+        last=expected.max(axis=1),
+        greatest=greatest,
+        resolved=~flat | (last <= ABOVE_ROUNDING * rounding),
+    )
