@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
 from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
-from attentest.results.calibration import Calibration
+from attentest.results.calibration import ALPHAS, ERROR_RATE, Calibration
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_results
+from attentest.statistics.rejection_limits import rejection_limits
 from toys import tiny_vit
 
 
@@ -25,7 +28,7 @@ def calibration() -> Calibration:
 
 
 def test_the_selective_test_is_calibrated_and_the_naive_one_does_not(calibration: Calibration) -> None:
-    """300 images: a rate of 0.05 has a standard error of 0.013, and Wilson intervals of 95% hold it."""
+    """A valid test fails this with a probability of 1%."""
     assert calibration.calibrated
     assert calibration.ks_pvalue > 0.001
     assert calibration.naive_ks_pvalue < 0.01
@@ -47,6 +50,10 @@ def test_a_wrong_noise_model_shows(calibration: Calibration) -> None:
 def test_the_report_is_json_ready(calibration: Calibration) -> None:
     report = json.loads(json.dumps(calibration.to_dict(), allow_nan=False))
     assert report["images"] == 300
+    assert report["error_rate"] == 0.01
+    assert [row["limit"] for row in report["levels"]] == list(calibration.limits)
+    assert all(row["certain"] <= row["selective"]["count"] <= row["possible"] for row in report["levels"])
+    assert report["pvalue_bounds"] == calibration.pvalue_bounds.tolist()
     assert [row["alpha"] for row in report["levels"]] == [0.01, 0.05, 0.10]
     assert report["calibrated"] is True
     assert report["pvalues"] == calibration.pvalues.tolist()
@@ -111,6 +118,74 @@ def test_few_images_tell_nothing() -> None:
     assert few.calibrated is None
     assert "too few images to tell" in few.summary()
     assert json.loads(json.dumps(few.to_dict()))["calibrated"] is None
+
+
+def calibration_of(pvalues: np.ndarray, width: float | np.ndarray = 0.0, status: str = "converged") -> Calibration:
+    """The calibration of p-values with error bars of a width on either side, within 0 and 1."""
+    bounds = np.clip([pvalues - width, pvalues + width], 1e-300, 1).T
+    rows = zip(pvalues.tolist(), bounds.tolist(), strict=True)
+    results = (SimpleNamespace(pvalue=p, naive_pvalue=p, pvalue_bounds=tuple(ends), status=status) for p, ends in rows)
+    return Calibration.of(results)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+def test_a_valid_test_is_called_invalid_as_often_as_is_said(count: int) -> None:
+    """2,000 runs on uniform p-values: at most 1%, standard error 0.22%."""
+    rng = np.random.default_rng(count)
+    limits = np.array(calibration_of(rng.random(count)).limits)
+    assert limits.tolist() == list(rejection_limits(ALPHAS, count, ERROR_RATE))
+    pvalues = rng.random((2000, count, 1))
+    called = ((pvalues <= np.array(ALPHAS)).sum(axis=1) > limits).any(axis=1)
+    assert called.mean() <= ERROR_RATE + 3 * 0.0022
+    for run in np.flatnonzero(called)[:3]:
+        assert calibration_of(pvalues[run, :, 0]).calibrated is False
+    for run in np.flatnonzero(~called)[:3]:
+        assert calibration_of(pvalues[run, :, 0]).calibrated
+
+
+def test_a_test_that_rejects_too_often_is_found() -> None:
+    """8% at a level of 5%, of 2,000 images: found with a probability of 99.8%."""
+    limit = rejection_limits(ALPHAS, 2000, ERROR_RATE)[1]
+    assert stats.binom.sf(limit, 2000, 0.08) > 0.99
+    rng = np.random.default_rng(0)
+    pvalues = np.where(rng.random(2000) < 0.08, 0.03, rng.uniform(0.15, 1, 2000))
+    found = calibration_of(pvalues)
+    assert found.calibrated is False
+    assert f"{limit} at 0.05" in found.summary()
+    assert "exceeds one of these limits with a probability of at most 1%" in found.summary()
+    # Even of few images, as long as it is certain.
+    assert calibration_of(np.full(20, 0.02)).calibrated is False
+
+
+def test_wide_error_bars_do_not_make_a_verdict() -> None:
+    rng = np.random.default_rng(1)
+    pvalues = rng.random(500)
+    assert calibration_of(pvalues).calibrated
+    # Many rejections, none of them certain, and few rejections with many more that are possible.
+    for values in (np.full(500, 0.03), np.full(500, 0.2)):
+        found = calibration_of(values, 0.5, "max_evaluations")
+        assert found.calibrated is None
+        assert "searches that ended with status 'max_evaluations': 500" in found.summary()
+        assert "error bars that contain 0.05: 500" in found.summary()
+        assert found.summary().endswith("error bars are too wide to tell whether the selective test is calibrated")
+        assert [row["possible"] - row["certain"] for row in found.to_dict()["levels"]] == [500, 500, 500]
+    # A few that are open change nothing where the rest is clear.
+    few = np.where(np.arange(500) < 3, 0.2, 0.0)
+    assert calibration_of(pvalues, few).calibrated
+    assert calibration_of(pvalues / 3, few).calibrated is False
+
+
+def test_the_test_of_uniformity_allows_for_the_error_bars() -> None:
+    pvalues = np.random.default_rng(2).beta(1.0, 1.4, size=200)
+    exact = stats.kstest(pvalues, "uniform")
+    found = calibration_of(pvalues)
+    assert (found.ks_statistic, found.ks_pvalue) == pytest.approx((exact.statistic, exact.pvalue), rel=1e-9)
+    width = 0.05
+    moved = np.random.default_rng(3).uniform(-width, width, size=(300, 200)) + pvalues
+    assert calibration_of(pvalues, width).ks_statistic <= min(
+        stats.kstest(np.clip(some, 0, 1), "uniform").statistic for some in moved
+    )
+    assert "not uniform (Kolmogorov-Smirnov p below 0.01)" in calibration_of(np.linspace(0.3, 1, 400)).summary()
 
 
 def test_progress_is_reported() -> None:

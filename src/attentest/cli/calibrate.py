@@ -83,8 +83,9 @@ def calibrate(
     """Check that the test is calibrated: how often does it reject images of noise alone?
 
     Null images are drawn from the noise and tested. A valid test has p at most alpha for a fraction alpha of them, up
-    to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test.
-    Ctrl-C ends the command with a report on the images tested so far.
+    to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test. The
+    verdict is by the numbers of rejections that a valid test exceeds at one level or more with a probability of at most
+    1%. Ctrl-C ends the command with a report on the images tested so far.
 
     Examples:
     attentest calibrate --noise 1.0 --images 200
@@ -146,10 +147,11 @@ def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true
 
 
 def _print_calibration(calibration: Calibration) -> None:
-    headings = ("level", "selective: p at most the level", "naive: p at most the level")
+    headings = ("level", "selective: p at most the level", "of a valid test at most", "naive: p at most the level")
     table = Table(*headings, title=f"{len(calibration.pvalues)} null images")
-    for alpha, rate, naive in zip(calibration.alphas, calibration.rates, calibration.naive_rates, strict=True):
-        table.add_row(f"{alpha:g}", escape(str(rate)), escape(str(naive)))
+    levels = calibration.alphas, calibration.rates, calibration.limits, calibration.naive_rates
+    for alpha, rate, limit, naive in zip(*levels, strict=True):
+        table.add_row(f"{alpha:g}", escape(str(rate)), str(limit), escape(str(naive)))
     table_console().print(table)
     typer.echo(calibration.conclusion())
 

@@ -14,15 +14,20 @@ from scipy import stats
 from attentest.checks import level
 from attentest.errors import InputError
 from attentest.results.result import AttentionTestResult
+from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of
+from attentest.statistics.rejection_limits import rejection_limits
 
 ALPHAS = (0.01, 0.05, 0.10)
 
+ERROR_RATE = 0.01
+"""Probability, at most, that a valid test is called one that rejects too often."""
+
 FEWEST_EXPECTED = 10
-"""Expected rejections at the greatest level below which there is no verdict."""
+"""Expected rejections at the greatest level below which no test is called calibrated."""
 
 UNEVEN = 0.01
-"""Kolmogorov-Smirnov p-values below this are mentioned."""
+"""Kolmogorov-Smirnov p-values below this are mentioned: the error rate of that remark, beside ERROR_RATE."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,19 +38,28 @@ class Calibration:
     ----------
     pvalues, naive_pvalues : (n,)
         Selective p-values of null images, and those that ignore the selection.
+    pvalue_bounds : (n, 2)
+        Least and greatest selective p-value compatible with what each search knows.
     alphas
         Significance levels.
     rates, naive_rates
-        Rejection rates at these levels, with Wilson intervals.
+        Rejection rates at these levels. The Wilson interval of each is for that rate alone; the verdict does not use
+        them.
+    limits
+        For each level, the number of rejections above which the test is called one that rejects too often. A valid
+        test exceeds one of the limits or more with probability at most ``ERROR_RATE`` = 1%: they are exact, by the
+        joint distribution of binomial counts, for every number of images.
     statuses
         Number of searches by status.
     """
 
     pvalues: NDArray[np.float64]
+    pvalue_bounds: NDArray[np.float64]
     naive_pvalues: NDArray[np.float64]
     alphas: tuple[float, ...]
     rates: tuple[Rate, ...]
     naive_rates: tuple[Rate, ...]
+    limits: tuple[int, ...]
     statuses: dict[str, int]
 
     @classmethod
@@ -57,28 +71,38 @@ class Calibration:
     ) -> Calibration:
         """Return the calibration of results of null images, which are consumed one by one."""
         levels = significance_levels(alphas)
-        rows = [(result.pvalue, result.naive_pvalue, result.status) for result in results]
+        rows = [(result.pvalue, result.naive_pvalue, result.pvalue_bounds, result.status) for result in results]
         if not rows:
             raise InputError("there are no results to calibrate by: give at least one.")
-        selective, naive = (np.array([row[i] for row in rows]) for i in (0, 1))
+        selective, naive, bounds = (np.array([row[i] for row in rows]) for i in (0, 1, 2))
         return cls(
             pvalues=selective,
+            pvalue_bounds=bounds,
             naive_pvalues=naive,
             alphas=levels,
             rates=tuple(rate_of(selective <= alpha, confidence_level) for alpha in levels),
             naive_rates=tuple(rate_of(naive <= alpha, confidence_level) for alpha in levels),
-            statuses=dict(Counter(row[2] for row in rows)),
+            limits=rejection_limits(levels, len(rows), ERROR_RATE),
+            statuses=dict(Counter(row[3] for row in rows)),
         )
 
     @property
+    def rejections(self) -> tuple[tuple[int, int], ...]:
+        """For each level the numbers of certain and of possible rejections, by the bounds on the p-values."""
+        low, high = self.pvalue_bounds.T
+        return tuple((int(np.sum(high <= alpha)), int(np.sum(low <= alpha))) for alpha in self.alphas)
+
+    @property
     def ks_statistic(self) -> float:
-        """Greatest distance of the p-values' distribution from the uniform one."""
-        return float(stats.kstest(self.pvalues, "uniform").statistic)
+        """Greatest distance of the p-values' distribution from the uniform one, at least, by the bounds on them."""
+        low, high = np.sort(self.pvalue_bounds, axis=0).T
+        ranks = np.arange(len(low) + 1) / len(low)
+        return float(max((ranks[1:] - high).max(), (low - ranks[:-1]).max()))
 
     @property
     def ks_pvalue(self) -> float:
-        """P-value of the Kolmogorov-Smirnov test that the p-values are uniform."""
-        return float(stats.kstest(self.pvalues, "uniform").pvalue)
+        """P-value of the Kolmogorov-Smirnov test that the p-values are uniform; the greatest, by the bounds on them."""
+        return float(stats.kstwo.sf(self.ks_statistic, len(self.pvalues)))
 
     @property
     def naive_ks_pvalue(self) -> float:
@@ -87,14 +111,24 @@ class Calibration:
 
     @property
     def calibrated(self) -> bool | None:
-        """Whether the type I error is compatible with every nominal level; None with too few images to tell.
+        """Whether the type I error is compatible with every nominal level; None if that cannot be told.
 
-        A level is exceeded if the interval of the rejection rate lies above it. With fewer than ten expected
-        rejections at the greatest level there is no verdict.
+        False if the certain rejections exceed the limit at a level: for a valid test the probability of that is at
+        most ``ERROR_RATE`` = 1%. True if even the possible rejections, which include every p-value whose error bar
+        contains the level, exceed none. None if it depends on those, or with fewer than ten expected rejections at the
+        greatest level, which are too few to show that a test is calibrated.
         """
-        if len(self.pvalues) * max(self.alphas) < FEWEST_EXPECTED:
-            return None
-        return all(rate.low <= alpha for alpha, rate in zip(self.alphas, self.rates, strict=True))
+        certain, possible = (
+            any(count > limit for count, limit in zip(counts, self.limits, strict=True))
+            for counts in zip(*self.rejections, strict=True)
+        )
+        if certain:
+            return False
+        return None if possible or self._few else True
+
+    @property
+    def _few(self) -> bool:
+        return len(self.pvalues) * max(self.alphas) < FEWEST_EXPECTED
 
     def summary(self) -> str:
         """Return the rates and the conclusion, in words."""
@@ -104,33 +138,59 @@ class Calibration:
         return "\n".join([*lines, self.conclusion()])
 
     def conclusion(self) -> str:
-        """Return the test of uniformity and the verdict, in words."""
+        """Return the test of uniformity, the limits and the verdict, in words."""
         lines = [f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}"]
-        others = {status: count for status, count in self.statuses.items() if status not in ("converged", "decided")}
+        others = {status: count for status, count in self.statuses.items() if status != CONVERGED}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
-        verdict = {
-            True: "on these images the selective test is calibrated: it rejects no more often than its level",
-            False: "on these images the selective test rejects more often than its level",
-            None: "these are too few images to tell whether the selective test is calibrated",
-        }[self.calibrated]
-        uneven = ", but its p-values are not uniform" if self.calibrated and self.ks_pvalue < UNEVEN else ""
-        lines.append(verdict + uneven)
-        return "\n".join(lines)
+        lines += [
+            f"error bars that contain {alpha:g}: {possible - certain}"
+            for alpha, (certain, possible) in zip(self.alphas, self.rejections, strict=True)
+            if possible > certain
+        ]
+        limits = ", ".join(f"{limit} at {alpha:g}" for alpha, limit in zip(self.alphas, self.limits, strict=True))
+        lines.append(
+            f"rejections of a valid test: at most {limits}; it exceeds one of these limits with a probability of at "
+            f"most {ERROR_RATE:.0%}"
+        )
+        return "\n".join([*lines, self._verdict()])
+
+    def _verdict(self) -> str:
+        calibrated = self.calibrated
+        if calibrated is None:
+            whether = "to tell whether the selective test is calibrated"
+            return f"these are too few images {whether}" if self._few else f"these error bars are too wide {whether}"
+        if not calibrated:
+            return "on these images the selective test rejects more often than its level"
+        uneven = f", but its p-values are not uniform (Kolmogorov-Smirnov p below {UNEVEN:g})"
+        return (
+            "on these images the selective test is calibrated: it rejects no more often than its level"
+            f"{uneven if self.ks_pvalue < UNEVEN else ''}"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""
+        levels = zip(self.alphas, self.rates, self.naive_rates, self.limits, self.rejections, strict=True)
         return {
             "images": len(self.pvalues),
             "levels": [
-                {"alpha": alpha, "selective": _described(rate), "naive": _described(naive)}
-                for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True)
+                {
+                    "alpha": alpha,
+                    "selective": _described(rate),
+                    "naive": _described(naive),
+                    "limit": limit,
+                    "certain": certain,
+                    "possible": possible,
+                }
+                for alpha, rate, naive, limit, (certain, possible) in levels
             ],
+            "error_rate": ERROR_RATE,
             "ks_statistic": self.ks_statistic,
             "ks_pvalue": self.ks_pvalue,
             "naive_ks_pvalue": self.naive_ks_pvalue,
             "calibrated": self.calibrated,
             "statuses": self.statuses,
             "pvalues": self.pvalues.tolist(),
+            "pvalue_bounds": self.pvalue_bounds.tolist(),
             "naive_pvalues": self.naive_pvalues.tolist(),
         }
 

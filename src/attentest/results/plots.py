@@ -14,7 +14,7 @@ from scipy.stats import beta
 
 from attentest.errors import InputError
 from attentest.files import check_output_path
-from attentest.results.calibration import Calibration
+from attentest.results.calibration import ERROR_RATE, Calibration
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range
 from attentest.statistics.intervals import clip
@@ -194,6 +194,9 @@ def _draw_rates(axes: Axes, calibration: Calibration) -> None:
     floor = alphas.min() / 5
     ends = np.array([alphas.min() / 2, min(1.0, alphas.max() * 2)])
     axes.plot(ends, ends, color="0.55", lw=1, label="as it should be")
+    most = np.array(calibration.limits) / len(calibration.pvalues)
+    about = f"at most {ERROR_RATE:.0%} of valid tests exceed one of these"
+    axes.hlines(most, alphas / 1.12, alphas * 1.12, color="0.35", lw=1.5, label=about)
     for rates, colour, label, aside in (
         (calibration.naive_rates, NAIVE_COLOUR, "naive", 1.04),
         (calibration.rates, EXTREME_COLOUR, "selective", 1 / 1.04),
