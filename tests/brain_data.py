@@ -29,6 +29,8 @@ def row(number: int, tumour: bool, p: float, *, patient: str | None = None, naiv
         "slice": number,
         "tumour": tumour,
         "p": p,
+        "p_low": p,
+        "p_high": p,
         "log_p": float(np.log(p)),
         "statistic": 40.0 + number % 7,
         "log_naive": naive,

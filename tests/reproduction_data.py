@@ -65,6 +65,8 @@ def selective_row(number: int, p: float, search: str = "spectral") -> Row:
         "seconds": SECONDS[search],
         "statistic": 2.0,
         "p": p,
+        "p_low": p,
+        "p_high": p,
         "log_naive": -8.0 if p < 0.8 else -1.0,
         "log_bonferroni": 0.0,
         "evaluations": EVALUATIONS[search],

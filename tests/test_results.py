@@ -6,15 +6,19 @@ import math
 import pickle
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from attentest import AttentionTest, ComponentResults, InputError, Results
-from attentest.contrast import Reference
+from attentest.contrast import Background, Contrast, Filtered, Reference
 from attentest.noise import FromImage, PooledVariance
+from attentest.search import SpectralSearch
+from attentest.statistics.multiplicity import Adjustment
 from toys import tiny_vit
 
 IMAGES = np.random.default_rng(0).normal(size=(6, 8, 8))
@@ -123,7 +127,9 @@ def test_table_csv_parquet_and_pandas_say_the_same(results: Results, tmp_path: P
 
 
 def test_adjustments_rates_and_summary(results: Results) -> None:
-    np.testing.assert_allclose(results.adjusted_pvalues(), stats.false_discovery_control(results.pvalues))
+    upper = np.array([result.pvalue_bounds[1] for result in results])
+    np.testing.assert_allclose(results.adjusted_pvalues(), stats.false_discovery_control(upper))
+    np.testing.assert_allclose(results.adjusted_pvalues("by"), stats.false_discovery_control(upper, method="by"))
     assert (results.adjusted_pvalues("holm") >= results.pvalues).all()
     rate = results.rejection_rate(0.5)
     assert rate.count == int((results.pvalues <= 0.5).sum())
@@ -132,6 +138,98 @@ def test_adjustments_rates_and_summary(results: Results) -> None:
     assert "6 images" in text
     assert "selective p <= 0.1" in text
     assert "Holm" in text
+
+
+@pytest.fixture(scope="module")
+def exact() -> Results:
+    return with_signal().map(SIGNALS)
+
+
+@pytest.fixture(scope="module")
+def decided() -> Results:
+    return with_signal().map(SIGNALS, alpha=0.05)
+
+
+SIGNALS = IMAGES * np.linspace(1, 5, 6)[:, None, None]
+"""Some of these have small p-values."""
+
+
+def with_signal() -> AttentionTest:
+    return AttentionTest(tiny_vit(), noise=1.0, confidence_level=None, search=SpectralSearch(tol=1e-9))
+
+
+def test_a_pvalue_that_was_only_decided_makes_no_false_certainty(exact: Results, decided: Results) -> None:
+    open_, told = 0, 0
+    assert {result.status for result in decided} == {"decided"}
+    for method in (None, *get_args(Adjustment)):
+        if method is not None:
+            low, high = decided.adjusted_pvalue_bounds(method)
+            resolved = exact.adjusted_pvalues(method)
+            assert (low <= resolved).all()
+            assert (resolved <= high).all()
+            assert decided.adjusted_pvalues(method).tolist() == high.tolist()
+        for alpha in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5):
+            truth = exact.decisions(alpha, method)
+            assert None not in truth
+            for quick, sure in zip(decided.decisions(alpha, method), truth, strict=True):
+                assert quick in (sure, None)
+                open_ += quick is None
+                told += quick is not None
+    assert open_ > 0
+    assert told > 0
+    assert decided.decisions(0.05) == exact.decisions(0.05) == [result.reject for result in decided]
+
+
+def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, decided: Results) -> None:
+    assert "undecided" not in exact.summary(0.2)
+    text = decided.summary(0.2)
+    count = decided.decisions(0.2).count(None)
+    assert count > 0
+    rate = decided.rejection_rate(0.2)
+    assert rate.count == decided.decisions(0.2).count(True)
+    assert f"selective p <= 0.2: {rate}, {count} undecided" in text
+    for name, method in (("Hochberg", "bh"), ("Yekutieli", "by")):
+        made = decided.decisions(0.2, method)  # type: ignore[arg-type]
+        undecided = f", {made.count(None)} undecided" if None in made else ""
+        assert f"Benjamini-{name}-adjusted p <= 0.2: {made.count(True)} of 6{undecided}\n" in text
+    assert text.endswith("contain 0.2; to resolve them, test without alpha= (without --decide)")
+    wide = Results(replace(result, status="max_evaluations") for result in decided)
+    assert wide.summary(0.2).endswith("or more evaluations (max_evaluations=) may resolve them")
+
+
+def test_components_that_were_only_decided_are_not_adjusted_as_if_exact() -> None:
+    for image in SIGNALS[1:4]:
+        sure, quick = (with_signal().components(image, alpha=alpha) for alpha in (None, 0.05))
+        low, high = quick.adjusted_pvalue_bounds()
+        assert quick.adjusted_pvalues().tolist() == high.tolist()
+        assert (low <= sure.adjusted_pvalues()).all()
+        assert (sure.adjusted_pvalues() <= high).all()
+        assert quick.table()["pvalue_holm"] == high.tolist()
+        for made, truth in zip(quick.decisions(0.05), sure.decisions(0.05), strict=True):
+            assert made in (truth, None)
+
+
+@pytest.mark.parametrize(
+    ("contrast", "references", "dependent"),
+    [
+        (Reference(IMAGES[5]), None, True),
+        (Filtered("laplacian", of=Reference(IMAGES[5])), None, True),
+        (Reference(IMAGES[5], noise=0), None, False),
+        (Reference(), IMAGES[3:5], False),
+        (Reference(), IMAGES[[5, 5]], True),
+        (Background(), None, False),
+    ],
+)
+def test_images_that_share_a_noisy_reference_are_known_to_depend_on_each_other(
+    contrast: Contrast, references: np.ndarray | None, dependent: bool
+) -> None:
+    test = AttentionTest(
+        tiny_vit(), noise=1.0, contrast=contrast, search=SpectralSearch(tol=1e-2), confidence_level=None
+    )
+    text = test.map(IMAGES[:2], references=references).summary()
+    assert "Benjamini-Yekutieli-adjusted" in text
+    assert ("Benjamini-Hochberg-adjusted" in text) is not dependent
+    assert ("Benjamini-Hochberg does not apply" in text) is dependent
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,8 @@ def demo(
         panels = _tested_panels(seed, str(search), progress)
     if as_json:
         for panel in panels:
-            print_json({"image": panel.title, **panel.result.to_dict()})
+            verdict = {"alpha": alpha, "reject": panel.result.reject_at(alpha)}
+            print_json({"image": panel.title, **panel.result.to_dict(), **verdict})
     else:
         print_table(Results([panel.result for panel in panels], [panel.title for panel in panels]), alpha)
     save_figure(results_figure(panels), out)

@@ -145,13 +145,13 @@ def test(
     table_level = searched_level or DEFAULT_CONFIDENCE
     interruption = Interruption()
     if components:
-        regions = _tested_components(attention_test, files, connectivity or 1, as_json, interruption)
+        regions = _tested_components(attention_test, files, connectivity or 1, alpha, as_json, interruption)
         if regions and not as_json:
             print_component_table(regions, alpha, searched_level)
         if regions:
             _write_tables(_component_columns(regions, table_level), csv, parquet)
         return interruption.finish(len(images), "images")
-    results = _tested(attention_test, files, alpha if decide else None, as_json, interruption)
+    results = _tested(attention_test, files, alpha, decide, as_json, interruption)
     if len(results) > 0:
         if not as_json:
             print_table(results, alpha, searched_level)
@@ -215,23 +215,35 @@ def _check_outputs(
 
 
 def _tested(
-    attention_test: AttentionTest, files: ImageFiles, alpha: float | None, as_json: bool, interruption: Interruption
+    attention_test: AttentionTest,
+    files: ImageFiles,
+    alpha: float,
+    decide: bool,
+    as_json: bool,
+    interruption: Interruption,
 ) -> Results:
     """Return the results; print them as JSON, if asked to, batch by batch."""
     from attentest.results.batch import Results
 
     found = []
     with _bar(files) as progress:
-        stream = attention_test.stream(files.pixels(), progress, references=files.reference_pixels(), alpha=alpha)
+        stream = attention_test.stream(
+            files.pixels(), progress, references=files.reference_pixels(), alpha=alpha if decide else None
+        )
         for name, result in zip(files.names, interruption.until(stream), strict=False):
             found.append(result)
             if as_json:
-                print_json({"image": name, **result.to_dict()})
+                print_json({"image": name, **result.to_dict(), "alpha": alpha, "reject": result.reject_at(alpha)})
     return Results(found, files.names[: len(found)])
 
 
 def _tested_components(
-    attention_test: AttentionTest, files: ImageFiles, connectivity: int, as_json: bool, interruption: Interruption
+    attention_test: AttentionTest,
+    files: ImageFiles,
+    connectivity: int,
+    alpha: float,
+    as_json: bool,
+    interruption: Interruption,
 ) -> list[tuple[str, ComponentResults]]:
     """Return the results of each image's components; print them as JSON, if asked to, batch by batch."""
     found = []
@@ -241,9 +253,10 @@ def _tested_components(
         )
         for name, results in zip(files.names, interruption.until(stream), strict=False):
             found.append((name, results))
-            for number, holm in enumerate(results.adjusted_pvalues().tolist() if as_json else []):
+            adjusted = zip(results.adjusted_pvalues().tolist(), results.decisions(alpha), strict=True)
+            for number, (holm, rejected) in enumerate(adjusted if as_json else ()):
                 which = {"image": name, "component": number + 1, "pvalue_holm": holm}
-                print_json({**which, **results[number].to_dict()})
+                print_json({**which, **results[number].to_dict(), "alpha": alpha, "reject": rejected})
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -41,6 +43,13 @@ class Input:
     noise: NoiseModel
     reference: Sample | None = None
     reference_noise: NoiseModel | None = None
+
+    @cached_property
+    def noisy_reference(self) -> str | None:
+        """Digest of the reference image, None without one or if it is exact: images that share it are dependent."""
+        if self.reference is None or self.reference_noise is None:
+            return None
+        return hashlib.blake2b(self.reference.pixels.tobytes(), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -134,7 +134,7 @@ class Pipeline:
                     attention=maps[image],
                     seen=data.seen,
                     standard_error=float(lines.standard_error[row]),
-                    settings=self._recorded(inputs[image].noise, connectivity),
+                    settings=self._recorded(inputs[image], connectivity),
                 )
                 for row, image in enumerate(chunk.image)
             ]
@@ -189,8 +189,9 @@ class Pipeline:
             seeds=seeds,
         )
 
-    def _recorded(self, noise: NoiseModel, connectivity: int | None) -> dict[str, Any]:
-        return {**self.settings, "components": connectivity, "noise": dict(noise.describe())}
+    def _recorded(self, given: Input, connectivity: int | None) -> dict[str, Any]:
+        own = {"noise": dict(given.noise.describe()), "noisy_reference": given.noisy_reference}
+        return {**self.settings, "components": connectivity, **own}
 
 
 def _image_data(inputs: Sequence[Input], images: NDArray[np.float64], observation: Observation) -> ImageData:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,18 @@ from attentest.errors import InputError
 from attentest.files import as_path
 from attentest.results.result import USUAL_LEVEL, AttentionTestResult, confidence_intervals_of, estimates_of
 from attentest.results.tables import write_csv, write_parquet
+from attentest.search import DECIDED
 from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
+from attentest.statistics.pvalue import decision
 
 if TYPE_CHECKING:
     import pandas as pd
+
+METHOD_NAMES: dict[Adjustment, str] = {
+    "bh": "Benjamini-Hochberg",
+    "by": "Benjamini-Yekutieli",
+    "holm": "Holm",
+}
 
 
 class Results(Sequence[AttentionTestResult]):
@@ -79,19 +87,56 @@ class Results(Sequence[AttentionTestResult]):
         return np.array([result.naive_pvalue for result in self])
 
     def adjusted_pvalues(self, method: Adjustment = "bh") -> NDArray[np.float64]:
-        """Return the selective p-values adjusted for multiple testing.
+        """Return the selective p-values adjusted for multiple testing: the upper ends of their bounds.
+
+        What is adjusted is the upper bound of each p-value, never a p-value within a wide error bar. An upper bound of
+        a valid p-value is a valid p-value, so an adjusted one of at most alpha is a rejection, whatever the searches
+        left open. With searches that converged the difference is that of their tolerance.
 
         Parameters
         ----------
         method
             "bh", Benjamini and Hochberg: rejecting adjusted p-values of at most alpha controls the expected proportion
-            of false rejections at alpha, for independent images. "holm": it controls the probability of any false
-            rejection at alpha.
+            of false rejections at alpha, for independent images. "by", Benjamini and Yekutieli: the same for images
+            that depend on each other, such as those compared with one noisy reference. "holm": it controls the
+            probability of any false rejection at alpha, for independent images and others.
         """
-        return adjusted_pvalues(np.array([result.log_pvalue for result in self]), method)
+        return self.adjusted_pvalue_bounds(method)[1]
+
+    def adjusted_pvalue_bounds(self, method: Adjustment = "bh") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the least and the greatest adjusted p-values compatible with what the searches know.
+
+        Where alpha lies between them it is open whether the hypothesis is rejected, as it can be after tests that were
+        asked to decide at an alpha (``alpha=``): their p-values are resolved only as far as that needs.
+
+        Parameters
+        ----------
+        method
+            As in :meth:`adjusted_pvalues`.
+        """
+        low, high = np.array([result.log_pvalue_bounds for result in self]).reshape(-1, 2).T
+        return adjusted_pvalues(low, method), adjusted_pvalues(high, method)
+
+    def decisions(self, alpha: float = 0.05, method: Adjustment | None = None) -> list[bool | None]:
+        """Return for each image whether its hypothesis is rejected at alpha; None where the error bars do not tell.
+
+        Parameters
+        ----------
+        alpha
+            Significance level.
+        method
+            As in :meth:`adjusted_pvalues`; None to decide by the p-values as they are.
+        """
+        alpha = level(alpha)
+        if method is None:
+            return [result.reject_at(alpha) for result in self]
+        low, high = (ends.tolist() for ends in self.adjusted_pvalue_bounds(method))
+        return [decision(*ends, alpha) for ends in zip(low, high, strict=True)]
 
     def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
         """Return the proportion of p-values that are at most alpha, with its Wilson interval.
+
+        A selective p-value counts if its upper bound is at most alpha: if the search is certain of the rejection.
 
         Parameters
         ----------
@@ -102,7 +147,9 @@ class Results(Sequence[AttentionTestResult]):
         confidence_level
             Of the interval.
         """
-        return rate_of((self.naive_pvalues if naive else self.pvalues) <= level(alpha), confidence_level)
+        alpha = level(alpha)
+        hits = self.naive_pvalues <= alpha if naive else np.array([one is True for one in self.decisions(alpha, None)])
+        return rate_of(hits, confidence_level)
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
         """Return one row per image, as columns.
@@ -115,7 +162,7 @@ class Results(Sequence[AttentionTestResult]):
         if confidence_level is None:
             confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
         intervals = confidence_intervals_of(self, confidence_level)
-        adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in ("bh", "holm")}
+        adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in get_args(Adjustment)}
         return {
             "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
             "statistic": [result.statistic for result in self],
@@ -165,22 +212,50 @@ class Results(Sequence[AttentionTestResult]):
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
         alpha = level(alpha)
+        dependent = self._share_a_reference()
+        adjusted, open_ = self._adjusted(alpha, *(("by", "holm") if dependent else ("bh", "by", "holm")))
+        plain = self.decisions(alpha, None)
         lines = [
             f"{len(self)} image{'s' if len(self) != 1 else ''}",
-            f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}",
+            f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}{_undecided(plain)}",
             f"naive p <= {alpha:g}: {self.rejection_rate(alpha, naive=True)}",
-            self._adjusted("Benjamini-Hochberg", "bh", alpha),
-            self._adjusted("Holm", "holm", alpha),
+            *adjusted,
         ]
-        return "\n".join(lines + self._undecided(alpha))
+        if dependent:
+            lines.append(
+                "images that are compared with the same noisy reference have p-values that depend on each other: "
+                "Benjamini-Hochberg does not apply to them"
+            )
+        return "\n".join(lines + (self._advice(alpha) if open_ or None in plain else []))
 
-    def _adjusted(self, name: str, method: Adjustment, alpha: float) -> str:
-        rejected = int(np.sum(self.adjusted_pvalues(method) <= alpha))
-        return f"{name}-adjusted p <= {alpha:g}: {rejected} of {len(self)}"
+    def _share_a_reference(self) -> bool:
+        """Return whether two images were compared with the same noisy reference."""
+        known = [result.settings.get("noisy_reference") for result in self]
+        references = [reference for reference in known if reference is not None]
+        return len(set(references)) < len(references)
 
-    def _undecided(self, alpha: float) -> list[str]:
-        open_ = sum(result.pvalue_bounds[0] <= alpha < result.pvalue_bounds[1] for result in self)
-        return [f"undecided: {open_} (their error bars contain {alpha:g})"] if open_ else []
+    def _adjusted(self, alpha: float, *methods: Adjustment) -> tuple[list[str], bool]:
+        """Return a line for each method with the number of its rejections, and whether there is an undecided one."""
+        found = {method: self.decisions(alpha, method) for method in methods}
+        lines = [
+            f"{METHOD_NAMES[method]}-adjusted p <= {alpha:g}: {made.count(True)} of {len(self)}{_undecided(made)}"
+            for method, made in found.items()
+        ]
+        return lines, any(None in made for made in found.values())
+
+    def _advice(self, alpha: float) -> list[str]:
+        """Return a line that says how to resolve what is undecided."""
+        how = (
+            "to resolve them, test without alpha= (without --decide)"
+            if any(result.status == DECIDED for result in self)
+            else "a smaller tolerance (tol=, --tol) or more evaluations (max_evaluations=) may resolve them"
+        )
+        return [f"undecided: error bars that contain {alpha:g}; {how}"]
+
+
+def _undecided(decisions: list[bool | None]) -> str:
+    count = decisions.count(None)
+    return f", {count} undecided" if count else ""
 
 
 class ComponentResults(Results):
@@ -222,11 +297,17 @@ class ComponentResults(Results):
         """
         return super().adjusted_pvalues(method)
 
+    def adjusted_pvalue_bounds(self, method: Adjustment = "holm") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the bounds of :meth:`adjusted_pvalues`, which are their upper ends."""
+        return super().adjusted_pvalue_bounds(method)
+
+    def decisions(self, alpha: float = 0.05, method: Adjustment | None = "holm") -> list[bool | None]:
+        """Return for each component whether its hypothesis is rejected at alpha; None where error bars do not tell."""
+        return super().decisions(alpha, method)
+
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
         alpha = level(alpha)
-        lines = [
-            f"{len(self)} component{'s' if len(self) != 1 else ''} of one region",
-            self._adjusted("Holm", "holm", alpha),
-        ]
-        return "\n".join(lines + self._undecided(alpha))
+        adjusted, open_ = self._adjusted(alpha, "holm")
+        lines = [f"{len(self)} component{'s' if len(self) != 1 else ''} of one region", *adjusted]
+        return "\n".join(lines + (self._advice(alpha) if open_ else []))

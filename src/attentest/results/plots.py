@@ -15,6 +15,7 @@ from scipy.stats import beta
 from attentest.errors import InputError
 from attentest.files import check_output_path
 from attentest.results.calibration import ERROR_RATE, Calibration
+from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range
 from attentest.statistics.intervals import clip
@@ -146,11 +147,6 @@ def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COL
     axes.add_collection(LineCollection(horizontal + vertical, colors=colour, linewidths=width))
 
 
-def short_pvalue(p: float) -> str:
-    """Return a p-value as figures show it, with the sign before it: "= 0.042"."""
-    return "< 1e-307" if p < 1e-307 else f"= {p:.3f}" if p >= 0.001 else f"= {p:.1e}"
-
-
 def calibration_figure(calibration: Calibration) -> Figure:
     """Draw the p-values of null images against those of a perfect test, and how often they were small."""
     figure = new_figure(11.0, 5.2)
@@ -172,12 +168,12 @@ def _draw_quantiles(axes: Axes, calibration: Calibration) -> None:
         (
             calibration.naive_pvalues,
             NAIVE_COLOUR,
-            f"naive (Kolmogorov-Smirnov p {short_pvalue(calibration.naive_ks_pvalue)})",
+            f"naive (Kolmogorov-Smirnov p {with_sign(number_text(calibration.naive_ks_pvalue))})",
         ),
         (
             calibration.pvalues,
             EXTREME_COLOUR,
-            f"selective (Kolmogorov-Smirnov p {short_pvalue(calibration.ks_pvalue)})",
+            f"selective (Kolmogorov-Smirnov p {with_sign(number_text(calibration.ks_pvalue))})",
         ),
     ):
         axes.plot(expected, np.sort(pvalues), color=colour, lw=1.8, label=label, **marker)  # type: ignore[arg-type]
@@ -268,7 +264,8 @@ def _title(result: AttentionTestResult) -> str:
     """Return the p-values and the interval, and the contrast and alternative if they are not the defaults."""
     asked = [result.settings["contrast"]["name"], result.alternative]
     lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
-    lines.append(f"naive p {short_pvalue(result.naive_pvalue)},  selective p {short_pvalue(result.pvalue)}")
+    naive, selective = with_sign(number_text(result.naive_pvalue)), with_sign(result.pvalue_text())
+    lines.append(f"naive p {naive},  selective p {selective}")
     level = result.confidence_level
     if level is not None:
         interval = result.confidence_interval(level)

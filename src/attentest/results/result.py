@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.checks import level
 from attentest.errors import SearchError
-from attentest.search import SearchOutcome
+from attentest.results.pvalue_text import pvalue_text
+from attentest.search import CONVERGED, SearchOutcome
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import (
@@ -24,7 +26,7 @@ from attentest.statistics.confidence_interval import (
 from attentest.statistics.intervals import Intervals, contains
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import probability
-from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.pvalue import decision, log_pvalues
 from attentest.statistics.truncation_set import TruncationSet
 
 USUAL_LEVEL = 0.95
@@ -120,12 +122,24 @@ class AttentionTestResult:
         lower, upper = self.log_pvalue_bounds
         return probability(lower), probability(upper)
 
+    def pvalue_text(self, digits: int = 3) -> str:
+        """Return p as text; if the search did not converge, the bounds on p and the status: "0.02 to 0.41 (decided)".
+
+        Parameters
+        ----------
+        digits
+            Significant digits.
+        """
+        return pvalue_text(self.pvalue, self.pvalue_bounds, self.status, digits)
+
     @property
     def reject(self) -> bool | None:
         """Whether p is at most ``alpha``; None if no alpha was given or the search could not tell."""
-        if self.alpha is None or self.pvalue_bounds[0] <= self.alpha < self.pvalue_bounds[1]:
-            return None
-        return self.pvalue <= self.alpha
+        return None if self.alpha is None else self.reject_at(self.alpha)
+
+    def reject_at(self, alpha: float) -> bool | None:
+        """Return whether p is at most alpha; None if the error bar contains alpha, so that the search cannot tell."""
+        return decision(*self.pvalue_bounds, level(alpha))
 
     @property
     def naive_pvalue(self) -> float:
@@ -239,10 +253,11 @@ class AttentionTestResult:
 
     def __repr__(self) -> str:
         lower, upper = self.pvalue_bounds
+        bounds = f" in [{lower:.6g}, {upper:.6g}]" if self.status == CONVERGED else ""
+        pixels = f"{int(self.region.sum())} of {int(self.seen.sum())} pixels"
         return (
-            f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue:.6g} "
-            f"in [{lower:.6g}, {upper:.6g}], naive_pvalue={self.naive_pvalue:.3g}, "
-            f"region of {int(self.region.sum())} of {int(self.seen.sum())} pixels, "
+            f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue_text(6)}{bounds}, "
+            f"naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
             f"{len(self.intervals)} interval(s), {self.evaluations} evaluations, {self.status!r})"
         )
 

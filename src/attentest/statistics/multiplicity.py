@@ -13,11 +13,14 @@ from attentest.checks import confidence
 from attentest.errors import InputError
 from attentest.statistics.log_probability import probability
 
-Adjustment: TypeAlias = Literal["holm", "bh"]
+Adjustment: TypeAlias = Literal["holm", "bh", "by"]
 
 
 def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
     """Return adjusted p-values (m,), in the order of the p-values.
+
+    An adjusted p-value increases with every p-value, so upper bounds of p-values give upper bounds of the adjusted
+    ones, and lower bounds lower ones.
 
     Parameters
     ----------
@@ -26,16 +29,22 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
     method
         "holm": rejecting adjusted p-values of at most alpha controls the probability of any false rejection at alpha,
         however the tests depend on each other. "bh", Benjamini and Hochberg: it controls the expected proportion of
-        false rejections (false discovery rate) at alpha, for independent or positively dependent tests.
+        false rejections (false discovery rate) at alpha, for independent or positively dependent tests. "by",
+        Benjamini and Yekutieli: the same however the tests depend on each other, with p-values greater by the factor
+        1 + 1/2 + ... + 1/m.
     """
-    if method == "bh":
-        return np.asarray(stats.false_discovery_control([probability(log) for log in log_pvalues], method="bh"))
-    if method != "holm":
+    if method not in get_args(Adjustment):
         raise InputError(f"the adjustment must be one of {', '.join(get_args(Adjustment))}, got {method!r}.")
     order = np.argsort(log_pvalues, kind="stable")
-    steps = log_pvalues[order] + np.log(np.arange(len(order), 0, -1))
+    ranks = np.arange(1, len(order) + 1)
+    ascending = log_pvalues[order]
+    if method == "holm":
+        steps = np.maximum.accumulate(ascending + np.log(ranks[::-1]))
+    else:
+        factor = len(ranks) * np.sum(1 / ranks) if method == "by" else len(ranks)
+        steps = np.minimum.accumulate((ascending + np.log(factor / ranks))[::-1])[::-1]
     adjusted = np.empty(len(order))
-    adjusted[order] = [probability(log) for log in np.maximum.accumulate(steps)]
+    adjusted[order] = [probability(log) for log in steps]
     return adjusted
 
 

@@ -49,6 +49,11 @@ def log_pvalue_bounds(
     return np.minimum(log_share(extreme_certain, rest_possible), high), high  # for p next to 1 rounding can swap them
 
 
+def decision(low: float, high: float, alpha: float) -> bool | None:
+    """Return whether a p-value between two bounds is at most alpha; None if the bounds do not tell."""
+    return True if high <= alpha else False if low > alpha else None
+
+
 def _log_masses_of_sets(
     law: Law, sets: Sequence[Intervals], alternative: Alternative
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

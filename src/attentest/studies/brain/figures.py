@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, draw_outline, new_figure, short_pvalue
+from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, draw_outline, new_figure
+from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
+from attentest.search import CONVERGED
 from attentest.studies.brain.condition import CONTRASTS, NOISE_CONDITIONS, NOISES, PAPER, THRESHOLDS, Condition
 from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slice_tests import SEARCH
@@ -199,8 +201,9 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
 def _title(result: AttentionTestResult | None) -> str:
     if result is None:
         return "could not\nbe tested"
-    selective = f"< {SEARCH.tol:.0e}" if result.pvalue < SEARCH.tol else short_pvalue(result.pvalue)
-    return f"naive p {short_pvalue(result.naive_pvalue)}\nselective p {selective}"
+    known = result.status != CONVERGED or result.pvalue >= SEARCH.tol
+    selective = with_sign(result.pvalue_text()) if known else f"< {SEARCH.tol:.0e}"
+    return f"naive p {with_sign(number_text(result.naive_pvalue))}\nselective p {selective}"
 
 
 def _others_tested(summary: Summary, conditions: Iterable[Condition]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from attentest.results.calibration import ALPHAS
+from attentest.search import CONVERGED
 from attentest.studies import document
 from attentest.studies.brain import statements
 from attentest.studies.brain.condition import CONDITIONS, NOISE_CONDITIONS, NOISES, RADIUS, THRESHOLDS, Condition
@@ -178,7 +179,7 @@ def _failures(summary: Summary) -> Iterator[tuple[Any, ...]]:
     for condition in summary["conditions"]:
         for name, one in condition["classes"].items():
             errors = [f"{count} x {error}" for error, count in one["errors"].items()]
-            others = [f"{count} x {status}" for status, count in one["statuses"].items() if status != "converged"]
+            others = [f"{count} x {status}" for status, count in one["statuses"].items() if status != CONVERGED]
             if errors or others:
                 cells = (condition["name"], CLASS_NAMES[name], one["images"], one["failed"])
                 yield (*cells, "; ".join(errors) or "-", ", ".join(others) or "-")

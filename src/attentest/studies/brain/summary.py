@@ -15,6 +15,7 @@ from scipy.stats import kstest, spearmanr
 
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
+from attentest.search import CONVERGED
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition
 from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
@@ -33,7 +34,7 @@ TESTS: Mapping[str, str] = {"selective": "log_p", "naive": "log_naive", "bonferr
 SPREADS = ("statistic", "log_naive", "difference", "standard_error", "region", "in_the_dark", "in_tumour")
 """Fields of rows whose quantiles are reported."""
 
-NUMBERS_OF_ROWS = (*TESTS.values(), *SPREADS, "p", "evaluations")
+NUMBERS_OF_ROWS = (*TESTS.values(), *SPREADS, "p", "p_low", "p_high", "evaluations")
 """Numbers that the row of every tested slice must have."""
 
 OVERLAPS = (0.0, 0.1, 0.3, 1.0)
@@ -126,16 +127,22 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
     """Return the numbers of a class.
 
     A slice that could not be tested counts against the claim: as rejected without tumour, as not rejected with one,
-    and as not rejected by the naive test, of which the paper says that it always rejects.
+    and as not rejected by the naive test, of which the paper says that it always rejects. Likewise, if the search of a
+    slice did not converge, the end of the error bar counts that is against the claim.
     """
     good = _good(rows)
     patients = np.array([row["patient"] for row in rows])
     p = [row["p"] for row in good]
 
+    def rejected(row: Row, test: str, alpha: float) -> bool:
+        if "error" in row:
+            return not tumour and test != "naive"
+        if test == "selective" and row["status"] != CONVERGED:
+            return bool(row["p_high" if tumour else "p_low"] <= alpha)
+        return bool(row[TESTS[test]] <= np.log(alpha))
+
     def rate(test: str, alpha: float) -> dict[str, Any]:
-        failed = not tumour and test != "naive"
-        rejected = [failed if "error" in row else row[TESTS[test]] <= np.log(alpha) for row in rows]
-        return clustered_rate(np.array(rejected), patients)
+        return clustered_rate(np.array([rejected(row, test, alpha) for row in rows]), patients)
 
     return {
         "images": len(rows),

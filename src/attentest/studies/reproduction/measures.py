@@ -196,7 +196,7 @@ def _precision(series_rows: SeriesRows) -> Setting:
     changed = np.array([row["region_changed"] for row in rows])
     gap = np.abs(single - p)
     worst = int(np.argmax(gap))
-    names = ("image", "p", "p_float64", "p_float32", "region_changed")
+    names = ("image", "p", "p_low", "p_high", "status", "p_float64", "p_float32", "region_changed")
     return {
         **series_rows.setting(),
         "region_differs": rate(changed > 0),
@@ -204,7 +204,7 @@ def _precision(series_rows: SeriesRows) -> Setting:
         "pixels": series_rows.headers[0]["settings"]["model"]["input"][-2:] if series_rows.headers else None,
         "float32": _distances(single, p),
         "float64": _distances(double, p),
-        "worst": {name: rows[worst][name] for name in names},
+        "worst": {name: rows[worst][name] for name in names if name in rows[worst]},
         "pairs": [[*_rounded((p[i], single[i])), bool(changed[i])] for i in range(min(PAIRS, len(rows)))],
     }
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.search import CONVERGED
 from attentest.studies.records import Row
 from attentest.studies.reproduction.run import data_file
 from attentest.studies.reproduction.series import Series
@@ -46,19 +47,25 @@ class SeriesRows:
         return [row for row in self.rows if "error" not in row]
 
     def pvalues(self, test: str, failed: float) -> NDArray[np.float64]:
-        """Return the p-values (n,) of a test; that of a failed trial is ``failed``."""
-        field = LOG_P.get(test)
-        return np.array(
-            [
-                failed if "error" in row else float(row["p"]) if field is None else float(np.exp(row[field]))
-                for row in self.rows
-            ]
-        )
+        """Return the p-values (n,) of a test; that of a failed trial is ``failed``.
+
+        A selective p-value whose search did not converge is the end of its error bar on the side of ``failed``.
+        """
+        field, end = LOG_P.get(test), "p_low" if failed < 0.5 else "p_high"
+
+        def pvalue(row: Row) -> float:
+            if "error" in row:
+                return failed
+            if field is not None:
+                return float(np.exp(row[field]))
+            return float(row["p"] if row.get("status", CONVERGED) == CONVERGED else row[end])
+
+        return np.array([pvalue(row) for row in self.rows])
 
     def ending(self) -> dict[str, Any]:
         """Return the numbers of trials and of failed ones, and the statuses other than "converged"."""
         good = self.good
-        statuses = Counter(row["status"] for row in good if row.get("status", "converged") != "converged")
+        statuses = Counter(row["status"] for row in good if row.get("status", CONVERGED) != CONVERGED)
         return {
             "images": len(self.rows),
             "failed": len(self.rows) - len(good),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from attentest.results.pvalue_text import pvalue_text
+from attentest.search import CONVERGED
 from attentest.studies.document import Columns, Markdown, duration, number, rate_text, table
 from attentest.studies.reproduction.experiment import EXPERIMENTS
 from attentest.studies.reproduction.measures import Setting, chosen, label
@@ -18,6 +20,11 @@ def _number(key: str, digits: int = 3) -> Callable[[Setting], str]:
 
 def _rate(group: str, name: str) -> Callable[[Setting], str]:
     return lambda setting: rate_text(setting[group].get(name))
+
+
+def _p(row: Mapping[str, Any]) -> str:
+    """Return the p-value of a row as its search knows it; rows of the first version hold neither bounds nor status."""
+    return pvalue_text(row["p"], (row.get("p_low", 0.0), row.get("p_high", 1.0)), row.get("status", CONVERGED), 4)
 
 
 SETTING: Columns = {"setting": label, "images": "{images:,}"}
@@ -80,8 +87,8 @@ REGIONS: Columns = {
     "setting": label,
     "region differs in float32": lambda setting: rate_text(setting["region_differs"]),
     "pixels at most": "{pixels_changed[most]:,}",
-    "image with the greatest difference: p, p in float64, p in float32": (
-        "{worst[image]}: {worst[p]:.4g}, {worst[p_float64]:.4g}, {worst[p_float32]:.4g}"
+    "image with the greatest difference: p, p in float64, p in float32": lambda setting: (
+        "{image}: {text}, {p_float64:.4g}, {p_float32:.4g}".format(text=_p(setting["worst"]), **setting["worst"])
     ),
 }
 RUNS: Columns = {

@@ -159,6 +159,9 @@ class Trials:
         return [
             {
                 "p": one.pvalue,
+                "p_low": one.pvalue_bounds[0],
+                "p_high": one.pvalue_bounds[1],
+                "status": one.status,
                 "p_float64": two.pvalue,
                 "p_float32": three.pvalue,
                 "statistic": one.statistic,
