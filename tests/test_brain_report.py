@@ -164,6 +164,13 @@ def test_a_failed_slice_counts_against_the_claim(tmp_path: Path) -> None:
         assert rates[test]["0.05"]["count"] == without[test]["0.05"]["count"] + more
 
 
+def test_an_error_bar_that_contains_the_level_counts_against_the_claim(tmp_path: Path) -> None:
+    found = [one | {"status": "precision", "p_low": 1e-3, "p_high": 0.9} for one in rows(20)]
+    classes = condition_of(summarise(write_study(tmp_path, {PAPER: found})))["classes"]
+    assert classes["tumour"]["rates"]["selective"]["0.05"]["count"] == 0
+    assert classes["free"]["rates"]["selective"]["0.05"]["count"] == 20
+
+
 def test_nothing_but_failures(tmp_path: Path) -> None:
     found = [failed_row(index, tumour=index < 12) for index in range(24)]
     summary = summarise(write_study(tmp_path, {PAPER: found, Condition(threshold=0.4): found}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from dataclasses import asdict
@@ -17,13 +18,15 @@ from attentest.studies.document import markdown, to_html
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.finding import FINDINGS, findings
-from attentest.studies.reproduction.measures import band, bent_steps, permutation_level
+from attentest.studies.reproduction.measures import MISSED, REJECTED, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import command_of, render_markdown, write_report
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.rules import largest_agreeing_score, score
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
 from attentest.studies.reproduction.series import Series
+from attentest.studies.reproduction.series_rows import SeriesRows
 from attentest.studies.reproduction.summary import summarise
+from attentest.studies.reproduction.tables import TABLES
 from attentest.training.paper_model import ModelFolders
 from reproduction_data import (
     curve_row,
@@ -196,6 +199,20 @@ def test_precision_numbers(summary: dict[str, Any]) -> None:
     assert found["float32"]["greatest"] == pytest.approx(0.2)
     assert found["float64"]["greatest"] == 0.0
     assert verdict_of(summary, "float32 gives the regions and p-values of float64") == "differs"
+
+
+def test_a_pvalue_that_is_not_resolved_is_a_range_in_the_table_and_counts_against_the_claim(
+    summary: dict[str, Any],
+) -> None:
+    settings = copy.deepcopy(summary["experiments"]["precision"]["settings"])
+    assert " to " not in TABLES["precision"](settings)[1]
+    settings[0]["worst"] |= {"p_low": 0.02, "p_high": 0.41, "status": "precision"}
+    assert f"{settings[0]['worst']['image']}: 0.02 to 0.41 (precision), " in TABLES["precision"](settings)[1]
+    row = {**selective_row(0, 0.3), "p_low": 0.02, "p_high": 0.41, "status": "max_evaluations"}
+    series_rows = SeriesRows(series=Series(work="selective", model="base8"), headers=(), rows=(row,))
+    assert series_rows.pvalues("selective", REJECTED).tolist() == [0.02]
+    assert series_rows.pvalues("selective", MISSED).tolist() == [0.41]
+    assert series_rows.ending()["statuses"] == {"max_evaluations": 1}
 
 
 def test_time_on_the_cpu_is_estimated_from_evaluations(tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ def print_component_table(
     regions: Sequence[tuple[str, ComponentResults]], alpha: float, confidence_level: float | None = 0.95
 ) -> None:
     """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
-    from attentest.results.pvalue_text import pvalue_text
+    from attentest.results.pvalue_text import number_text, range_text
     from attentest.search import CONVERGED
 
     headings = ("component", "pixels", *_headings(confidence_level), "Holm p")
     table = _table("image", *headings, f"verdict at {alpha:g}")
     for name, components in regions:
-        status = next((result.status for result in components if result.status != CONVERGED), CONVERGED)
+        resolved = all(result.status == CONVERGED for result in components)
         rows = zip(
             components,
             _numbers(components, confidence_level),
@@ -49,7 +49,7 @@ def print_component_table(
                 str(number + 1),
                 str(int(result.part.sum())),
                 *numbers,
-                escape(pvalue_text(high, (low, high), status, 4)),
+                number_text(high, 4) if resolved else range_text(low, high, 4),
                 VERDICTS[rejected],
                 end_section=number == len(components) - 1,
             )

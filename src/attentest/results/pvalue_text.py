@@ -13,6 +13,11 @@ def number_text(p: float, digits: int = 3) -> str:
     return f"<{SMALLEST:g}" if p < SMALLEST else f"{p:.{digits}g}"
 
 
+def range_text(low: float, high: float, digits: int = 3) -> str:
+    """Return the bounds on a p-value."""
+    return f"{'0' if low < SMALLEST else number_text(low, digits)} to {number_text(high, digits)}"
+
+
 def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int = 3) -> str:
     """Return a p-value as its search knows it: "0.042", or "0.02 to 0.41 (max_evaluations)".
 
@@ -28,10 +33,7 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
     digits
         Significant digits.
     """
-    if status == CONVERGED:
-        return number_text(p, digits)
-    low, high = bounds
-    return f"{'0' if low < SMALLEST else number_text(low, digits)} to {number_text(high, digits)} ({status})"
+    return number_text(p, digits) if status == CONVERGED else f"{range_text(*bounds, digits)} ({status})"
 
 
 def with_sign(text: str) -> str:
