@@ -110,7 +110,12 @@ def test_test_prints_a_table_or_json_and_draws(
         (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
         (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* flatten it onto a background first.$"),
         (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the input whole.png"),
-        (["test", "null.npy", "--noise", "1", "--figure", "figure"], "must end in .png, .svg, .pdf, got 'figure'"),
+        (
+            ["test", "null.npy", "--noise", "1", "--figure", "figure"],
+            "--figure must end in .png, .svg, .pdf, got 'figure'",
+        ),
+        (["demo", "--out", "demo.gif"], "--out must end in .png, .svg, .pdf, got 'demo.gif'"),
+        (["noise", "fit", "null.npy", "--out", "noise.txt"], "--out must end in .json, .safetensors, got 'noise.txt'"),
         (["train", "text.npy/model"], "cannot be made"),
         (["train", "null.npy"], "already exists"),
         (["bench", "--size", "24"], "no bundled model for images of side 24"),

@@ -145,6 +145,28 @@ def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
     assert "images" not in one_sided
 
 
+def test_json_has_the_verdict_of_the_table() -> None:
+    arguments = ("0.npy", "1.npy", "2.npy", "--noise", "1", "--threshold", "0.5")
+    for alpha in (0.3, 0.6):
+        found = objects(*arguments, "--alpha", str(alpha))
+        assert {one["alpha"] for one in found} == {alpha}
+        results = library(threshold=0.5).map(IMAGES)
+        assert [one["reject"] for one in found] == results.decisions(alpha)
+        parts = objects(*arguments, "--alpha", str(alpha), "--components")
+        expected = library(threshold=0.5).map_components(IMAGES)
+        assert [one["reject"] for one in parts] == [made for some in expected for made in some.decisions(alpha)]
+
+
+def test_a_summary_after_deciding_says_what_is_open() -> None:
+    test = library(confidence_level=None)
+    decided = test.map(IMAGES, alpha=0.3)
+    printed = run("0.npy", "1.npy", "2.npy", "--noise", "1", *QUICK, "--decide", "--alpha", "0.3").stdout
+    for method, name in (("bh", "Benjamini-Hochberg"), ("by", "Benjamini-Yekutieli"), ("holm", "Holm")):
+        made = decided.decisions(0.3, method)  # type: ignore[arg-type]
+        undecided = f", {made.count(None)} undecided" if None in made else ""
+        assert f"{name}-adjusted p <= 0.3: {made.count(True)} of 3{undecided}\n" in f"{printed}\n"
+
+
 def test_deciding_and_writing_a_table_go_together() -> None:
     (found,) = objects("0.npy", "--noise", "1", "--decide", "--csv", "decided.csv")
     assert found["reject"] is not None
@@ -180,8 +202,6 @@ def test_deciding_and_writing_a_table_go_together() -> None:
         ("--noise 1 --no-interval --confidence-level 0.9", "give one of them"),
         ("--noise 1 --decide --search fixed", "--decide is for the spectral search, but --search is fixed"),
         ("--noise 1 --tol 1e-3 --search adaptive", "--tol is for the spectral search, but --search is adaptive"),
-        ("--noise 1 --csv table.txt", "must end in .csv"),
-        ("--noise 1 --parquet table.csv", "must end in .parquet"),
         ("--noise 1 --csv 0.npy/table.csv", "because its directory cannot be created"),
         ("--noise 1 --csv folder.csv", "it is a directory"),
         ("--noise 1 --figure 0.npy", "would overwrite the input"),
@@ -218,6 +238,12 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--alpha 1", "--alpha must lie strictly between 0 and 1, got 1.0"),
         ("--device nonsense", "--device 'nonsense' cannot be used"),
         ("--range 1,0", "--range is for preprocessing that rescales"),
+        ("--noise 1,2,3", "0.npy: --noise is for images of 3 channel(s), but the image has 1"),
+        ("--frame 3", "--frame (of 0.npy) must be at least -1 and at most 0, got 3"),
+        ("--filter wide.txt.npy", "--filter: there is no image file wide.txt.npy"),
+        ("--csv table.txt", "--csv must end in .csv, got 'table.txt'"),
+        ("--parquet table.csv", "--parquet must end in .parquet, got 'table.csv'"),
+        ("--figure table.csv", "--figure must end in .png, .svg, .pdf, got 'table.csv'"),
         ("--channels 5", "0.npy: --channels = 5 is no channel of the image"),
         ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),

@@ -264,10 +264,10 @@ def test_frames_count_from_either_end() -> None:
     assert [chosen_frame(frame, 3, "x.tif") for frame in (0, 2, -1, -3, np.int64(1))] == [0, 2, 2, 0, 1]
     assert chosen_frame(None, 1, "x.tif") == 0
     for frame, message in (
-        (3, "the frame of x.tif must be at least -3 and at most 2, got 3"),
-        (-4, "the frame of x.tif must be at least -3 and at most 2, got -4"),
-        (1.0, "the frame of x.tif must be a whole number, got 1.0"),
-        (True, "the frame of x.tif must be a whole number, got True"),
+        (3, "frame .of x.tif. must be at least -3 and at most 2, got 3"),
+        (-4, "frame .of x.tif. must be at least -3 and at most 2, got -4"),
+        (1.0, "frame .of x.tif. must be a whole number, got 1.0"),
+        (True, "frame .of x.tif. must be a whole number, got True"),
         (None, "x.tif has 3 frames and one is needed: pick it with frame= or --frame, from 0 to 2"),
     ):
         with pytest.raises(InputError, match=message):

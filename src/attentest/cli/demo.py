@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attentest.cli.option_names import option_names
 from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.result_table import print_table
@@ -41,7 +42,8 @@ def demo(
     from attentest.results.plots import check_figure_path, results_figure, save_figure
 
     check_level(alpha)
-    check_figure_path(out)
+    with option_names({"the file name of the figure": "--out"}):
+        check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
         panels = _tested_panels(seed, str(search), progress)
     if as_json:

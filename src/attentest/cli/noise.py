@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.cli.command import Command
+from attentest.cli.option_names import option_names
 from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.errors import InputError
@@ -74,7 +75,8 @@ def fit(
 
     if max_lag is not None and estimator != STATIONARY:
         raise InputError(f"--max-lag is for the stationary estimator, but --estimator is {estimator}.")
-    check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
+    with option_names({"the file name of the noise file": "--out"}):
+        check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
     chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**({} if max_lag is None else {"max_lag": max_lag}))
     with progress_bar(f"reading {len(images)} image(s)") as progress:
 

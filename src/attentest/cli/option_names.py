@@ -16,8 +16,9 @@ OTHER_NAMES = {
     "n": "--images",
     "radius": "--contrast neighbourhood:RADIUS",
     "sigma": "--noise",
+    "the noise model": "--noise",
 }
-"""Options that set a parameter of the library of another name than the command's own parameter."""
+"""Options that set a parameter of the library of another name than the command's own parameter, or a part of it."""
 
 PREFIX = r"(?:image \d+: |\S+: )?"
 """The image that a message is about, before the message itself."""

@@ -131,7 +131,10 @@ def _kernel(text: str) -> Any:
     from attentest.images.read import read_image
 
     if text.lower().endswith(KERNEL_SUFFIX):
-        return read_image(text)
+        try:
+            return read_image(text)
+        except InputError as error:
+            raise InputError(f"--filter: {error}") from None
     FILTERS.create(text, "--filter", f"a {KERNEL_SUFFIX} file")  # raises an error that names the option
     return text
 

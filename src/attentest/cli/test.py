@@ -13,6 +13,7 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.image_files import ImageFiles
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
+from attentest.cli.option_names import option_names
 from attentest.cli.options import (
     COMPARED,
     OUTPUT,
@@ -202,12 +203,15 @@ def _check_outputs(
     from attentest.results.plots import check_figure_path
     from attentest.results.tables import check_csv_path, check_parquet_path
 
-    if csv is not None:
-        check_csv_path(csv, inputs)
-    if parquet is not None:
-        check_parquet_path(parquet, inputs)
+    for path, name, option, check in (
+        (csv, "the table", "--csv", check_csv_path),
+        (parquet, "the table", "--parquet", check_parquet_path),
+        (figure, "the figure", "--figure", check_figure_path),
+    ):
+        if path is not None:
+            with option_names({f"the file name of {name}": option}):
+                check(path, inputs)
     if figure is not None:
-        check_figure_path(figure, inputs)
         if images > MOST_PANELS:
             raise InputError(f"--figure shows at most {MOST_PANELS} images, got {images}: leave it out.")
         if components:

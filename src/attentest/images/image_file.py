@@ -57,7 +57,7 @@ def check_volume(size: int, name: object) -> None:
 def chosen_frame(frame: int | None, count: int, name: object) -> int:
     """Return the index, from 0, of a chosen frame out of ``count``; None stands for the only one."""
     if frame is not None:
-        index = whole_number(frame, f"the frame of {name}", -count, count - 1)
+        index = whole_number(frame, f"frame (of {name})", -count, count - 1)
         return index % count
     if count != 1:
         raise InputError(

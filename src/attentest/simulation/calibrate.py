@@ -91,7 +91,10 @@ def null_results(
     count = whole_number(n, "n (the number of null images)", 1, MOST_IMAGES)
     centre = _mean_image(test, mean, image_shape)
     drawn_from = _noise_to_draw(test.noise if noise is None else noise)
-    check_noise(drawn_from, centre.shape)
+    try:
+        check_noise(drawn_from, centre.shape)
+    except InputError as error:
+        raise InputError(f"the noise that null images are drawn from: {error}") from None
     generator = as_generator(rng)
     reference = test.contrast.reference
     references = None
