@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,8 @@ def test_it_is_the_library_calibration_and_is_written() -> None:
     assert written["naive_pvalues"] == expected.naive_pvalues.tolist()
     assert (written["asked"], written["seed"], written["images"]) == (6, 5, 6)
     assert written["settings"]["noise"] == {"model": "isotropic", "sigma": 1.0}
-    for alpha, rate in zip(expected.alphas, expected.rates, strict=True):
-        assert f"{alpha:g}" in done.stdout
+    for alpha, rate, limit in zip(expected.alphas, expected.rates, expected.limits, strict=True):
+        assert f"{limit} at {alpha:g}" in done.stdout
         assert str(rate) in done.stdout
     assert "Kolmogorov-Smirnov p: selective" in done.stdout
     assert "too few images to tell whether the selective test is calibrated" in done.stdout
@@ -94,6 +95,11 @@ def test_options_reach_the_calibration() -> None:
         ("--noise 1 --out mean.npy", "cannot be created"),
         ("--noise taken/calibration.json --out taken", "the report would overwrite the input"),
         ("--noise 1 --true-noise=-1", "^--true-noise .a standard deviation. must be positive"),
+        ("--noise 1,2", "^--noise is for images of 2 channel"),
+        (
+            "--noise 1 --true-noise 1,2",
+            "^the noise that null images are drawn from: the noise model is for images of 2",
+        ),
         ("--noise 1 --size 0x8", "^a side in --size must be at least 1"),
     ],
 )
@@ -123,6 +129,18 @@ def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.M
         assert (found["images"], found["asked"]) == (3, 50)
     else:
         assert done.stdout == ""
+
+
+def test_the_report_shows_what_searches_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wide(*arguments: object, **options: object) -> Iterator[object]:
+        for result in null_results(*arguments, **options):  # type: ignore[arg-type]
+            yield replace(result, status="max_evaluations", log_pvalue_bounds=(-np.inf, 0.0))
+
+    monkeypatch.setattr(attentest.simulation.calibrate, "null_results", wide)
+    done = run("--noise", "1", "--images", "3", "--alpha", "0.2")
+    assert "searches that ended with status 'max_evaluations': 3\nerror bars that contain 0.2: 3\n" in done.stdout
+    (level,) = report("--noise", "1", "--images", "3", "--alpha", "0.2")["levels"]  # type: ignore[misc]
+    assert (level["certain"], level["possible"]) == (0, 3)
 
 
 def test_the_figure_takes_one_image_and_rates_of_zero() -> None:

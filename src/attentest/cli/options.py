@@ -61,7 +61,9 @@ DEFAULT_TOL = 1e-6
 JsonOption = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print one JSON object per image, as soon as its batch is done.", rich_help_panel=OUTPUT
+        "--json",
+        help="Print one JSON object per image, with the verdict at --alpha, as soon as its batch is done.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 ReportJsonOption = Annotated[

@@ -94,7 +94,8 @@ def null_results(
     try:
         check_noise(drawn_from, centre.shape)
     except InputError as error:
-        raise InputError(f"the noise that null images are drawn from: {error}") from None
+        drawn = "" if noise is None else "the noise that null images are drawn from: "
+        raise InputError(f"{drawn}{error}") from None
     generator = as_generator(rng)
     reference = test.contrast.reference
     references = None
