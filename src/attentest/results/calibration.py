@@ -13,6 +13,7 @@ from scipy import stats
 
 from attentest.checks import level
 from attentest.errors import InputError
+from attentest.results.pvalue_text import number_text
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of
@@ -139,7 +140,8 @@ class Calibration:
 
     def conclusion(self) -> str:
         """Return the test of uniformity, the limits and the verdict, in words."""
-        lines = [f"uniform? Kolmogorov-Smirnov p: selective {self.ks_pvalue:.3g}, naive {self.naive_ks_pvalue:.3g}"]
+        selective, naive = number_text(self.ks_pvalue), number_text(self.naive_ks_pvalue)
+        lines = [f"uniform? Kolmogorov-Smirnov p: selective {selective}, naive {naive}"]
         others = {status: count for status, count in self.statuses.items() if status != CONVERGED}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
         lines += [
