@@ -20,6 +20,11 @@ ABOVE_ROUNDING = 8.0
 """Coefficients within this factor of the rounding error say nothing about their fall."""
 
 
+STEADY, COMPARABLE = 0.4, 0.25
+"""Coefficients fall steadily if those of either parity fall by this factor, counting the lesser of the last two if it
+exceeds this fraction of the greater. Otherwise something narrower begins to show at an end of the piece."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decay:
     """The fall of the coefficients of p pieces.
@@ -32,6 +37,8 @@ class Decay:
         Size of the last coefficients.
     greatest : (p,)
         Size of the greatest coefficient.
+    steady : (p,) bool
+        Whether both even and odd orders still fall in the last ones.
     resolved : (p,) bool
         Whether the coefficients fall as those of a function do that is nowhere narrower than the distance of the nodes.
     """
@@ -39,6 +46,7 @@ class Decay:
     rate: Floats
     last: Floats
     greatest: Floats
+    steady: Mask
     resolved: Mask
 
 
@@ -53,6 +61,9 @@ def decay_of(sizes: Floats, rounding: Floats) -> Decay:
     last = sizes[:, -2:].max(axis=1)
     greatest = sizes.max(axis=1)
     lately = np.sqrt(last / np.maximum(sizes[:, -4:-2].max(axis=1), tiny))
+    # Even and odd orders fall each by themselves; of the two, only the one that makes up the last coefficients counts.
+    by_parity = sizes[:, -2:] / np.maximum(sizes[:, -4:-2], tiny)
+    steady = np.where(sizes[:, -2:] >= COMPARABLE * last[:, None], by_parity, 0.0).max(axis=1) < STEADY
     on_average = (last / np.maximum(greatest, tiny)) ** (1 / (count - 1))
     expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
     half_way = sizes[:, count // 2 - 2 : count // 2].max(axis=1)
@@ -61,5 +72,6 @@ def decay_of(sizes: Floats, rounding: Floats) -> Decay:
         rate=np.clip(np.maximum(lately, on_average), 0.03, 0.95),
         last=expected.max(axis=1),
         greatest=greatest,
+        steady=steady,
         resolved=~flat | (last <= ABOVE_ROUNDING * rounding),
     )

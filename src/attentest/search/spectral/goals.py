@@ -26,7 +26,7 @@ END_RTOL = 1e-3
 """Relative accuracy of the probability beyond an end of the confidence interval. The coverage of a 95% interval is
 then off by less than 0.005%."""
 
-LEFT_OVER = 0.4
+LEFT_OVER = 0.6
 """Fraction of the tolerance that may be left in zones that are not refined."""
 
 DECISION_SHARE = 0.25

@@ -55,6 +55,11 @@ MOST_CORRECTIONS = 4
 """Most points at which a zone is corrected."""
 
 
+UNSTEADY = 4.0
+import os
+SPIKE = float(os.environ.get("SPIKE", "188"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
     """Fresh pieces to make (q,): where, of which degree, and what is known there.
@@ -301,6 +306,9 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     seen *= CHECK_SAFETY / reach.abs().cpu().numpy()
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
+    error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
+    if degree == 8:
+        error = np.maximum(error, (rate > SLOW_RATE) * SPIKE * np.minimum(1.0, (fresh.right - fresh.left) / 2.5) ** 4 * last)
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
@@ -316,7 +324,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
         floor=rounding + LEBESGUE * noise,
         rounding=rounding,
         degree=np.full(count, degree),
-        vanishes=last <= WELL_RESOLVED * decay.greatest,
+        vanishes=decay.steady & (last <= WELL_RESOLVED * decay.greatest),
         order=np.full(count, degree + 2),
         rate=rate,
         fall=np.where(hidden, np.minimum(average, rate), rate),

@@ -53,7 +53,7 @@ from attentest.statistics.intervals import Intervals, contains, union
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
 
-AUDITED = 0.1
+AUDITED = 0.08
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
 Precision = Literal["auto", "float64", "mixed"]
