@@ -30,7 +30,10 @@ SHIFT = 0.4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NoisyLaplace(Law):
-    """T ~ Laplace(mean, 1), z = T + U with U = SHIFT or -SHIFT; the observed U is SHIFT."""
+    """T ~ Laplace(mean, 1), z = T + U with U = SHIFT or -SHIFT; the observed U is SHIFT.
+
+    The state is (T, V) with V uniform on (-1, 1), and U has the sign of V.
+    """
 
     @property
     def z_obs(self) -> NDArray[np.float64]:
@@ -58,6 +61,19 @@ class NoisyLaplace(Law):
 
     def reach(self, log_tail: float) -> NDArray[np.float64]:
         return np.abs(self.z_obs) + log_tail
+
+    @property
+    def state_obs(self) -> NDArray[np.float64]:
+        return np.column_stack([self.statistic, np.full(len(self), 0.5)])
+
+    def log_density(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(np.abs(state[:, 1]) < 1, -np.abs(state[:, 0]), -np.inf)
+
+    def radius(self, image: NDArray[np.int64], log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.hypot(log_density, 1.0)
+
+    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        return state[:, 0] + SHIFT * np.sign(state[:, 1])
 
 
 def _log_laplace_mass(start: NDArray[np.float64], end: NDArray[np.float64], mean: ArrayLike) -> NDArray[np.float64]:

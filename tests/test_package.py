@@ -49,6 +49,8 @@ def test_dir_lists_the_public_names() -> None:
         "AttentionTest",
         "AttentionTestResult",
         "Calibration",
+        "Certificate",
+        "Certification",
         "ComponentResults",
         "ConfidenceInterval",
         "InputError",

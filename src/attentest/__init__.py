@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest.results.batch import ComponentResults as ComponentResults
     from attentest.results.batch import Results as Results
     from attentest.results.calibration import Calibration as Calibration
+    from attentest.results.certificate import Certificate as Certificate
     from attentest.results.result import AttentionTestResult as AttentionTestResult
+    from attentest.search.certification import Certification as Certification
     from attentest.simulation.calibrate import calibrate as calibrate
     from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
     from attentest.training.bundled import bundled_model as bundled_model
@@ -37,6 +39,8 @@ _DEFINED_IN = {
     "AttentionTest": "attentest.api",
     "AttentionTestResult": "attentest.results.result",
     "Calibration": "attentest.results.calibration",
+    "Certificate": "attentest.results.certificate",
+    "Certification": "attentest.search.certification",
     "ComponentResults": "attentest.results.batch",
     "ConfidenceInterval": "attentest.statistics.confidence_interval",
     "InputError": "attentest.errors",

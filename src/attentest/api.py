@@ -35,7 +35,7 @@ from attentest.pipeline.run import Pipeline
 from attentest.region import as_region_rule
 from attentest.results.batch import ComponentResults, Results
 from attentest.results.result import AttentionTestResult
-from attentest.search import Search, as_search
+from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import PermutationResult, permutation_test
 
@@ -312,7 +312,12 @@ class AttentionTest:
         return f"AttentionTest(image_shape={self.image_shape}, {settings})"
 
     def __call__(
-        self, image: ImageLike, *, reference: ImageLike | None = None, alpha: float | None = None
+        self,
+        image: ImageLike,
+        *,
+        reference: ImageLike | None = None,
+        alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> AttentionTestResult:
         """Test one image.
 
@@ -328,8 +333,42 @@ class AttentionTest:
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
             to their end), and the result's ``reject`` says on which side p lies. Confidence intervals may then be
             wider, because less was searched.
+        certification
+            How to certify the result, if it is to be: ``Certification()``; see :meth:`certify`.
         """
-        return self._pipeline.run([self._inputs.one(image, reference)], alpha=optional_level(alpha))[0][0]
+        level, chosen = optional_level(alpha), _checked(certification)
+        return self._pipeline.run([self._inputs.one(image, reference)], alpha=level, certification=chosen)[0][0]
+
+    def certify(
+        self,
+        image: ImageLike,
+        draws: int = 99,
+        *,
+        steps: int = 6,
+        seed: int | None = None,
+        reference: ImageLike | None = None,
+        alpha: float | None = None,
+    ) -> AttentionTestResult:
+        """Test one image, and add a certificate: a second p-value that does not depend on the search.
+
+        The certified p-value is exactly valid in finite samples, whatever the model does between two evaluations, and
+        it is an independent check of the error bar: ``result.certificate.agrees``. It takes thousands of evaluations.
+
+        Parameters
+        ----------
+        image, reference, alpha
+            As in calling the test.
+        draws
+            Number n of draws; the least possible certified p-value is 1 / (n + 1).
+        steps
+            Steps of each chain that makes a draw. Too few cost power, never validity; ``certificate.moved`` is the
+            share of the chains that moved at all.
+        seed
+            By default the draws are a function of the image, so that repeating the test repeats them. A seed gives
+            others, and is recorded.
+        """
+        chosen = Certification(draws=draws, steps=steps, seed=seed)
+        return self(image, reference=reference, alpha=alpha, certification=chosen)
 
     def components(
         self,
@@ -338,6 +377,7 @@ class AttentionTest:
         reference: ImageLike | None = None,
         connectivity: int = 1,
         alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> ComponentResults:
         """Test each connected component of the region by itself, with the rest of the region left out.
 
@@ -346,14 +386,15 @@ class AttentionTest:
 
         Parameters
         ----------
-        image, reference, alpha
+        image, reference, alpha, certification
             As in calling the test.
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
-        chosen_level, chosen_connectivity = optional_level(alpha), as_connectivity(connectivity)
+        level, joined, chosen = optional_level(alpha), as_connectivity(connectivity), _checked(certification)
         given = self._inputs.one(image, reference)
-        return ComponentResults(self._pipeline.run([given], alpha=chosen_level, connectivity=chosen_connectivity)[0])
+        found = self._pipeline.run([given], alpha=level, connectivity=joined, certification=chosen)
+        return ComponentResults(found[0])
 
     def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
         """Return the attention maps (k, H, W), from 0 to 1, of images of one size; nothing is tested.
@@ -383,6 +424,7 @@ class AttentionTest:
         *,
         references: Iterable[ImageLike] | None = None,
         alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> Results:
         """Test many images and return their results in order; they equal those of one by one to within the error bars.
 
@@ -394,10 +436,10 @@ class AttentionTest:
             Called with (images done, images in all or None).
         references
             Each image's own reference, for the contrast ``Reference()``.
-        alpha
+        alpha, certification
             As in calling the test.
         """
-        return Results(self.stream(images, progress, references=references, alpha=alpha))
+        return Results(self.stream(images, progress, references=references, alpha=alpha, certification=certification))
 
     def map_components(
         self,
@@ -407,10 +449,18 @@ class AttentionTest:
         references: Iterable[ImageLike] | None = None,
         connectivity: int = 1,
         alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> list[ComponentResults]:
         """Test each connected component of the regions of many images: :meth:`components`, as :meth:`map` does."""
         return list(
-            self.stream_components(images, progress, references=references, connectivity=connectivity, alpha=alpha)
+            self.stream_components(
+                images,
+                progress,
+                references=references,
+                connectivity=connectivity,
+                alpha=alpha,
+                certification=certification,
+            )
         )
 
     def stream(
@@ -420,9 +470,10 @@ class AttentionTest:
         *,
         references: Iterable[ImageLike] | None = None,
         alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> Iterator[AttentionTestResult]:
         """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
-        for results in self._stream(images, progress, references, alpha, None):
+        for results in self._stream(images, progress, references, alpha, None, certification):
             yield results[0]
 
     def stream_components(
@@ -433,9 +484,11 @@ class AttentionTest:
         references: Iterable[ImageLike] | None = None,
         connectivity: int = 1,
         alpha: float | None = None,
+        certification: Certification | None = None,
     ) -> Iterator[ComponentResults]:
         """Yield the results of :meth:`map_components` batch by batch."""
-        for results in self._stream(images, progress, references, alpha, as_connectivity(connectivity)):
+        joined = as_connectivity(connectivity)
+        for results in self._stream(images, progress, references, alpha, joined, certification):
             yield ComponentResults(results)
 
     def permutation_test(
@@ -471,6 +524,7 @@ class AttentionTest:
         references: Iterable[ImageLike] | None,
         alpha: float | None,
         connectivity: int | None,
+        certification: Certification | None,
     ) -> Iterator[list[AttentionTestResult]]:
         """Yield the results of each image."""
         for given, name in ((images, "images"), (references, "references")):
@@ -480,11 +534,13 @@ class AttentionTest:
                 )
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
-        chosen_level = optional_level(alpha)
+        chosen_level, chosen = optional_level(alpha), _checked(certification)
         total = len(images) if isinstance(images, REITERABLE) else None
         if total is not None and (references is None or isinstance(references, REITERABLE)):
             self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
         together = self._pipeline.search.images_together(self._pipeline.scores.batch_size)
+        if chosen is not None:
+            together = min(together, chosen.images_together(self._pipeline.scores.batch_size))
         done = 0
         for batch in batches(self._inputs.each(images, references), together, self._pipeline.memory // 2):
 
@@ -493,9 +549,20 @@ class AttentionTest:
                     progress(start + share * count, total)
 
             yield from self._pipeline.run(
-                batch, first_number=done, alpha=chosen_level, connectivity=connectivity, report=report
+                batch,
+                first_number=done,
+                alpha=chosen_level,
+                connectivity=connectivity,
+                certification=chosen,
+                report=report,
             )
             done += len(batch)
             report(0.0, start=done)
         if done == 0:
             raise InputError("there are no images to test: the iterable is empty.")
+
+
+def _checked(certification: Any) -> Certification | None:
+    if certification is None or isinstance(certification, Certification):
+        return certification
+    raise InputError(f"certification must be Certification(draws=99, ...) or None, got {certification!r}.")

@@ -20,11 +20,14 @@ from attentest.pipeline.line import Lines
 from attentest.pipeline.observation import Observation, observe
 from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
-from attentest.results.result import AttentionTestResult, ComparedPart, results_of
-from attentest.search import Report, Search, SearchProblem
+from attentest.results.result import AttentionTestResult, ComparedPart, certified, results_of
+from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.truncated_normal import TruncatedNormal
+
+SEARCH_SHARE = 0.05
+"""Share of the progress that the search stands for where results are certified too, which takes most of the time."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,6 +90,7 @@ class Pipeline:
         first_number: int | None = None,
         alpha: float | None = None,
         connectivity: int | None = None,
+        certification: Certification | None = None,
         report: Report | None = None,
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one geometry: one per image, or one per component of its region.
@@ -101,6 +105,8 @@ class Pipeline:
             Level at which to decide, if p itself is not needed.
         connectivity
             1 or 2 to test the connected components of each region; None to test it as a whole.
+        certification
+            How to certify the results, if they are to be.
         report
             Called with the fraction that is done.
         """
@@ -125,7 +131,8 @@ class Pipeline:
                 if report is not None:
                     report((done + share) / len(chunks))
 
-            outcomes = self.search.find(problem, progress)
+            search_share = 1.0 if certification is None else SEARCH_SHARE
+            outcomes = self.search.find(problem, _between(0.0, search_share, progress))
             masks = None if connectivity is None else chunk.masks()
             compared = [
                 ComparedPart(
@@ -147,6 +154,9 @@ class Pipeline:
                 confidence_level=self.confidence_level,
                 connectivity=connectivity,
             )
+            if certification is not None:
+                draws = certification.draw(problem, _between(search_share, 1.0, progress))
+                results = [certified(result, own, certification) for result, own in zip(results, draws, strict=True)]
             for image, result in zip(chunk.image, results, strict=True):
                 by_image[image].append(result)
         return by_image
@@ -192,6 +202,11 @@ class Pipeline:
     def _recorded(self, given: Input, connectivity: int | None) -> dict[str, Any]:
         own = {"noise": dict(given.noise.describe()), "noisy_reference": given.noisy_reference}
         return {**self.settings, "components": connectivity, **own}
+
+
+def _between(start: float, end: float, report: Report) -> Report:
+    """Return a report of a part of the work, from one share of the whole to another."""
+    return lambda share: report(start + share * (end - start))
 
 
 def _image_data(inputs: Sequence[Input], images: NDArray[np.float64], observation: Observation) -> ImageData:

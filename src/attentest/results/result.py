@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from attentest.checks import level
 from attentest.errors import SearchError
+from attentest.results.certificate import Certificate
 from attentest.results.pvalue_text import pvalue_text
-from attentest.search import CONVERGED, SearchOutcome
+from attentest.search import CONVERGED, Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import (
@@ -78,6 +79,8 @@ class AttentionTestResult:
         which it stopped early: "max_evaluations", or "precision" where rounding of the scores hides the rest.
     settings
         Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready.
+    certificate
+        A second p-value, by draws instead of a search, if it was asked for.
     """
 
     law: Law
@@ -100,6 +103,7 @@ class AttentionTestResult:
     evaluations: int
     status: str
     settings: Mapping[str, Any]
+    certificate: Certificate | None = None
 
     @property
     def statistic(self) -> float:
@@ -197,11 +201,13 @@ class AttentionTestResult:
     def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
         """Return the result for another alternative, from the same truncation set, without evaluating the model.
 
-        The set was searched as far as the first alternative needs, so the bounds on p may be wide.
+        The set was searched as far as the first alternative needs, so the bounds on p may be wide. A certificate is
+        that of the same draws.
         """
         check_alternative(alternative)
         best, low, high = (float(log[0]) for log in log_pvalues(self.law, [self.truncation_set], alternative))
         log_naive = naive_log_pvalue(self.statistic, alternative)
+        bounds = probability(low), probability(high)
         return replace(
             self,
             alternative=alternative,
@@ -210,10 +216,11 @@ class AttentionTestResult:
             naive_log_pvalue=log_naive,
             bonferroni_log_pvalue=_bonferroni(log_naive, self.seen, self.connectivity),
             settings={**self.settings, "alternative": alternative},
+            certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
 
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
-        """Return the result as JSON-ready values; ``arrays`` adds the region, its part and the attention map.
+        """Return the result as JSON-ready values; ``arrays`` adds region, part, attention map and draws.
 
         Infinite numbers become the strings "inf" and "-inf".
         """
@@ -243,6 +250,7 @@ class AttentionTestResult:
             "image_pixels": int(self.region.size),
             "evaluations": self.evaluations,
             "status": self.status,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(arrays),
             **copy.deepcopy(dict(self.settings)),
         }
         if arrays:
@@ -254,10 +262,11 @@ class AttentionTestResult:
     def __repr__(self) -> str:
         lower, upper = self.pvalue_bounds
         bounds = f" in [{lower:.6g}, {upper:.6g}]" if self.status == CONVERGED else ""
+        certified = "" if self.certificate is None else f"certified p {self.certificate.pvalue:.6g}, "
         pixels = f"{int(self.region.sum())} of {int(self.seen.sum())} pixels"
         return (
             f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue_text(6)}{bounds}, "
-            f"naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
+            f"{certified}naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
             f"{len(self.intervals)} interval(s), {self.evaluations} evaluations, {self.status!r})"
         )
 
@@ -376,6 +385,23 @@ def results_of(
             )
         )
     return results
+
+
+def certified(
+    result: AttentionTestResult, draws: ExchangeableDraws, certification: Certification
+) -> AttentionTestResult:
+    """Return a result with the certificate of its draws; their statistics become read-only."""
+    draws.statistics.setflags(write=False)
+    certificate = Certificate(
+        observed=result.statistic,
+        statistics=draws.statistics,
+        alternative=result.alternative,
+        pvalue_bounds=result.pvalue_bounds,
+        steps=certification.steps,
+        seed=certification.seed,
+        evaluations=draws.evaluations,
+    )
+    return replace(result, certificate=certificate)
 
 
 def _bonferroni(log_naive: float, seen: NDArray[np.bool_], connectivity: int | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attentest.errors import InputError
 from attentest.registry import SEARCHES
+from attentest.search.certification import Certification, ExchangeableDraws
 from attentest.search.grid.search import GridSearch
 from attentest.search.grid.steps import Adaptive, Combination, Fixed
 from attentest.search.outcome import CONVERGED, DECIDED, Report, Search, SearchOutcome
@@ -26,7 +27,9 @@ __all__ = [
     "DECIDED",
     "SEARCHES",
     "Adaptive",
+    "Certification",
     "Combination",
+    "ExchangeableDraws",
     "Fixed",
     "GridSearch",
     "Margins",

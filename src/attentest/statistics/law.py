@@ -1,7 +1,8 @@
 """The law of the statistic given the truncation set: the one interface between searches and statistics.
 
-Searches, p-values, bounds, estimates, confidence intervals and pictures ask a law for the masses of intervals of z,
-and for nothing else about distributions. Another way to condition on the selection is another subclass of ``Law``.
+Searches, p-values, bounds, estimates, confidence intervals and pictures ask a law for the masses of intervals of z, and
+the chains of a certificate ask it for the density of its states; nothing else asks about distributions. Another way to
+condition on the selection is another subclass of ``Law``.
 """
 
 from __future__ import annotations
@@ -74,6 +75,30 @@ class Law(ABC):
 
         There the log density of z is lower than at the observed z by at least ``log_tail``.
         """
+
+    @property
+    def state_obs(self) -> NDArray[np.float64]:
+        """Observed states (k, d): the random numbers of which T and z are functions; here T alone."""
+        return self.statistic[:, None]
+
+    @abstractmethod
+    def log_density(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the log densities (m,) of states (m, d) of images (m,), up to a constant, when the mean of T is zero.
+
+        The truncation set plays no part in it.
+        """
+
+    @abstractmethod
+    def radius(self, image: NDArray[np.int64], log_density: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return distances (m,) from zero beyond which no state has these log densities (m,)."""
+
+    def statistic_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return T (m,) of states (m, d)."""
+        return state[:, 0]
+
+    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return z (m,) of states (m, d)."""
+        return state[:, 0]
 
     def __len__(self) -> int:
         return len(self.statistic)

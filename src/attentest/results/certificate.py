@@ -1,0 +1,124 @@
+"""The certificate of a result: a second p-value, exactly valid whatever the model does between two evaluations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from attentest.statistics.alternative import Alternative, ordinary_range
+
+DISAGREEMENT_LEVEL = 0.001
+"""A count of draws less probable than this contradicts the error bar of the search."""
+
+MOVES_WELL = 0.9
+"""Where a smaller share of the chains left the observed point, it is the chains that are in doubt."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Certificate:
+    """A Monte-Carlo p-value by the parallel method of Besag and Clifford, beside the one of the search.
+
+    It is exactly valid in finite samples: if the hypothesis is true, ``pvalue`` is at most k / (n + 1) with probability
+    at most k / (n + 1), for any model, smooth or not, and for chains that mix well or badly.
+
+    Parameters
+    ----------
+    observed
+        The observed statistic.
+    statistics : (n,)
+        Statistics of the draws: under the hypothesis exchangeable with the observed one, given the region.
+    alternative
+        Which statistics are at least as extreme as the observed one.
+    pvalue_bounds
+        Least and greatest p-value by the search, with which the draws are compared.
+    steps
+        Steps of each chain.
+    seed
+        The seed that was asked for; None if the random numbers are a function of the image.
+    evaluations
+        Number of model evaluations that the draws took.
+    """
+
+    observed: float
+    statistics: NDArray[np.float64]
+    alternative: Alternative
+    pvalue_bounds: tuple[float, float]
+    steps: int
+    seed: int | None
+    evaluations: int
+
+    @property
+    def draws(self) -> int:
+        """Number n of draws."""
+        return len(self.statistics)
+
+    @property
+    def extreme(self) -> int:
+        """Number of draws that are at least as extreme as the observed statistic."""
+        lower, upper = ordinary_range(np.array(self.observed), self.alternative)
+        return int(np.sum((self.statistics <= lower) | (self.statistics >= upper)))
+
+    @property
+    def pvalue(self) -> float:
+        """The certified p-value, (1 + extreme) / (1 + n)."""
+        return (1 + self.extreme) / (1 + self.draws)
+
+    @property
+    def moved(self) -> float:
+        """Share of the chains that left the observed point; if it is small the certified p is valid but too great."""
+        return float(np.mean(self.statistics != self.observed))
+
+    @property
+    def agreement(self) -> float:
+        """Two-sided binomial probability of ``extreme``, for the most favourable p within ``pvalue_bounds``.
+
+        If the search is right and the chains mix well, ``extreme`` is Binomial(n, p).
+        """
+        low, high = self.pvalue_bounds
+        at_most, at_least = binom.cdf(self.extreme, self.draws, low), binom.sf(self.extreme - 1, self.draws, high)
+        return float(min(1.0, 2 * min(at_most, at_least)))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the draws are compatible with the error bar of the search."""
+        return self.agreement >= DISAGREEMENT_LEVEL
+
+    def compared_with(self, alternative: Alternative, pvalue_bounds: tuple[float, float]) -> Certificate:
+        """Return the certificate for another alternative, from the same draws."""
+        return replace(self, alternative=alternative, pvalue_bounds=pvalue_bounds)
+
+    def summary(self) -> str:
+        """Return the certificate in words."""
+        low, high = self.pvalue_bounds
+        counted = f"{self.extreme} of {self.draws} draws are at least as extreme: certified p = {self.pvalue:.4g}"
+        if self.agrees:
+            return f"{counted}, in agreement with p from {low:.4g} to {high:.4g}"
+        return f"{counted}, but p from {low:.4g} to {high:.4g} makes that a {self.agreement:.0e} chance; " + (
+            "the error bar, or with too few steps the certified p, is wrong"
+            if self.moved >= MOVES_WELL
+            else f"only {self.moved:.0%} of the chains moved, so the certified p is too great (it needs more steps)"
+        )
+
+    def to_dict(self, arrays: bool = False) -> dict[str, Any]:
+        """Return the certificate as JSON-ready values; ``arrays`` adds the statistics of the draws."""
+        values: dict[str, Any] = {
+            "pvalue": self.pvalue,
+            "draws": self.draws,
+            "extreme": self.extreme,
+            "agreement": self.agreement,
+            "agrees": self.agrees,
+            "moved": self.moved,
+            "steps": self.steps,
+            "seed": self.seed,
+            "evaluations": self.evaluations,
+        }
+        if arrays:
+            values["statistics"] = self.statistics.tolist()
+        return values
+
+    def __repr__(self) -> str:
+        return f"Certificate({self.summary()})"

@@ -1,0 +1,122 @@
+"""Draws from the law of a statistic given its truncation set, for a p-value that does not depend on any search.
+
+This is the parallel method of Besag and Clifford (1989, *Generalized Monte Carlo significance tests*). A chain that is
+reversible for the law runs from the observed state to a hub, and then independent chains of the same length run from
+the hub. Under the hypothesis the observed state is a draw from the law. By reversibility it is then, seen from the hub,
+the end of one more chain, so that the observed state and the ends are exchangeable, whatever the length of the chains
+and however badly they mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import whole_number
+from attentest.search.outcome import Report
+from attentest.search.problem import Indices, SearchProblem
+from attentest.search.slice_sampler import MOST_PROPOSALS, StepNumbers, slice_step
+
+MOST_DRAWS = 100_000
+MOST_STEPS = 10_000
+"""Upper limits, against typing errors."""
+
+STREAM = int.from_bytes(b"certificate", "big")
+"""Name of the random numbers that are drawn here."""
+
+BATCHES_TOGETHER = 8
+"""Model batches that the chains of all images fill together: with more, a batch is seldom half empty."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExchangeableDraws:
+    """The draws for one image.
+
+    Parameters
+    ----------
+    statistics : (n,)
+        Statistics at the ends of the chains: under the hypothesis exchangeable with the observed one.
+    evaluations
+        Number of model evaluations.
+    """
+
+    statistics: NDArray[np.float64]
+    evaluations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certification:
+    """How to certify results: by a p-value that is exactly valid whatever a search found.
+
+    Parameters
+    ----------
+    draws
+        Number n of draws: the least possible p-value is 1 / (n + 1).
+    steps
+        Steps of each chain. Too few cost power, never validity.
+    seed
+        By default the random numbers of an image are a function of its pixels. A seed draws others.
+    """
+
+    draws: int = 99
+    steps: int = 6
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draws", whole_number(self.draws, "draws", 1, MOST_DRAWS))
+        object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, MOST_STEPS))
+        if self.seed is not None:
+            object.__setattr__(self, "seed", whole_number(self.seed, "seed", 0, 2**64 - 1))
+
+    def images_together(self, batch_size: int) -> int:
+        """Return how many images are best certified together when the model evaluates ``batch_size`` at a time."""
+        return max(1, BATCHES_TOGETHER * batch_size // self.draws)
+
+    def draw(self, problem: SearchProblem, report: Report | None = None) -> list[ExchangeableDraws]:
+        """Return the draws for each image of a problem, in order."""
+        count = len(problem.law)
+        together = max(1, problem.memory // (2 * 8 * MOST_PROPOSALS * self.draws))
+        found = []
+        for start in range(0, count, together):
+            images = np.arange(start, min(start + together, count))
+
+            def progress(share: float, done: int = start, some: int = len(images)) -> None:
+                if report is not None:
+                    report((done + share * some) / count)
+
+            found += self._drawn(problem, images, progress)
+        return found
+
+    def _drawn(self, problem: SearchProblem, images: Indices, progress: Report) -> list[ExchangeableDraws]:
+        seed = () if self.seed is None else (self.seed,)
+        rngs = [problem.generator(image, STREAM, *seed) for image in images]
+        hubs, to_hubs = self._after_steps(problem, images, problem.law.state_obs[images], rngs)
+        each = np.repeat(images, self.draws)
+        ends, from_hubs = self._after_steps(problem, each, np.repeat(hubs, self.draws, axis=0), rngs, progress)
+        statistics = problem.law.statistic_of(each, ends).reshape(len(images), self.draws)
+        evaluations = to_hubs + from_hubs.reshape(statistics.shape).sum(axis=1)
+        return [
+            ExchangeableDraws(statistics=own.copy(), evaluations=int(evaluated))
+            for own, evaluated in zip(statistics, evaluations, strict=True)
+        ]
+
+    def _after_steps(
+        self,
+        problem: SearchProblem,
+        image: Indices,
+        state: NDArray[np.float64],
+        rngs: Sequence[np.random.Generator],
+        progress: Report | None = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return where chains (m,) of images from states (m, d) end, and how many evaluations each needed."""
+        evaluations = np.zeros(len(image), dtype=np.int64)
+        for step in range(self.steps):
+            numbers = StepNumbers.drawn(rngs, len(image) // len(rngs), state.shape[1])
+            state, evaluated = slice_step(problem, image, state, numbers)
+            evaluations += evaluated
+            if progress is not None:
+                progress((step + 1) / self.steps)
+        return state, evaluations
