@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize
+from scipy import optimize, stats
 
 from attentest import AttentionTest
 from attentest.pipeline import run
@@ -32,7 +32,7 @@ SHIFT = 0.4
 class NoisyLaplace(Law):
     """T ~ Laplace(mean, 1), z = T + U with U = SHIFT or -SHIFT; the observed U is SHIFT.
 
-    The state is (T, V) with V uniform on (-1, 1), and U has the sign of V.
+    The state is two normal numbers: T is a function of the first, and U has the sign of the second.
     """
 
     @property
@@ -64,16 +64,14 @@ class NoisyLaplace(Law):
 
     @property
     def state_obs(self) -> NDArray[np.float64]:
-        return np.column_stack([self.statistic, np.full(len(self), 0.5)])
+        first = stats.norm.ppf(stats.laplace.cdf(self.statistic))
+        return np.column_stack([first, np.full(len(self), 0.5)])
 
-    def log_density(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(np.abs(state[:, 1]) < 1, -np.abs(state[:, 0]), -np.inf)
-
-    def radius(self, image: NDArray[np.int64], log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.hypot(log_density, 1.0)
+    def statistic_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(stats.laplace.ppf(stats.norm.cdf(state[:, 0])))
 
     def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        return state[:, 0] + SHIFT * np.sign(state[:, 1])
+        return self.statistic_of(image, state) + SHIFT * np.sign(state[:, 1])
 
 
 def _log_laplace_mass(start: NDArray[np.float64], end: NDArray[np.float64], mean: ArrayLike) -> NDArray[np.float64]:

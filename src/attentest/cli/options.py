@@ -10,11 +10,12 @@ import typer
 from attentest.errors import InputError
 from attentest.registry import SEARCHES, Part, Registry
 
-MODEL, IMAGE, COMPARED, SEARCH, OUTPUT = (
+MODEL, IMAGE, COMPARED, SEARCH, CERTIFICATE, OUTPUT = (
     "The model",
     "The images",
     "What is compared",
     "The search",
+    "A certificate",
     "Output",
 )
 """Panels of the help."""

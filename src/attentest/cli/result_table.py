@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -12,17 +12,23 @@ from attentest.cli.output import table_console
 
 if TYPE_CHECKING:
     from attentest.results.batch import ComponentResults, Results
+    from attentest.results.result import AttentionTestResult
 
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
+
+DISAGREES = "*"
+"""Mark of a certified p-value that contradicts the search."""
 
 
 def print_table(results: Results, alpha: float, confidence_level: float | None = 0.95) -> None:
     """Print a row per image, with its verdict; without a confidence level there is no interval."""
-    table = _table("image", *_headings(confidence_level), f"verdict at {alpha:g}")
-    rows = zip(results.names, _numbers(results, confidence_level), results.decisions(alpha), strict=True)
+    certified = _any_certificate(results)
+    table = _table("image", *_headings(confidence_level, certified), f"verdict at {alpha:g}")
+    rows = zip(results.names, _numbers(results, confidence_level, certified), results.decisions(alpha), strict=True)
     for name, numbers, rejected in rows:
         table.add_row(escape(str(name)), *numbers, VERDICTS[rejected])
     table_console().print(table)
+    _print_disagreements(zip(map(str, results.names), results, strict=True))
 
 
 def print_component_table(
@@ -32,13 +38,14 @@ def print_component_table(
     from attentest.results.pvalue_text import number_text, range_text
     from attentest.search import CONVERGED
 
-    headings = ("component", "pixels", *_headings(confidence_level), "Holm p")
+    certified = any(_any_certificate(components) for _, components in regions)
+    headings = ("component", "pixels", *_headings(confidence_level, certified), "Holm p")
     table = _table("image", *headings, f"verdict at {alpha:g}")
     for name, components in regions:
         resolved = all(result.status == CONVERGED for result in components)
         rows = zip(
             components,
-            _numbers(components, confidence_level),
+            _numbers(components, confidence_level, certified),
             *(ends.tolist() for ends in components.adjusted_pvalue_bounds()),
             components.decisions(alpha),
             strict=True,
@@ -54,6 +61,11 @@ def print_component_table(
                 end_section=number == len(components) - 1,
             )
     table_console().print(table)
+    _print_disagreements(
+        (f"{name}, component {number}", result)
+        for name, components in regions
+        for number, result in enumerate(components, start=1)
+    )
 
 
 def _table(*headings: str) -> Table:
@@ -64,12 +76,25 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _headings(confidence_level: float | None) -> tuple[str, ...]:
+def _any_certificate(results: Results) -> bool:
+    return any(result.certificate is not None for result in results)
+
+
+def _print_disagreements(named: Iterable[tuple[str, AttentionTestResult]]) -> None:
+    """Say in words where a certificate contradicts the search."""
+    for name, result in named:
+        if result.certificate is not None and not result.certificate.agrees:
+            table_console().print(
+                f"{DISAGREES} {escape(name)}: {escape(result.certificate.summary())}.", soft_wrap=True
+            )
+
+
+def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...]:
     interval = () if confidence_level is None else ("estimate", f"{100 * confidence_level:.10g}% interval")
-    return "statistic", *interval, "naive p", "selective p", "error bar"
+    return "statistic", *interval, "naive p", "selective p", "error bar", *(("certified p",) if certified else ())
 
 
-def _numbers(results: Results, confidence_level: float | None) -> list[list[str]]:
+def _numbers(results: Results, confidence_level: float | None, certified: bool) -> list[list[str]]:
     """Return the cells of each result under the headings."""
     from attentest.results.pvalue_text import number_text
 
@@ -80,5 +105,12 @@ def _numbers(results: Results, confidence_level: float | None) -> list[list[str]
         low, high = columns["confidence_low"][i], columns["confidence_high"][i]
         interval = [] if confidence_level is None else [f"{columns['estimate'][i]:.3g}", f"{low:.3g} to {high:.3g}"]
         p = [number_text(result.naive_pvalue), escape(result.pvalue_text(4))]
-        rows.append([f"{result.statistic:.4f}", *interval, *p, f"{upper - lower:.0e}"])
+        certificate = [_certified(result)] if certified else []
+        rows.append([f"{result.statistic:.4f}", *interval, *p, f"{upper - lower:.0e}", *certificate])
     return rows
+
+
+def _certified(result: AttentionTestResult) -> str:
+    if result.certificate is None:
+        return ""
+    return f"{result.certificate.pvalue:.4g}" + ("" if result.certificate.agrees else f" {DISAGREES}")

@@ -15,6 +15,7 @@ from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_names import option_names
 from attentest.cli.options import (
+    CERTIFICATE,
     COMPARED,
     OUTPUT,
     SEARCH,
@@ -33,6 +34,7 @@ from attentest.registry import IMAGE_FORMATS
 if TYPE_CHECKING:
     from attentest.api import AttentionTest
     from attentest.results.batch import ComponentResults, Results
+    from attentest.search import Certification
 
 MOST_PANELS = 40
 """Largest number of images in a figure: more take minutes to draw and cannot be read."""
@@ -102,6 +104,39 @@ def test(
             rich_help_panel=SEARCH,
         ),
     ] = False,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Add a certified p-value: exactly valid whatever the model does between the evaluations of the "
+            "search, and a check of its error bar. Takes thousands of evaluations for each p.",
+            rich_help_panel=CERTIFICATE,
+        ),
+    ] = False,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="For --certify: number N of draws; the least possible certified p is 1 / (N + 1).",
+            show_default="99",
+            rich_help_panel=CERTIFICATE,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="For --certify: steps of the chain behind each draw; too few cost power, never validity.",
+            show_default="6",
+            rich_help_panel=CERTIFICATE,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="For --certify: seed of the draws.",
+            show_default="the image itself",
+            rich_help_panel=CERTIFICATE,
+        ),
+    ] = None,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -134,8 +169,11 @@ def test(
     attentest test scans/*.npy --noise noise.safetensors --top-fraction 0.1 --components --csv scans.csv
 
     attentest test after.npy --contrast reference --reference before.npy --noise 1.0
+
+    attentest test scan.npy --noise 1.0 --certify --draws 999
     """
     check_level(alpha)
+    certification = _certification(certify, draws=draws, steps=steps, seed=seed)
     _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
     files = ImageFiles(images=images, references=reference or [], frame=frame, window=window)
     inputs = [*images, *files.references, *options.input_files]
@@ -146,13 +184,15 @@ def test(
     table_level = searched_level or DEFAULT_CONFIDENCE
     interruption = Interruption()
     if components:
-        regions = _tested_components(attention_test, files, connectivity or 1, alpha, as_json, interruption)
+        regions = _tested_components(
+            attention_test, files, connectivity or 1, alpha, certification, as_json, interruption
+        )
         if regions and not as_json:
             print_component_table(regions, alpha, searched_level)
         if regions:
             _write_tables(_component_columns(regions, table_level), csv, parquet)
         return interruption.finish(len(images), "images")
-    results = _tested(attention_test, files, alpha, decide, as_json, interruption)
+    results = _tested(attention_test, files, alpha, decide, certification, as_json, interruption)
     if len(results) > 0:
         if not as_json:
             print_table(results, alpha, searched_level)
@@ -191,6 +231,18 @@ def _check_together(
         raise InputError("--contrast reference compares with another image: give it with --reference.")
 
 
+def _certification(certify: bool, **options: int | None) -> Certification | None:
+    """Return how to certify the results, if they are to be; refuse options of a certificate that is not asked for."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if not certify:
+        if given:
+            raise InputError(f"{' and '.join(f'--{name}' for name in given)} only work with --certify: add it.")
+        return None
+    from attentest.search import Certification
+
+    return Certification(**given)
+
+
 def _check_outputs(
     inputs: Sequence[Path],
     csv: Path | None,
@@ -223,6 +275,7 @@ def _tested(
     files: ImageFiles,
     alpha: float,
     decide: bool,
+    certification: Certification | None,
     as_json: bool,
     interruption: Interruption,
 ) -> Results:
@@ -232,7 +285,11 @@ def _tested(
     found = []
     with _bar(files) as progress:
         stream = attention_test.stream(
-            files.pixels(), progress, references=files.reference_pixels(), alpha=alpha if decide else None
+            files.pixels(),
+            progress,
+            references=files.reference_pixels(),
+            alpha=alpha if decide else None,
+            certification=certification,
         )
         for name, result in zip(files.names, interruption.until(stream), strict=False):
             found.append(result)
@@ -246,6 +303,7 @@ def _tested_components(
     files: ImageFiles,
     connectivity: int,
     alpha: float,
+    certification: Certification | None,
     as_json: bool,
     interruption: Interruption,
 ) -> list[tuple[str, ComponentResults]]:
@@ -253,7 +311,11 @@ def _tested_components(
     found = []
     with _bar(files) as progress:
         stream = attention_test.stream_components(
-            files.pixels(), progress, references=files.reference_pixels(), connectivity=connectivity
+            files.pixels(),
+            progress,
+            references=files.reference_pixels(),
+            connectivity=connectivity,
+            certification=certification,
         )
         for name, results in zip(files.names, interruption.until(stream), strict=False):
             found.append((name, results))

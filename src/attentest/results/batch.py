@@ -152,7 +152,7 @@ class Results(Sequence[AttentionTestResult]):
         return rate_of(hits, confidence_level)
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
-        """Return one row per image, as columns.
+        """Return one row per image, as columns; those of certificates are there if a result has one.
 
         Parameters
         ----------
@@ -162,6 +162,11 @@ class Results(Sequence[AttentionTestResult]):
         if confidence_level is None:
             confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
         intervals = confidence_intervals_of(self, confidence_level)
+        certificates = [result.certificate for result in self]
+        certified: dict[str, list[Any]] = {}
+        if any(certificates):
+            certified["certificate_pvalue"] = [each and each.pvalue for each in certificates]
+            certified["certificate_agrees"] = [each and each.agrees for each in certificates]
         adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in get_args(Adjustment)}
         return {
             "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
@@ -171,6 +176,7 @@ class Results(Sequence[AttentionTestResult]):
             "pvalue_high": [result.pvalue_bounds[1] for result in self],
             "log_pvalue": [result.log_pvalue for result in self],
             **adjusted,
+            **certified,
             "naive_pvalue": [result.naive_pvalue for result in self],
             "bonferroni_pvalue": [result.bonferroni_pvalue for result in self],
             "difference": [result.difference for result in self],

@@ -264,8 +264,10 @@ def _title(result: AttentionTestResult) -> str:
     """Return the p-values and the interval, and the contrast and alternative if they are not the defaults."""
     asked = [result.settings["contrast"]["name"], result.alternative]
     lines = [] if asked == ["background", "two-sided"] else [f"contrast: {asked[0]}, alternative: {asked[1]}"]
-    naive, selective = with_sign(number_text(result.naive_pvalue)), with_sign(result.pvalue_text())
-    lines.append(f"naive p {naive},  selective p {selective}")
+    shown = {"naive": number_text(result.naive_pvalue), "selective": result.pvalue_text()}
+    if result.certificate is not None:
+        shown["certified"] = number_text(result.certificate.pvalue)
+    lines.append(",  ".join(f"{name} p {with_sign(text)}" for name, text in shown.items()))
     level = result.confidence_level
     if level is not None:
         interval = result.confidence_interval(level)

@@ -1,14 +1,15 @@
 """A step of a Markov chain whose stationary distribution is the law of the state given the truncation set.
 
-This is slice sampling with shrinkage (Neal 2003, *Slice sampling*) along a random direction. Draw a level below the
-density of the present state. On the line through the state, in the part where the density can reach that level, propose
-points uniformly. A point where the density is below the level, or z is outside the truncation set, is rejected and
-becomes an end of the part, on its side of the present state; the first other point is the next state. The step is
-reversible: from the next state, the same rejected points lead back to the present one with the same probability.
+States are standard normal vectors if there is no selection (see ``Law.state_obs``). The step is one of slice sampling
+with shrinkage (Neal 2003, *Slice sampling*) along a random line. Draw a level below the density of the present state,
+which the density exceeds in a ball around zero. On the line through the state, propose points uniformly in the ball. A
+point where z is outside the truncation set is rejected, and from then on the line ends there, on that side of the
+present state; the first other point is the next state. The step is reversible: from the next state, the same line, ball
+and rejected points lead back to the present one with the same probability.
 
-It has no scale to choose, and nothing in it depends on where the observed state is. Each proposal shrinks the line by a
-factor, so that a truncation set a million times narrower takes a few dozen proposals more; and the first proposals of
-every step lie anywhere on the line, so that a chain finds the other intervals of the set.
+It has no scale to choose, and nothing in it depends on where the observed state is. Each proposal shortens the line by
+a factor, so that a truncation set a million times narrower takes a few dozen proposals more; and the first proposals of
+every step lie anywhere in the ball, so that a chain finds the other intervals of the set.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class StepNumbers:
     direction : (m, d)
         Unit vectors.
     drop : (m,)
-        How far the log of the level is below the log density: exponential with mean 1.
+        How far the log of the level is below the log of the density: exponential with mean 1.
     place : (m, MOST_PROPOSALS)
         Places of the proposals on the lines, from 0 to 1.
     """
@@ -80,8 +81,7 @@ def slice_step(
         Number of model evaluations of each chain.
     """
     law = problem.law
-    level = law.log_density(image, state) - numbers.drop
-    low, high = _chord(state, numbers.direction, law.radius(image, level))
+    low, high = _line_in_ball(state, numbers.direction, numbers.drop)
     next_state = state.copy()
     evaluations = np.zeros(len(state), dtype=np.int64)
     moving = np.arange(len(state))
@@ -90,23 +90,24 @@ def slice_step(
             break
         shift = low[moving] + numbers.place[moving, proposal] * (high[moving] - low[moving])
         proposed = state[moving] + shift[:, None] * numbers.direction[moving]
-        accepted = law.log_density(image[moving], proposed) >= level[moving]
-        asked = np.flatnonzero(accepted)  # only these need the model
-        some = image[moving[asked]]
-        accepted[asked] = problem.inside_at(some, law.z_of(some, proposed[asked]))
-        evaluations[moving[asked]] += 1
-        next_state[moving[accepted]] = proposed[accepted]
-        moving, shift = moving[~accepted], shift[~accepted]
+        inside = problem.inside_at(image[moving], law.z_of(image[moving], proposed))
+        evaluations[moving] += 1
+        next_state[moving[inside]] = proposed[inside]
+        moving, shift = moving[~inside], shift[~inside]
         low[moving] = np.where(shift < 0, shift, low[moving])
         high[moving] = np.where(shift < 0, high[moving], shift)
     return next_state, evaluations
 
 
-def _chord(
-    state: NDArray[np.float64], direction: NDArray[np.float64], radius: NDArray[np.float64]
+def _line_in_ball(
+    state: NDArray[np.float64], direction: NDArray[np.float64], drop: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how far (m,) the lines through states (m, d) reach within balls around zero, backwards and forwards."""
+    """Return how far (m,) one can go from states along directions, backwards and forwards, within their balls.
+
+    In the ball the log density -|state|^2 / 2 is lower than at the state by no more than ``drop``.
+    """
     along = np.einsum("md,md->m", state, direction)
-    aside = np.einsum("md,md->m", state, state) - along**2
-    half = np.sqrt(np.maximum(radius**2 - aside, along**2))  # the state itself is in the ball
-    return -along - half, -along + half
+    # The two roots of t^2 + 2 t along = 2 drop; far from zero the nearer one would be lost in a difference.
+    far = -along - np.copysign(np.sqrt(along**2 + 2 * drop), along)
+    near = -2 * drop / far
+    return np.minimum(far, near), np.maximum(far, near)

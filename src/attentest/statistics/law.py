@@ -1,8 +1,8 @@
 """The law of the statistic given the truncation set: the one interface between searches and statistics.
 
 Searches, p-values, bounds, estimates, confidence intervals and pictures ask a law for the masses of intervals of z, and
-the chains of a certificate ask it for the density of its states; nothing else asks about distributions. Another way to
-condition on the selection is another subclass of ``Law``.
+certificates ask it for T and z as functions of normal random numbers; nothing else asks about distributions. Another
+way to condition on the selection is another subclass of ``Law``.
 """
 
 from __future__ import annotations
@@ -78,26 +78,19 @@ class Law(ABC):
 
     @property
     def state_obs(self) -> NDArray[np.float64]:
-        """Observed states (k, d): the random numbers of which T and z are functions; here T alone."""
+        """Observed states (k, d); where d is 1 and z is T, the statistic itself.
+
+        A state is d numbers of which T and z are functions, and which are independent and standard normal if T has mean
+        zero and there is no selection.
+        """
         return self.statistic[:, None]
 
-    @abstractmethod
-    def log_density(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the log densities (m,) of states (m, d) of images (m,), up to a constant, when the mean of T is zero.
-
-        The truncation set plays no part in it.
-        """
-
-    @abstractmethod
-    def radius(self, image: NDArray[np.int64], log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return distances (m,) from zero beyond which no state has these log densities (m,)."""
-
     def statistic_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return T (m,) of states (m, d)."""
+        """Return T (m,) in states (m, d) of images (m,); of the observed states exactly the observed statistics."""
         return state[:, 0]
 
     def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return z (m,) of states (m, d)."""
+        """Return z (m,) in states (m, d) of images (m,)."""
         return state[:, 0]
 
     def __len__(self) -> int:

@@ -45,11 +45,3 @@ class TruncatedNormal(Law):
     def reach(self, log_tail: float) -> NDArray[np.float64]:
         """Return sqrt(z^2 + 2 log_tail): see :meth:`Law.reach`."""
         return np.asarray(np.sqrt(self.statistic**2 + 2 * log_tail))
-
-    def log_density(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return -T^2 / 2: see :meth:`Law.log_density`."""
-        return np.asarray(-(state[:, 0] ** 2) / 2)
-
-    def radius(self, image: NDArray[np.int64], log_density: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return sqrt(-2 log_density): see :meth:`Law.radius`."""
-        return np.asarray(np.sqrt(-2 * log_density))
