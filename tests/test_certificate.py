@@ -376,10 +376,12 @@ def test_a_disagreement_is_marked_and_explained(capsys: pytest.CaptureFixture[st
     result = tiny_test.certify(IMAGES[0], 9, steps=2)
     wrong = replace(result.certificate, statistics=np.zeros(99), pvalue_bounds=(0.9, 0.95))
     doubtful = replace(result, certificate=wrong)
-    print_table(Results([result, doubtful], ["good.npy", "bad.npy"]), 0.05, None)
+    plain = replace(result, certificate=None)
+    print_table(Results([result, doubtful, plain], ["good.npy", "bad.npy", "plain.npy"]), 0.05, None)
     out = capsys.readouterr().out
     assert "0.01 *" in out
     assert "* bad.npy: 0 of 99 draws are at least as extreme: certified p = 0.01, but p from 0.9 to 0.95" in out
     assert "* good.npy" not in out
+    assert [line.count("│") for line in out.splitlines() if "plain.npy" in line] == [8]
     print_component_table([("scan.npy", ComponentResults([doubtful]))], 0.05, None)
     assert "* scan.npy, component 1: 0 of 99" in capsys.readouterr().out

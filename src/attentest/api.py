@@ -336,7 +336,7 @@ class AttentionTest:
         certification
             How to certify the result, if it is to be: ``Certification()``; see :meth:`certify`.
         """
-        level, chosen = optional_level(alpha), _checked(certification)
+        level, chosen = optional_level(alpha), _checked_certification(certification)
         return self._pipeline.run([self._inputs.one(image, reference)], alpha=level, certification=chosen)[0][0]
 
     def certify(
@@ -391,7 +391,11 @@ class AttentionTest:
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
-        level, joined, chosen = optional_level(alpha), as_connectivity(connectivity), _checked(certification)
+        level, joined, chosen = (
+            optional_level(alpha),
+            as_connectivity(connectivity),
+            _checked_certification(certification),
+        )
         given = self._inputs.one(image, reference)
         found = self._pipeline.run([given], alpha=level, connectivity=joined, certification=chosen)
         return ComponentResults(found[0])
@@ -534,7 +538,7 @@ class AttentionTest:
                 )
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
-        chosen_level, chosen = optional_level(alpha), _checked(certification)
+        chosen_level, chosen = optional_level(alpha), _checked_certification(certification)
         total = len(images) if isinstance(images, REITERABLE) else None
         if total is not None and (references is None or isinstance(references, REITERABLE)):
             self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
@@ -562,7 +566,7 @@ class AttentionTest:
             raise InputError("there are no images to test: the iterable is empty.")
 
 
-def _checked(certification: Any) -> Certification | None:
+def _checked_certification(certification: Any) -> Certification | None:
     if certification is None or isinstance(certification, Certification):
         return certification
     raise InputError(f"certification must be Certification(draws=99, ...) or None, got {certification!r}.")

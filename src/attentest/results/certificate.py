@@ -98,9 +98,9 @@ class Certificate:
         if self.agrees:
             return f"{counted}, in agreement with p from {low:.4g} to {high:.4g}"
         return f"{counted}, but p from {low:.4g} to {high:.4g} makes that a {self.agreement:.0e} chance; " + (
-            "the error bar, or with too few steps the certified p, is wrong"
+            "either the error bar is wrong or the chains are too short, which more steps would show"
             if self.moved >= MOVES_WELL
-            else f"only {self.moved:.0%} of the chains moved, so the certified p is too great (it needs more steps)"
+            else f"only {self.moved:.0%} of the chains moved, so the certified p is too great, and more steps may help"
         )
 
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:

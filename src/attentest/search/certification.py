@@ -28,7 +28,7 @@ STREAM = int.from_bytes(b"certificate", "big")
 """Name of the random numbers that are drawn here."""
 
 BATCHES_TOGETHER = 8
-"""Model batches that the chains of all images fill together: with more, a batch is seldom half empty."""
+"""Batches of the model that the chains of all images together fill, so that few batches are half empty."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

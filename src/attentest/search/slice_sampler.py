@@ -25,7 +25,8 @@ from attentest.search.problem import Indices, SearchProblem
 
 MOST_PROPOSALS = 64
 """Most proposals in a step, after which the chain stays where it is: by then the line is shorter by a factor of about
-1e-13, which is rounding. A step that ends so is as likely in both directions, so the chain remains reversible."""
+1e-13, which is rounding. The paths of at most so many proposals lead forth and back with the same probability, so the
+chain remains reversible."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
