@@ -145,6 +145,20 @@ def test_draws_follow_the_closed_form(z: float, intervals: Ends, steps: int) -> 
         assert found.moved == 1.0
 
 
+def test_more_steps_show_that_chains_were_too_short() -> None:
+    """The example in docs/certificate.md: few chains go from one narrow interval to the other."""
+    z, intervals = 1.0, ((0.50, 0.52), (0.99, 1.05))
+    law, p = TruncatedNormal(statistic=np.array([z])), np.exp(log_pvalue(z, np.array(intervals)))
+    found = []
+    for steps in (6, 12, 30):
+        (draws,) = Certification(draws=999, steps=steps).draw(set_problem(law, intervals))
+        found.append(certificate_of(z, draws.statistics, bounds=(p, p)))
+    assert p == pytest.approx(0.5555, abs=5e-5)
+    assert [each.pvalue for each in found] == pytest.approx([0.682, 0.434, 0.565])
+    assert [each.agrees for each in found] == [False, False, True]
+    assert all(each.moved == 1.0 for each in found)
+
+
 def test_draws_of_another_law_follow_it() -> None:
     """The noisy Laplace law of tests/test_law.py, on a pair of a continuous and a two-valued number."""
     problem = set_problem(LAW, tuple(INTERVALS))  # type: ignore[arg-type]
