@@ -15,7 +15,7 @@ from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import gallery_figure
 from brain_gallery import gallery, result
 
-UNSURE = ["max_evaluations", "precision", "contradicted", "decided"]
+UNSURE = ["max_evaluations", "precision", "sharp", "contradicted", "decided"]
 """Statuses other than "converged", one of them unknown to the library."""
 
 

@@ -17,9 +17,9 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults, InputError, Results
 from attentest.contrast import Background, Contrast, Filtered, Reference
 from attentest.noise import FromImage, PooledVariance
-from attentest.search import SpectralSearch
+from attentest.search import CONVERGED, SpectralSearch
 from attentest.statistics.multiplicity import Adjustment
-from toys import tiny_vit
+from toys import COARSE, tiny_vit
 
 IMAGES = np.random.default_rng(0).normal(size=(6, 8, 8))
 FEW = 3
@@ -126,6 +126,22 @@ def test_table_csv_parquet_and_pandas_say_the_same(results: Results, tmp_path: P
     assert read["image"] == frame["image"].tolist() == [row["image"] for row in rows]
 
 
+def test_results_record_the_audit_of_their_search(results: Results, tmp_path: Path) -> None:
+    audits = [result.audit for result in results]
+    assert all(audit.points > 0 for audit, result in zip(audits, results, strict=True) if result.status == CONVERGED)
+    assert [result.to_dict()["audit"] for result in results] == [
+        {"points": audit.points, "contradictions": audit.contradictions} for audit in audits
+    ]
+    on_a_grid = AttentionTest(tiny_vit(), noise=1.0, search=COARSE, confidence_level=None)(IMAGES[0])
+    assert on_a_grid.to_dict()["audit"] is on_a_grid.audit is None
+    both = Results([results[0], on_a_grid])
+    assert both.table()["audit_points"] == [audits[0].points, None]
+    assert both.table()["audit_contradictions"] == [audits[0].contradictions, None]
+    both.to_csv(tmp_path / "t.csv")
+    with open(tmp_path / "t.csv", newline="") as file:
+        assert [row["audit_points"] for row in csv.DictReader(file)] == [str(audits[0].points), ""]
+
+
 def test_adjustments_rates_and_summary(results: Results) -> None:
     upper = np.array([result.pvalue_bounds[1] for result in results])
     np.testing.assert_allclose(results.adjusted_pvalues(), stats.false_discovery_control(upper))
@@ -195,6 +211,8 @@ def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, dec
     assert text.endswith("contain 0.2; to resolve them, test without alpha= (without --decide)")
     wide = Results(replace(result, status="max_evaluations") for result in decided)
     assert wide.summary(0.2).endswith("or more evaluations (max_evaluations=) may resolve them")
+    sharp = Results([*wide[1:], replace(decided[0], status="sharp")])
+    assert sharp.summary(0.2).endswith("sharp, certify (certification=, --certify), or raise max_evaluations=")
 
 
 def test_components_that_were_only_decided_are_not_adjusted_as_if_exact() -> None:

@@ -352,7 +352,8 @@ class AttentionTest:
         """Test one image, and add a certificate: a second p-value that does not depend on the search.
 
         The certified p-value is exactly valid in finite samples, whatever the model does between two evaluations, and
-        it is an independent check of the error bar: ``result.certificate.agrees``. It takes thousands of evaluations.
+        it is an independent check of the error bar: ``result.certificate.agrees``. Where the scores change too
+        abruptly for the search (status "sharp"), it is the p-value to report. It takes thousands of evaluations.
 
         Parameters
         ----------

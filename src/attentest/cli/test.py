@@ -109,7 +109,8 @@ def test(
         typer.Option(
             "--certify",
             help="Add a certified p-value: exactly valid whatever the model does between the evaluations of the "
-            "search, and a check of its error bar. Takes thousands of evaluations for each p.",
+            "search, and a check of its error bar. For p-values with status 'sharp', where the scores change too "
+            "abruptly for the search, it is the one to report. Takes thousands of evaluations for each p.",
             rich_help_panel=CERTIFICATE,
         ),
     ] = False,

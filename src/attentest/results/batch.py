@@ -14,7 +14,7 @@ from attentest.errors import InputError
 from attentest.files import as_path
 from attentest.results.result import USUAL_LEVEL, AttentionTestResult, confidence_intervals_of, estimates_of
 from attentest.results.tables import write_csv, write_parquet
-from attentest.search import DECIDED
+from attentest.search import DECIDED, TOO_SHARP
 from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.statistics.pvalue import decision
 
@@ -152,7 +152,10 @@ class Results(Sequence[AttentionTestResult]):
         return rate_of(hits, confidence_level)
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
-        """Return one row per image, as columns; those of certificates are there if a result has one.
+        """Return one row per image, as columns.
+
+        ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
+        ``certificate_pvalue`` and ``certificate_agrees``, are there if a result has one.
 
         Parameters
         ----------
@@ -162,7 +165,7 @@ class Results(Sequence[AttentionTestResult]):
         if confidence_level is None:
             confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
         intervals = confidence_intervals_of(self, confidence_level)
-        certificates = [result.certificate for result in self]
+        audits, certificates = [result.audit for result in self], [result.certificate for result in self]
         certified: dict[str, list[Any]] = {}
         if any(certificates):
             certified["certificate_pvalue"] = [each and each.pvalue for each in certificates]
@@ -195,6 +198,8 @@ class Results(Sequence[AttentionTestResult]):
             "approximate_noise": [bool(result.settings["noise"].get("approximate", False)) for result in self],
             "evaluations": [result.evaluations for result in self],
             "status": [result.status for result in self],
+            "audit_points": [audit and audit.points for audit in audits],
+            "audit_contradictions": [audit and audit.contradictions for audit in audits],
         }
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
@@ -251,11 +256,13 @@ class Results(Sequence[AttentionTestResult]):
 
     def _advice(self, alpha: float) -> list[str]:
         """Return a line that says how to resolve what is undecided."""
-        how = (
-            "to resolve them, test without alpha= (without --decide)"
-            if any(result.status == DECIDED for result in self)
-            else "a smaller tolerance (tol=, --tol) or more evaluations (max_evaluations=) may resolve them"
-        )
+        statuses = {result.status for result in self}
+        if DECIDED in statuses:
+            how = "to resolve them, test without alpha= (without --decide)"
+        elif TOO_SHARP in statuses:
+            how = "where the status is sharp, certify (certification=, --certify), or raise max_evaluations="
+        else:
+            how = "a smaller tolerance (tol=, --tol) or more evaluations (max_evaluations=) may resolve them"
         return [f"undecided: error bars that contain {alpha:g}; {how}"]
 
 

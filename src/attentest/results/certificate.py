@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from attentest.results.pvalue_text import range_text
 from attentest.statistics.alternative import Alternative, ordinary_range
 
 DISAGREEMENT_LEVEL = 0.001
@@ -23,7 +24,8 @@ class Certificate:
     """A Monte-Carlo p-value by the parallel method of Besag and Clifford, beside the one of the search.
 
     It is exactly valid in finite samples: if the hypothesis is true, ``pvalue`` is at most k / (n + 1) with probability
-    at most k / (n + 1), for any model, smooth or not, and for chains that mix well or badly.
+    at most k / (n + 1), for any model, smooth or not, and for chains that mix well or badly. Where the search ends with
+    status "sharp", it is the p-value to report.
 
     Parameters
     ----------
@@ -93,11 +95,11 @@ class Certificate:
 
     def summary(self) -> str:
         """Return the certificate in words."""
-        low, high = self.pvalue_bounds
+        searched = f"p from {range_text(*self.pvalue_bounds, 4)}"
         counted = f"{self.extreme} of {self.draws} draws are at least as extreme: certified p = {self.pvalue:.4g}"
         if self.agrees:
-            return f"{counted}, in agreement with p from {low:.4g} to {high:.4g}"
-        return f"{counted}, but p from {low:.4g} to {high:.4g} makes that a {self.agreement:.0e} chance; " + (
+            return f"{counted}, in agreement with {searched}"
+        return f"{counted}, but {searched} makes that a {self.agreement:.0e} chance; " + (
             "either the error bar is wrong or the chains are too short, which more steps would show"
             if self.moved >= MOVES_WELL
             else f"only {self.moved:.0%} of the chains moved, so the certified p is too great, and more steps may help"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from attentest.checks import level
 from attentest.errors import SearchError
 from attentest.results.certificate import Certificate
 from attentest.results.pvalue_text import pvalue_text
-from attentest.search import CONVERGED, Certification, ExchangeableDraws, SearchOutcome
+from attentest.search import CONVERGED, Audit, Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import (
@@ -76,9 +76,15 @@ class AttentionTestResult:
         Number of model evaluations that the search used for this image.
     status
         "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
-        which it stopped early: "max_evaluations", or "precision" where rounding of the scores hides the rest.
+        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
+        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
+        ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
+        (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``.
     settings
         Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready.
+    audit
+        How many random ``points`` the search compared with its conclusions before it ended, and how many
+        ``contradictions`` it found and mended; None for the grid searches, which have no audit.
     certificate
         A second p-value, by draws instead of a search, if it was asked for.
     """
@@ -103,6 +109,7 @@ class AttentionTestResult:
     evaluations: int
     status: str
     settings: Mapping[str, Any]
+    audit: Audit | None = None
     certificate: Certificate | None = None
 
     @property
@@ -250,6 +257,7 @@ class AttentionTestResult:
             "image_pixels": int(self.region.size),
             "evaluations": self.evaluations,
             "status": self.status,
+            "audit": None if self.audit is None else asdict(self.audit),
             "certificate": None if self.certificate is None else self.certificate.to_dict(arrays),
             **copy.deepcopy(dict(self.settings)),
         }
@@ -382,6 +390,7 @@ def results_of(
                 evaluations=outcome.evaluations,
                 status=outcome.status,
                 settings=part.settings,
+                audit=outcome.audit,
             )
         )
     return results

@@ -7,7 +7,7 @@ from attentest.registry import SEARCHES
 from attentest.search.certification import Certification, ExchangeableDraws
 from attentest.search.grid.search import GridSearch
 from attentest.search.grid.steps import Adaptive, Combination, Fixed
-from attentest.search.outcome import CONVERGED, DECIDED, Report, Search, SearchOutcome
+from attentest.search.outcome import CONVERGED, DECIDED, TOO_SHARP, Audit, Report, Search, SearchOutcome
 from attentest.search.problem import Margins, SearchProblem
 from attentest.search.spectral.search import SpectralSearch
 
@@ -26,7 +26,9 @@ __all__ = [
     "CONVERGED",
     "DECIDED",
     "SEARCHES",
+    "TOO_SHARP",
     "Adaptive",
+    "Audit",
     "Certification",
     "Combination",
     "ExchangeableDraws",

@@ -48,7 +48,8 @@ class SearchOutcome(TruncationSet):
     status
         "converged"; "decided" if the search stopped once it knew on which side of alpha p lies; or the reason for
         which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
-        "sharp" where the scores change so abruptly that looking for all such places would take too many evaluations.
+        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
+        ``max_evaluations``.
     audit
         The check of its conclusions; None for a search that has none.
     """
