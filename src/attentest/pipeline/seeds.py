@@ -16,7 +16,7 @@ KEY = b"attentest 1"
 def seeds_of(images: NDArray[np.float64], parts: Parts) -> NDArray[np.uint64]:
     """Return a seed (r,) for each part of images (k, C, H, W), from the bytes of its image and its component."""
     digests = {
-        image: hashlib.blake2b(np.ascontiguousarray(images[image]), key=KEY, digest_size=16).digest()
+        image: hashlib.blake2b(images[image].tobytes(), key=KEY, digest_size=16).digest()
         for image in set(parts.image.tolist())
     }
     own = (
