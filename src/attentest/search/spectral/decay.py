@@ -25,6 +25,10 @@ STEADY, COMPARABLE = 0.4, 0.25
 exceeds this fraction of the greater. Otherwise something narrower begins to show at an end of the piece."""
 
 
+FASTEST, SLOWEST = 0.03, 0.95
+"""Rates are taken to be no faster and no slower than this."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decay:
     """The fall of the coefficients of p pieces.
@@ -69,7 +73,7 @@ def decay_of(sizes: Floats, rounding: Floats) -> Decay:
     half_way = sizes[:, count // 2 - 2 : count // 2].max(axis=1)
     flat = (last > FLAT * half_way) | (last > RESOLVED * greatest)
     return Decay(
-        rate=np.clip(np.maximum(lately, on_average), 0.03, 0.95),
+        rate=np.clip(np.maximum(lately, on_average), FASTEST, SLOWEST),
         last=expected.max(axis=1),
         greatest=greatest,
         steady=steady,

@@ -47,6 +47,15 @@ class Evaluations:
         return self._scores[torch.from_numpy(rows).to(self._scores.device)]
 
 
+    def within(self, image: Indices, left: Points, right: Points) -> tuple[Indices, Points, Tensor]:
+        """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores."""
+        first = np.searchsorted(self._keys, image + 1j * left, side="right")
+        count = np.maximum(np.searchsorted(self._keys, image + 1j * right) - first, 0)
+        which = np.repeat(np.arange(len(image)), count)
+        place = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        assert self._scores is not None  # there are scores at z_obs from the start
+        return which, self._keys[place].imag, self._scores[torch.from_numpy(self._rows[place]).to(self._scores.device)]
+
     def _scores_at(self, images: Indices, points: Points) -> Tensor:
         """Evaluate the model; where float32 overflows or loses everything, take the exact scores."""
         self.counts += np.bincount(images, minlength=len(self.counts))

@@ -13,6 +13,7 @@ from attentest.search.problem import SearchProblem
 from attentest.search.spectral.audit import AuditPoints
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE
+from attentest.search.spectral.decay import SLOWEST
 from attentest.search.spectral.evaluations import Evaluations, Requests
 from attentest.search.spectral.pieces import (
     LEBESGUE,
@@ -54,18 +55,12 @@ class Findings:
     Parameters
     ----------
     wrong : (m,) bool
-        At which points a conclusion or the error of an interpolant was contradicted.
-    piece : (m,)
-        The piece that decided there, or -1 if it is no longer held.
-    missed : (m,)
-        By how much its interpolant was off.
+        At which points a conclusion, or the error of the interpolant that it rests on, was contradicted.
     noisier : (k,) bool
         For which images the rough scores are noisier than was measured at z_obs.
     """
 
     wrong: Mask
-    piece: Integers
-    missed: Floats
     noisier: Mask
 
 
@@ -78,10 +73,13 @@ class Interpolation:
         What is searched for.
     mixed
         Whether to use rough scores where they are accurate enough.
+    narrowest_bump
+        Standard deviation of the narrowest bump of the scores that must not be missed.
     """
 
-    def __init__(self, problem: SearchProblem, mixed: bool) -> None:
+    def __init__(self, problem: SearchProblem, mixed: bool, narrowest_bump: float) -> None:
         self._problem = problem
+        self._narrowest_bump = narrowest_bump
         z_obs = problem.z_obs
         everyone = np.arange(len(z_obs))
         self._exact = Evaluations(problem, rough=False)
@@ -130,23 +128,38 @@ class Interpolation:
         wrong = self._problem.inside(points.image, scores) != points.inside
         piece = pieces.deciding(points.image, points.z)
         known = np.flatnonzero(piece >= 0)
-        missed, allowed = np.zeros(len(piece)), np.full(len(piece), np.inf)
-        for start in range(0, len(known), self._points_together):
-            rows = known[start : start + self._points_together]
-            own = pieces.chosen(piece[rows])
-            middle, half = (own.left + own.right) / 2, (own.right - own.left) / 2
-            x = on_device((points.z[rows] - middle) / half, pieces)
-            interpolants = own.interpolants()
-            each = torch.arange(len(rows), device=x.device)
-            difference = scores[on_device(rows, pieces)] - interpolants.scores(each, x)
-            missed[rows] = difference.abs().amax(dim=(1, 2)).cpu().numpy()
-            allowed[rows] = interpolants.error_between(each, x, x).cpu().numpy() + FLOORS * own.floor
-        return Findings(
-            wrong=wrong | (missed > allowed),
-            piece=piece,
-            missed=missed,
-            noisier=self._noisier(points, scores),
-        )
+        wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], scores[on_device(known, pieces)])
+        return Findings(wrong=wrong, noisier=self._noisier(points, scores))
+
+    def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
+        """Return whether scores (m, gh, gw) at points z (m,) differ from the interpolants there by more than allowed."""
+        contradicted = np.zeros(len(piece), dtype=np.bool_)
+        middle, half = (pieces.left + pieces.right) / 2, (pieces.right - pieces.left) / 2
+        x = on_device((z - middle[piece]) / half[piece], pieces)
+        interpolants = pieces.interpolants()
+        floor = on_device(FLOORS * pieces.floor, pieces)
+        for start in range(0, len(piece), self._points_together):
+            rows = slice(start, start + self._points_together)
+            which = on_device(piece[rows], pieces)
+            missed = (scores[rows] - interpolants.scores(which, x[rows])).abs().amax(dim=(1, 2))
+            allowed = interpolants.error_between(which, x[rows], x[rows]) + floor[which]
+            contradicted[rows] = (missed > allowed).cpu().numpy()
+        return contradicted
+
+    def _unless_known_better(self, pieces: Pieces) -> Pieces:
+        """Return new pieces; one that does not agree with a score known from before is not resolved."""
+        piece, z, scores = self._exact.within(pieces.image, pieces.left, pieces.right)
+        wrong = piece[self._contradicted(pieces, piece, z, scores)]
+        if self._rough is not None:
+            # Noise can be the reason, so it is the exact scores at these points that decide.
+            piece, z, scores = self._rough.within(pieces.image, pieces.left, pieces.right)
+            doubtful = self._contradicted(pieces, piece, z, scores)
+            piece, z = piece[doubtful], z[doubtful]
+            scores = self._exact.at(pieces.image[piece], z)
+            wrong = np.concatenate([wrong, piece[self._contradicted(pieces, piece, z, scores)]])
+        error, rate = pieces.error.copy(), pieces.rate.copy()
+        error[wrong], rate[wrong] = np.inf, SLOWEST
+        return replace(pieces, error=error, rate=rate)
 
     def _noisier(self, points: AuditPoints, scores: Tensor) -> Mask:
         """Return which images (k,) have rough scores with more noise than at z_obs; use exact ones for them."""
@@ -162,7 +175,7 @@ class Interpolation:
         return noisier
 
     def use_exact_scores(self, pieces: Pieces, redone: Integers) -> None:
-        """Use exact scores from now on for images with a piece that is redone because rough scores were too noisy.
+        """Use exact scores from now on for images with a piece that is redone where noise may be the reason.
 
         Parameters
         ----------
@@ -172,7 +185,7 @@ class Interpolation:
             Indices of those that are interpolated again.
         """
         if self._rough is not None:
-            noisy = (pieces.floor > pieces.rounding) & (pieces.error < EXACT_BELOW * pieces.floor)
+            noisy = pieces.is_rough & ((pieces.error < EXACT_BELOW * pieces.floor) | np.isinf(pieces.error))
             self._exact_only[pieces.image[redone[noisy[redone]]]] = True
 
     def segments(self, pieces: Pieces, first: int) -> Segments:
@@ -217,8 +230,9 @@ class Interpolation:
                 at_check=at_check()[:, 0],
                 noise=self._noise[fresh.image] if is_rough else np.zeros(len(fresh.image)),
                 jitter=self._jitter[fresh.image],
+                narrowest_bump=self._narrowest_bump,
             )
-            pieces = fresh_pieces(fresh, scores)
+            pieces = self._unless_known_better(fresh_pieces(fresh, scores))
             # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
             steep = pieces.error > NOISE_AT_MOST * pieces.rounding
             helped = steep | (pieces.error + pieces.floor <= 0.5 * fresh.error_so_far)

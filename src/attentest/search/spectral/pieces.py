@@ -56,8 +56,11 @@ MOST_CORRECTIONS = 4
 
 
 UNSTEADY = 4.0
-import os
-SPIKE = float(os.environ.get("SPIKE", "188"))
+"""Least error, in units of the last coefficients, where these do not fall steadily."""
+
+BUMP, BUMP_RATE = 200.0, 0.47
+"""A bump of the scores with a standard deviation of a 25th of the piece, half way between two nodes, is up to this many
+times as high as the last of 8 coefficients; those of a piece with such a bump never fall faster than this rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,8 @@ class NodeScores:
         Error of ``at_nodes`` if they are rough, else zero.
     jitter : (p,)
         Error of exact scores beyond the rounding that is always allowed for.
+    narrowest_bump
+        Standard deviation of the narrowest bump that must not be missed.
     """
 
     at_nodes: Tensor
@@ -119,6 +124,7 @@ class NodeScores:
     at_check: Tensor
     noise: Floats
     jitter: Floats
+    narrowest_bump: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +204,11 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    @property
+    def is_rough(self) -> Mask:
+        """Which pieces are made from rough scores."""
+        return np.asarray(self.floor > self.rounding)
 
     def followed_by(self, others: Pieces) -> Pieces:
         """Concatenate."""
@@ -307,8 +318,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
-    if degree == 8:
-        error = np.maximum(error, (rate > SLOW_RATE) * SPIKE * np.minimum(1.0, (fresh.right - fresh.left) / 2.5) ** 4 * last)
+    error = np.maximum(error, np.where(rate > BUMP_RATE, _bump(fresh, scores.narrowest_bump) * last, 0.0))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
@@ -334,6 +344,15 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
         spread=spread.cpu().numpy(),
         coefficients=coefficients,
     )
+
+
+def _bump(fresh: Fresh, narrowest: float) -> Floats:
+    """Return how many times as high as the last coefficients (p,) a bump can be that is no narrower than is found.
+
+    The height falls with the fourth power of the distance between nodes.
+    """
+    share = (fresh.right - fresh.left) / (25 * narrowest) * (8 / fresh.degree)
+    return BUMP * np.minimum(1.0, share) ** 4
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:

@@ -53,8 +53,14 @@ from attentest.statistics.intervals import Intervals, contains, union
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
 
-AUDITED = 0.08
+BUMPS = 25.0
+"""Bumps of the scores are not missed if their standard deviation is at least the width of the pieces over this."""
+
+AUDITED, AUDITED_STRICTLY = 0.08, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
+
+STRICTER = 2.0
+"""A strict search begins with pieces that are narrower by this factor."""
 
 Precision = Literal["auto", "float64", "mixed"]
 
@@ -77,6 +83,8 @@ class SpectralSearch:
         Most model evaluations per image. If they are used up before the tolerance is reached, the status says so.
     width
         Width on the z axis of the first pieces.
+    strict
+        Whether to take pieces of half the width, and three times as many audit points: about twice the evaluations.
     precision
         "float64", or "mixed": explore with the model's fast rough scores, and use exact ones wherever a decision
         depends on them. "auto" is mixed where that is faster. A model without rough scores is evaluated in float64.
@@ -86,6 +94,7 @@ class SpectralSearch:
     rtol: float = 0.0
     max_evaluations: int = 10_000
     width: float = 2.5
+    strict: bool = False
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
@@ -99,6 +108,8 @@ class SpectralSearch:
         object.__setattr__(self, "width", positive_number(self.width, "width"))
         budget = whole_number(self.max_evaluations, "max_evaluations", 64, 10**15)
         object.__setattr__(self, "max_evaluations", budget)
+        if not isinstance(self.strict, bool):
+            raise InputError(f"strict must be True or False, got {self.strict!r}.")
         if self.precision not in get_args(Precision):
             raise InputError(f"precision must be 'auto', 'float64' or 'mixed', got {self.precision!r}.")
 
@@ -123,18 +134,19 @@ class _Run:
         self._problem = problem
         self._max_evaluations = search.max_evaluations
         self._least_share = search.tol or np.finfo(np.float64).tiny
+        width = search.width / (STRICTER if search.strict else 1)
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
-        self._interpolation = Interpolation(problem, mixed)
+        self._interpolation = Interpolation(problem, mixed, width / BUMPS)
         self._pieces = self._interpolation.no_pieces
         self._goals = Goals(problem, search.tol, search.rtol)
         self._chooser = Chooser(problem.z_obs)
-        self._lattice = Lattice(problem.law, search.width)
+        self._lattice = Lattice(problem.law, width)
         self._table = SegmentTable(problem.law, problem.alternative)
         self._table.add(self._lattice.segments())
         self._trusted = TrustedWidth(self._lattice.reach)
         count = len(problem.law)
         self._unaudited = np.ones(count, dtype=np.bool_)
-        self._audit_share = AUDITED
+        self._audit_share = AUDITED_STRICTLY if search.strict else AUDITED
         self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
 
     def outcomes(self, report: Report | None) -> list[SearchOutcome]:

@@ -16,7 +16,7 @@ SHARP = 0.01
 """Unresolved pieces count as evidence if a score changes in them by this fraction of the distance between the least and
 the greatest score. What is smaller is rounding, or a kink in a narrow piece."""
 
-TRUSTED = 4.0
+TRUSTED = 8.0
 """Pieces up to this many times as wide as the narrowest unresolved one are trusted."""
 
 MOST_PARTS = 20_000
@@ -52,7 +52,9 @@ class TrustedWidth:
         self._left = np.concatenate([self._left, new.left[fresh]])
         self._right = np.concatenate([self._right, new.right[fresh]])
         np.maximum.at(self._spread, image, new.spread[fresh])
-        sharp = np.isinf(new.error[fresh]) & self.is_sharp(image, new.change[fresh])
+        # What rough scores show may be noise; the exact ones, which follow, will tell.
+        sharp = np.isinf(new.error[fresh]) & ~new.is_rough[fresh]
+        sharp &= new.change[fresh] > SHARP * self._spread[image]
         return self.limit(image[sharp], TRUSTED * (new.right - new.left)[fresh][sharp])
 
     def limit(self, image: Integers, width: Floats) -> Mask:
@@ -61,10 +63,6 @@ class TrustedWidth:
         np.minimum.at(self.widest, image, width)
         self.widest = np.maximum(self.widest, self._narrowest)
         return np.asarray(self.widest < before)
-
-    def is_sharp(self, image: Integers, change: Floats) -> Mask:
-        """Return whether a change (q,) of scores of images (q,) is large enough to count as evidence."""
-        return np.asarray(change > SHARP * self._spread[image])
 
     def parts_wider(self, image: int, widest: float) -> tuple[Floats, Floats]:
         """Return the ends of the parts of an image's axis that were decided by pieces wider than this."""
