@@ -124,7 +124,7 @@ class Pipeline:
         for number, chunk in enumerate(chunks):
             lines = lines_of(data, chunk, self.contrast)
             law = TruncatedNormal(statistic=lines.z_obs)
-            seeds = seeds_of(images, chunk)
+            seeds = seeds_of(data, chunk)
             problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha, seeds)
 
             def progress(share: float, done: int = number) -> None:

@@ -7,16 +7,16 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.pipeline.hypotheses import Parts
+from attentest.pipeline.hypotheses import ImageData, Parts
 
 KEY = b"attentest 1"
 """Changes with every change of how random numbers are drawn."""
 
 
-def seeds_of(images: NDArray[np.float64], parts: Parts) -> NDArray[np.uint64]:
-    """Return a seed (r,) for each part of images (k, C, H, W), from the bytes of its image and its component."""
+def seeds_of(data: ImageData, parts: Parts) -> NDArray[np.uint64]:
+    """Return a seed (r,) for each part, from the bytes of the pixels that the model sees and from its component."""
     digests = {
-        image: hashlib.blake2b(images[image].tobytes(), key=KEY, digest_size=16).digest()
+        image: hashlib.blake2b(data.images[image][:, data.seen].tobytes(), key=KEY, digest_size=16).digest()
         for image in set(parts.image.tolist())
     }
     own = (

@@ -255,7 +255,8 @@ def _segments(pieces: Pieces, first: int, inside: Parts, undecided: Parts) -> Se
     """Return parts of pieces as segments of the z axis."""
     piece, left, right, best_left, best_right = (column.cpu().numpy() for column in Parts.of([inside, undecided]))
     kind = np.where(np.arange(len(piece)) < len(inside.piece), INSIDE, UNDECIDED)
-    order = np.lexsort((left, piece))
+    some = np.flatnonzero(left < right)  # rounding can leave nothing of a part
+    order = some[np.lexsort((left[some], piece[some]))]
     piece, left, right, kind = piece[order], left[order], right[order], kind[order]
     best_left, best_right = best_left[order], best_right[order]
     # Touching parts of one kind form a run: inside it becomes one segment, undecided it becomes a zone.

@@ -55,6 +55,9 @@ MOST_CORRECTIONS = 4
 """Most points at which a zone is corrected."""
 
 
+SLOPE = 8.0
+"""Bound on the slope of a score in units of its change over a resolved piece: z itself is rounded too."""
+
 UNSTEADY = 4.0
 """Least error, in units of the last coefficients, where these do not fall steadily."""
 
@@ -141,7 +144,7 @@ class Pieces:
     floor : (p,)
         Error that does not vanish at the nodes: rounding, or more where the scores are rough.
     rounding : (p,)
-        Rounding error of exact scores.
+        Rounding error of exact scores, and of z.
     degree : (p,)
         Degree of the Lobatto nodes, 0 for a corrected piece.
     vanishes : (p,) bool
@@ -307,7 +310,10 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     missed = scores.at_check - torch.einsum("pk,pkhw->phw", at_point, coefficients)
     reach = at_point @ vanishing
     greatest_score = at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    change = (at_nodes.amax(dim=1) - at_nodes.amin(dim=1)).amax(dim=(1, 2)).cpu().numpy()
+    slope = SLOPE * change / (fresh.right - fresh.left)
     rounding = LEBESGUE * scores.jitter + ROUNDING * greatest_score
+    rounding += slope * np.spacing(np.maximum(np.abs(fresh.left), np.abs(fresh.right)))
     # Noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
     decay = decay_of(sizes, rounding)
@@ -340,7 +346,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
         fall=np.where(hidden, np.minimum(average, rate), rate),
         stalls=fresh.stalls,
         refined=np.zeros(count, dtype=np.bool_),
-        change=(at_nodes.amax(dim=1) - at_nodes.amin(dim=1)).amax(dim=(1, 2)).cpu().numpy(),
+        change=change,
         spread=spread.cpu().numpy(),
         coefficients=coefficients,
     )
