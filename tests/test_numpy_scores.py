@@ -109,7 +109,7 @@ def test_scores_of_another_shape_later_on_are_refused(search: str) -> None:
 
 
 @pytest.mark.parametrize("noise", [1e3, 1e4, 1e5])
-def test_a_set_made_narrow_by_large_noise_is_resolved(noise: float) -> None:
+def test_a_set_made_narrow_by_large_noise_is_resolved_or_called_sharp(noise: float) -> None:
     weights = np.random.default_rng(0).normal(size=(16, 4))
 
     def scores(images: np.ndarray) -> np.ndarray:
@@ -120,8 +120,12 @@ def test_a_set_made_narrow_by_large_noise_is_resolved(noise: float) -> None:
     image = np.random.default_rng(1).normal(size=(4, 4))
     level = 0.95 if noise == 1e5 else None
     result = AttentionTest(scores, noise=noise, image_shape=(1, 4, 4), confidence_level=level)(image)
-    assert result.status == "converged"
-    assert result.pvalue == pytest.approx(0.228633, abs=1e-4)
+    if noise == 1e5:  # other sets as narrow as this one could be anywhere
+        assert result.status == "sharp"
+        assert result.pvalue_bounds[0] <= 0.228633 <= result.pvalue_bounds[1]
+    else:
+        assert result.status == "converged"
+        assert result.pvalue == pytest.approx(0.228633, abs=1e-4)
 
 
 def test_a_pvalue_beyond_all_floats_is_still_json() -> None:

@@ -1,8 +1,8 @@
 """The audit: points at random places where something was concluded, to see whether the conclusions hold.
 
-Points are drawn from the parts that make up p, each with its own law: what is inside and what is outside the set, and of
-each what is at least as extreme as the observed statistic and what is not. So a mistake is the more likely to be found the
-more it would move p.
+Points are drawn from the parts that make up p, each with its own law: what is inside and what is outside the set, and
+of each what is at least as extreme as the observed statistic and what is not. So a mistake is the more likely to be
+found the more it would move p.
 """
 
 from __future__ import annotations
@@ -89,9 +89,7 @@ def _shares(count: Integers, present: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.where(present, count // groups + (rank < count % groups), 0)
 
 
-def _quantiles(
-    image: Integers, log_mass: Floats, which: Integers, share: Floats
-) -> tuple[NDArray[np.int64], Floats]:
+def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats) -> tuple[NDArray[np.int64], Floats]:
     """Return the cell at each share of an image's mass, and the share of the cell's own mass that lies before it.
 
     Parameters
@@ -113,9 +111,7 @@ def _quantiles(
     return cell, np.clip(within, 0.0, 1.0)
 
 
-def _inverse(
-    table: SegmentTable, image: Integers, left: Floats, right: Floats, part: int, share: Floats
-) -> Floats:
+def _inverse(table: SegmentTable, image: Integers, left: Floats, right: Floats, part: int, share: Floats) -> Floats:
     """Return the points of cells (m,) before which a share (m,) of the mass of one part lies."""
     log_target = table.log_masses(image, left, right)[part] + np.log(np.maximum(share, np.finfo(np.float64).tiny))
     low, high = left.copy(), right.copy()

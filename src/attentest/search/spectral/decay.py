@@ -25,6 +25,9 @@ STEADY, COMPARABLE = 0.4, 0.25
 exceeds this fraction of the greater. Otherwise something narrower begins to show at an end of the piece."""
 
 
+REGULAR = (0.25, 0.95)
+"""Coefficients fall regularly if the ratios of one to the one before it lie between these, in the last half."""
+
 FASTEST, SLOWEST = 0.03, 0.95
 """Rates are taken to be no faster and no slower than this."""
 
@@ -43,6 +46,8 @@ class Decay:
         Size of the greatest coefficient.
     steady : (p,) bool
         Whether both even and odd orders still fall in the last ones.
+    regular : (p,) bool
+        Whether the last half falls at an even rate, as no narrow bump's coefficients do.
     resolved : (p,) bool
         Whether the coefficients fall as those of a function do that is nowhere narrower than the distance of the nodes.
     """
@@ -51,6 +56,7 @@ class Decay:
     last: Floats
     greatest: Floats
     steady: Mask
+    regular: Mask
     resolved: Mask
 
 
@@ -70,6 +76,7 @@ def decay_of(sizes: Floats, rounding: Floats) -> Decay:
     steady = np.where(sizes[:, -2:] >= COMPARABLE * last[:, None], by_parity, 0.0).max(axis=1) < STEADY
     on_average = (last / np.maximum(greatest, tiny)) ** (1 / (count - 1))
     expected = sizes * np.minimum(on_average, 1.0)[:, None] ** np.arange(count - 1, -1, -1)
+    ratios = sizes[:, count // 2 + 1 :] / np.maximum(sizes[:, count // 2 : -1], tiny)
     half_way = sizes[:, count // 2 - 2 : count // 2].max(axis=1)
     flat = (last > FLAT * half_way) | (last > RESOLVED * greatest)
     return Decay(
@@ -77,5 +84,6 @@ def decay_of(sizes: Floats, rounding: Floats) -> Decay:
         last=expected.max(axis=1),
         greatest=greatest,
         steady=steady,
+        regular=np.asarray(((ratios > REGULAR[0]) & (ratios < REGULAR[1])).all(axis=1)),
         resolved=~flat | (last <= ABOVE_ROUNDING * rounding),
     )

@@ -46,7 +46,6 @@ class Evaluations:
         rows = self._rows[np.searchsorted(self._keys, keys)]
         return self._scores[torch.from_numpy(rows).to(self._scores.device)]
 
-
     def within(self, image: Indices, left: Points, right: Points) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores."""
         first = np.searchsorted(self._keys, image + 1j * left, side="right")

@@ -132,7 +132,7 @@ class Interpolation:
         return Findings(wrong=wrong, noisier=self._noisier(points, scores))
 
     def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
-        """Return whether scores (m, gh, gw) at points z (m,) differ from the interpolants there by more than allowed."""
+        """Return whether scores (m, gh, gw) at points z (m,) differ from interpolants by more than these allow."""
         contradicted = np.zeros(len(piece), dtype=np.bool_)
         middle, half = (pieces.left + pieces.right) / 2, (pieces.right - pieces.left) / 2
         x = on_device((z - middle[piece]) / half[piece], pieces)

@@ -28,8 +28,8 @@ NEAR = 4.0
 """Pieces this close to z_obs or to zero, where p lives, are never merged."""
 
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
-"""Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still fall at this
-rate in wider pieces (the rate is proportional to the width), by at most this factor at a time."""
+"""Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still
+fall at this rate in wider pieces (the rate is proportional to the width), by at most this factor at a time."""
 
 
 class Lattice:
@@ -125,9 +125,7 @@ def _cut(pieces: Segments, parts: Integers) -> Segments:
     place = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
     left, right, count = pieces.left[which], pieces.right[which], parts[which]
     start, end = (np.where(at == 0, left, left + (right - left) / count * at) for at in (place, place + 1))
-    return unexplored(
-        pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which]
-    )
+    return unexplored(pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which])
 
 
 def _merged(pieces: Segments, together: Floats) -> Segments:

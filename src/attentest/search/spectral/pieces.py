@@ -63,7 +63,7 @@ UNSTEADY = 4.0
 
 BUMP, BUMP_RATE = 200.0, 0.47
 """A bump of the scores with a standard deviation of a 25th of the piece, half way between two nodes, is up to this many
-times as high as the last of 8 coefficients; those of a piece with such a bump never fall faster than this rate."""
+times as high as the last of 8 coefficients, which then fall neither faster than this rate nor regularly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +324,8 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
-    error = np.maximum(error, np.where(rate > BUMP_RATE, _bump(fresh, scores.narrowest_bump) * last, 0.0))
+    bump = BUMP * _thinned(fresh, scores.narrowest_bump) * last
+    error = np.maximum(error, np.where((rate > BUMP_RATE) & ~decay.regular, bump, 0.0))
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
@@ -352,13 +353,10 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     )
 
 
-def _bump(fresh: Fresh, narrowest: float) -> Floats:
-    """Return how many times as high as the last coefficients (p,) a bump can be that is no narrower than is found.
-
-    The height falls with the fourth power of the distance between nodes.
-    """
+def _thinned(fresh: Fresh, narrowest: float) -> Floats:
+    """Return by how much (p,) less of the narrowest bump is missed where nodes are closer: with the fourth power."""
     share = (fresh.right - fresh.left) / (25 * narrowest) * (8 / fresh.degree)
-    return BUMP * np.minimum(1.0, share) ** 4
+    return np.minimum(1.0, share) ** 4
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:

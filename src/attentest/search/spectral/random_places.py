@@ -16,7 +16,7 @@ def uniform(seeds: NDArray[np.uint64], *keys: NDArray[np.float64] | NDArray[np.i
     state = np.asarray(seeds, dtype=np.uint64)
     for key in keys:
         state = _mixed(state ^ np.ascontiguousarray(key).view(np.uint64))
-    return (_mixed(state) >> np.uint64(11)) * 2.0**-53
+    return np.asarray((_mixed(state) >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
 
 def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -56,7 +56,7 @@ POINTS_PER_IMAGE = 4
 BUMPS = 25.0
 """Bumps of the scores are not missed if their standard deviation is at least the width of the pieces over this."""
 
-AUDITED, AUDITED_STRICTLY = 0.08, 0.25
+AUDITED, AUDITED_STRICTLY = 0.07, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
 STRICTER = 2.0
@@ -227,7 +227,7 @@ class _Run:
         again[points.image[findings.wrong]] = True
         self._goals.reopen(self._table, again)
         self._unaudited = again
-        for image in np.flatnonzero(findings.noisier):
+        for image in map(int, np.flatnonzero(findings.noisier)):
             self._explore_again(image, *self._trusted.parts_wider(image, 0.0))
         wrong = findings.wrong & ~findings.noisier[points.image]
         left, right = self._trusted.pieces_at(points.image[wrong], points.z[wrong])
@@ -252,7 +252,7 @@ class _Run:
     def _narrow(self, images: Mask) -> None:
         """Explore again, in narrower pieces, what was concluded from pieces wider than is trusted now."""
         widest = np.where(images, self._trusted.widest, np.inf)
-        for image in np.flatnonzero(images):
+        for image in map(int, np.flatnonzero(images)):
             left, right = self._trusted.parts_wider(image, widest[image])
             if self._evaluations_for(image, left, right, widest[image]) > self._evaluations_left[image]:
                 self._table.doubt(image, left, right)
@@ -270,7 +270,9 @@ class _Run:
     @property
     def _evaluations_left(self) -> Floats:
         """Number of evaluations (k,) that are left, if an audit follows."""
-        return self._max_evaluations / (1 + self._audit_share) - self._interpolation.evaluations
+        return np.asarray(
+            self._max_evaluations / (1 + self._audit_share) - self._interpolation.evaluations, dtype=float
+        )
 
     def _explore_again(self, image: int, left: Floats, right: Floats) -> None:
         """Forget all that was concluded about parts (q,) of an image's axis."""
