@@ -285,7 +285,7 @@ def test_images_of_very_different_p_do_not_disturb_each_other() -> None:
     assert bar(0.4, together[1])[0] > 0.1
 
 
-@pytest.mark.parametrize(("z_obs", "most"), [(200.0, 150), (-700.0, 250), (1500.0, 250)])
+@pytest.mark.parametrize(("z_obs", "most"), [(200.0, 150), (-700.0, 320), (1500.0, 320)])
 def test_a_smooth_curve_is_explored_in_steps_that_grow(z_obs: float, most: int) -> None:
     """As with photographs: the statistic is far out, and a unit of z hardly changes the image."""
 

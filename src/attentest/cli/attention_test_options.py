@@ -177,6 +177,14 @@ class AttentionTestOptions:
         float,
         typer.Option(help="Width of the error bar of p at which the spectral search stops.", rich_help_panel=SEARCH),
     ] = DEFAULT_TOL
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Let the spectral search look twice as closely, and check its conclusions at three times as many points.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False
     device: DeviceOption = "cpu"
 
     @property
@@ -200,6 +208,8 @@ class AttentionTestOptions:
             raise InputError("--threshold and --top-fraction are two ways to choose the region: give one of them.")
         if self.search != SPECTRAL and self.tol != DEFAULT_TOL:
             raise InputError(f"--tol is for the spectral search, but --search is {self.search}.")
+        if self.search != SPECTRAL and self.strict:
+            raise InputError(f"--strict is for the spectral search, but --search is {self.search}.")
         if self.tol == 0:
             raise InputError("--tol must be positive: no finite number of evaluations gives p exactly.")
         return library.AttentionTest.from_pretrained(
@@ -213,7 +223,7 @@ class AttentionTestOptions:
             intensity_range=as_range(self.intensity_range),
             channels=as_chosen_channels(self.channels),
             contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
-            search=SpectralSearch(tol=self.tol) if self.search == SPECTRAL else str(self.search),
+            search=SpectralSearch(tol=self.tol, strict=self.strict) if self.search == SPECTRAL else str(self.search),
             alternative=self.alternative.value,
             confidence_level=confidence_level,
             device=self.device,

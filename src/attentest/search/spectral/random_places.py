@@ -1,4 +1,4 @@
-"""Random places that are a function of an image's seed and of what is asked, so that they do not depend on the batch."""
+"""Random places that are a function of an image's seed and of what is asked: they do not depend on the batch."""
 
 from __future__ import annotations
 

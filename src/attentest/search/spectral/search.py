@@ -70,8 +70,9 @@ class SpectralSearch:
     """Piecewise Chebyshev interpolation of the scores, refined until the error bar of p is narrow enough.
 
     The error bar covers what the interpolation error leaves undecided, what was not explored, and the tails. The
-    interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes; a
-    feature of the scores much narrower than the distance between nodes (a fifth of ``width``) can escape it.
+    interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes. Nothing is
+    concluded where the coefficients do not fall, and what was concluded is checked at random points before the status
+    becomes "converged". A bump of the scores with a standard deviation below ``width / 25`` can still escape.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ class _Run:
         self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
 
     def outcomes(self, report: Report | None) -> list[SearchOutcome]:
-        """Refine until every image is done."""
+        """Refine until every image is done and no audit contradicts what was concluded."""
         reported = 0.0
         while True:
             self._goals.update(self._table)

@@ -1,8 +1,8 @@
 """How wide a piece of an image may be to be trusted: as wide as the narrowest features seen on its axis allow.
 
 A piece shows that its nodes follow what happens between them, unless that is a spike that no node comes near. Scores
-that have a steep step or a spike in one place are likely to have others elsewhere. So where a piece of width w turns out
-to be too wide for what it holds, no piece of the image that is wider than a few w is trusted any more.
+that have a steep step or a spike in one place are likely to have others elsewhere. So where a piece of width w turns
+out to be too wide for what it holds, no piece of the image that is wider than a few w is trusted any more.
 """
 
 from __future__ import annotations
