@@ -181,7 +181,7 @@ class AttentionTestOptions:
         bool,
         typer.Option(
             "--strict",
-            help="Let the spectral search look twice as closely, and check its conclusions at three times as many points.",
+            help="Let the spectral search look twice as closely, and check its conclusions at more points.",
             rich_help_panel=SEARCH,
         ),
     ] = False

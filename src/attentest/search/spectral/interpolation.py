@@ -137,7 +137,7 @@ class Interpolation:
         middle, half = (pieces.left + pieces.right) / 2, (pieces.right - pieces.left) / 2
         x = on_device((z - middle[piece]) / half[piece], pieces)
         interpolants = pieces.interpolants()
-        floor = on_device(FLOORS * pieces.floor, pieces)
+        floor = on_device(FLOORS * pieces.floor + pieces.rounding_of_z, pieces)
         for start in range(0, len(piece), self._points_together):
             rows = slice(start, start + self._points_together)
             which = on_device(piece[rows], pieces)

@@ -144,7 +144,7 @@ class Pieces:
     floor : (p,)
         Error that does not vanish at the nodes: rounding, or more where the scores are rough.
     rounding : (p,)
-        Rounding error of exact scores, and of z.
+        Rounding error of exact scores.
     degree : (p,)
         Degree of the Lobatto nodes, 0 for a corrected piece.
     vanishes : (p,) bool
@@ -207,6 +207,12 @@ class Pieces:
 
     def __len__(self) -> int:
         return len(self.image)
+
+    @property
+    def rounding_of_z(self) -> Floats:
+        """What the rounding of z itself does to scores as steep as those of each piece can be."""
+        slope = SLOPE * self.change / (self.right - self.left)
+        return np.asarray(slope * np.spacing(np.maximum(np.abs(self.left), np.abs(self.right))))
 
     @property
     def is_rough(self) -> Mask:
@@ -311,9 +317,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     reach = at_point @ vanishing
     greatest_score = at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
     change = (at_nodes.amax(dim=1) - at_nodes.amin(dim=1)).amax(dim=(1, 2)).cpu().numpy()
-    slope = SLOPE * change / (fresh.right - fresh.left)
     rounding = LEBESGUE * scores.jitter + ROUNDING * greatest_score
-    rounding += slope * np.spacing(np.maximum(np.abs(fresh.left), np.abs(fresh.right)))
     # Noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
     decay = decay_of(sizes, rounding)

@@ -70,9 +70,9 @@ class SpectralSearch:
     """Piecewise Chebyshev interpolation of the scores, refined until the error bar of p is narrow enough.
 
     The error bar covers what the interpolation error leaves undecided, what was not explored, and the tails. The
-    interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes. Nothing is
-    concluded where the coefficients do not fall, and what was concluded is checked at random points before the status
-    becomes "converged". A bump of the scores with a standard deviation below ``width / 25`` can still escape.
+    interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes. Nothing
+    is concluded where the coefficients do not fall, and what was concluded is checked at random points before the
+    status becomes "converged". A bump of the scores with a standard deviation below ``width / 25`` can still escape.
 
     Parameters
     ----------
