@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from attentest import AttentionTest, bundled_model
-from attentest.attention import AggregationLike, LayerAttention, Rollout, load_model
+from attentest.attention import AggregationLike, load_model
 from attentest.search import Combination, GridSearch, SpectralSearch
 from attentest.simulation.synthetic_images import null_images, signal_images
+from hard_scores import MAPS
 from toys import tiny_vit
 
 DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
@@ -53,15 +54,7 @@ def test_tiny_models(seed: int) -> None:
         assert difference.max() <= 1e-5
 
 
-VARIANTS: tuple[AggregationLike, ...] = (
-    "last-layer",
-    Rollout("max"),
-    Rollout("min"),
-    Rollout(0),
-    LayerAttention(-1, "max"),
-    LayerAttention(-1, "min"),
-    LayerAttention(0, "max"),
-)
+VARIANTS = MAPS[1:8]
 """Maps with kinks where heads take turns, and maps of a single layer."""
 
 

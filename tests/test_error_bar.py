@@ -17,7 +17,7 @@ from attentest.errors import InputError
 from attentest.search import Combination, GridSearch, SearchProblem, SpectralSearch
 from attentest.search.spectral.random_places import uniform
 from hard_scores import curve_with_a_dip, sharp_vit
-from toys import curve_problem, tiny_vit
+from toys import curve_problem, negative_set, tiny_vit
 from truncated import bounds_on_log_p, log_pvalue
 
 DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
@@ -29,15 +29,7 @@ BETWEEN = 64
 def roots_of(margin: Callable[[Tensor], Tensor], z_obs: float) -> NDArray[np.float64]:
     """The set where a margin is negative, from a grid of step 1e-3 and bisection."""
     grid = np.unique(np.concatenate([np.arange(-14, 14, 1e-3), np.arange(z_obs - 14, z_obs + 14, 1e-3), [z_obs]]))
-    inside = margin(torch.from_numpy(grid)).numpy() < 0
-    change = np.flatnonzero(inside[1:] != inside[:-1])
-    low, high, was = grid[change], grid[change + 1], inside[change]
-    for _ in range(60):
-        middle = (low + high) / 2
-        same = (margin(torch.from_numpy(middle)).numpy() < 0) == was
-        low, high = np.where(same, middle, low), np.where(same, high, middle)
-    ends = np.r_[[-np.inf] * int(inside[0]), low, [np.inf] * int(inside[-1])]
-    return ends.reshape(-1, 2)
+    return negative_set(margin, grid, np.inf)
 
 
 def outside_the_bar(seeds: range, least: float, most: float) -> list[int]:

@@ -17,7 +17,7 @@ from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.intervals import contains, union
-from toys import CurveMargins, curve_problem
+from toys import CurveMargins, curve_problem, negative_set
 from truncated import bounds_on_log_p, log_pvalue, normal
 
 Curve = Callable[[Tensor], Tensor]
@@ -41,16 +41,7 @@ def bar(z_obs: float, outcome: SearchOutcome, alternative: Alternative = "two-si
 
 def roots_of(curve: Curve, reach: float, cells: int) -> np.ndarray:
     """The set where a curve is negative, from a fine grid and bisection."""
-    grid = np.linspace(-reach, reach, cells + 1)
-    inside = curve(torch.from_numpy(grid)).numpy() < 0
-    change = np.flatnonzero(inside[1:] != inside[:-1])
-    lower, upper, was = grid[change], grid[change + 1], inside[change]
-    for _ in range(60):
-        middle = (lower + upper) / 2
-        same = (curve(torch.from_numpy(middle)).numpy() < 0) == was
-        lower, upper = np.where(same, middle, lower), np.where(same, upper, middle)
-    ends = np.r_[[-reach] * int(inside[0]), lower, [reach] * int(inside[-1])]
-    return ends.reshape(-1, 2)
+    return negative_set(curve, np.linspace(-reach, reach, cells + 1), reach)
 
 
 def check(z_obs: float, outcome: SearchOutcome, exact: np.ndarray, tolerance: float = 1e-6) -> None:

@@ -98,6 +98,19 @@ def curve_problem(
     )
 
 
+def negative_set(curve: Callable[[Tensor], Tensor], grid: NDArray[np.float64], outermost: float) -> NDArray[np.float64]:
+    """Return the set where a curve is negative, from a grid and bisection; it ends at plus or minus ``outermost``."""
+    inside = curve(torch.from_numpy(grid)).numpy() < 0
+    change = np.flatnonzero(inside[1:] != inside[:-1])
+    lower, upper, was = grid[change], grid[change + 1], inside[change]
+    for _ in range(60):
+        middle = (lower + upper) / 2
+        same = (curve(torch.from_numpy(middle)).numpy() < 0) == was
+        lower, upper = np.where(same, middle, lower), np.where(same, upper, middle)
+    ends = np.r_[[-outermost] * int(inside[0]), lower, [outermost] * int(inside[-1])]
+    return ends.reshape(-1, 2)
+
+
 def softmax_boundary(image: NDArray[np.float64], tau: float) -> tuple[float, float]:
     """Return z_obs and the left end of Z = (left, inf) for ``SoftmaxScores`` and unit noise.
 
