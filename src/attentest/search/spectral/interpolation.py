@@ -11,6 +11,7 @@ from torch import Tensor
 
 from attentest.search.problem import SearchProblem
 from attentest.search.spectral.audit import AuditPoints
+from attentest.search.spectral.bumps import probe_points
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE
 from attentest.search.spectral.decay import SLOWEST
@@ -35,7 +36,7 @@ NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than
 float32."""
 
-EXACT_BELOW = 300.0
+EXACT_BELOW = 75.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
 
@@ -211,7 +212,11 @@ class Interpolation:
                 some = fresh.chosen(rows)
                 share = uniform(self._problem.image_seeds[some.image], some.left, some.right)
                 nodes, check, at_check = fresh_points(some.left, some.right, int(degree), share)
-                scores_at_nodes = (rough if is_rough else exact).add(some.image, nodes)
+                evaluations = rough if is_rough else exact
+                scores_at_nodes = evaluations.add(some.image, nodes)
+                # No interpolant may disagree with a score that is known, so it is enough to have these evaluated.
+                probes = probe_points(some.left, some.right, check)[some.probed]
+                evaluations.add(some.image[some.probed], probes)
                 made.append(self._maker(some, is_rough, check, scores_at_nodes, exact.add(some.image, at_check)))
         return made
 

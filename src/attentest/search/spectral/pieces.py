@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from attentest.search.problem import Points
+from attentest.search.spectral.bumps import WORTH_PROBING, bump_height
 from attentest.search.spectral.cells import Interpolants
 from attentest.search.spectral.chebyshev import (
     SIZE,
@@ -61,10 +62,6 @@ SLOPE = 8.0
 UNSTEADY = 4.0
 """Least error, in units of the last coefficients, where these do not fall steadily."""
 
-BUMP, BUMP_RATE = 200.0, 0.47
-"""A bump of the scores with a standard deviation of a 25th of the piece, half way between two nodes, is up to this many
-times as high as the last of 8 coefficients, which then fall neither faster than this rate nor regularly."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
@@ -78,6 +75,8 @@ class Fresh:
         How often refining has not helped.
     error_so_far : (q,)
         Error of the interpolant to be replaced; infinite if there is none.
+    probed : (q,) bool
+        Whether to look for bumps between the nodes, so that no allowance is made for them.
     """
 
     image: Integers
@@ -86,6 +85,7 @@ class Fresh:
     degree: Integers
     stalls: Integers
     error_so_far: Floats
+    probed: Mask
 
     def chosen(self, rows: Integers) -> Fresh:
         """Return some of them."""
@@ -159,6 +159,8 @@ class Pieces:
         How often refining has not helped.
     refined : (p,) bool
         Whether zones of the piece have become pieces of their own.
+    bumpy : (p,) bool
+        Whether the error is mostly an allowance for bumps between the nodes.
     change, spread : (p,)
         How much a score changes from node to node, at most; and the distance of the least from the greatest score.
     coefficients : (p, SIZE, gh, gw)
@@ -178,6 +180,7 @@ class Pieces:
     fall: Floats
     stalls: Integers
     refined: Mask
+    bumpy: Mask
     change: Floats
     spread: Floats
     coefficients: Tensor
@@ -200,6 +203,7 @@ class Pieces:
             fall=floats,
             stalls=integers,
             refined=mask,
+            bumpy=mask,
             change=floats,
             spread=floats,
             coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device),
@@ -328,8 +332,9 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
-    bump = BUMP * _thinned(fresh, scores.narrowest_bump) * last
-    error = np.maximum(error, np.where((rate > BUMP_RATE) & ~decay.regular, bump, 0.0))
+    bump = bump_height(decay, fresh.right - fresh.left, degree, scores.narrowest_bump) * ~fresh.probed
+    bumpy = bump > WORTH_PROBING * error
+    error = np.maximum(error, bump)
     coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
@@ -351,16 +356,11 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
         fall=np.where(hidden, np.minimum(average, rate), rate),
         stalls=fresh.stalls,
         refined=np.zeros(count, dtype=np.bool_),
+        bumpy=bumpy,
         change=change,
         spread=spread.cpu().numpy(),
         coefficients=coefficients,
     )
-
-
-def _thinned(fresh: Fresh, narrowest: float) -> Floats:
-    """Return by how much (p,) less of the narrowest bump is missed where nodes are closer: with the fourth power."""
-    share = (fresh.right - fresh.left) / (25 * narrowest) * (8 / fresh.degree)
-    return np.minimum(1.0, share) ** 4
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
@@ -412,6 +412,7 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
         vanishes=np.zeros(len(left), dtype=np.bool_),
         order=np.full(len(left), count + 2),
         refined=np.zeros(len(left), dtype=np.bool_),
+        bumpy=np.zeros(len(left), dtype=np.bool_),
         coefficients=coefficients,
     )
     return corrected, seen > estimated

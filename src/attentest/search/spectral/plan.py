@@ -22,7 +22,7 @@ WORTH_DOUBLING = 0.05
 PROGRESS = 0.02
 """A correction must be expected to reduce the error at least by this factor; otherwise a fresh piece is made."""
 
-_ZONE_BY_ZONE, _DOUBLED, _SPLIT = 0, 1, 2
+_ZONE_BY_ZONE, _PROBED, _DOUBLED, _SPLIT = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +61,8 @@ def plan_for(segments: Segments, pieces: Pieces, chosen: Zones, allowed_error: F
         whole, again = _interpolated_again(pieces, known)
         # Of a piece that is interpolated again, everything between its outermost zones is replaced; the rest stays.
         start, end = _hulls(known, len(pieces))
-        start = np.where(whole == _DOUBLED, pieces.left, start)
-        end = np.where(whole == _DOUBLED, pieces.right, end)
+        entire = (whole == _PROBED) | (whole == _DOUBLED)
+        start, end = np.where(entire, pieces.left, start), np.where(entire, pieces.right, end)
         owner = np.where(segments.piece == NO_PIECE, 0, segments.piece)
         within = (segments.left >= start[owner]) & (segments.right <= end[owner])
         replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
@@ -99,18 +99,23 @@ def _interpolated_again(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
     whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
     doubling = (pieces.degree == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
     how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
-    doubled, split = np.flatnonzero(how == _DOUBLED), np.flatnonzero(how == _SPLIT)
+    bumpy = (share > 0) & ~pieces.refined & pieces.bumpy & (pieces.degree == DEGREE)
+    how[bumpy] = _PROBED
+    probed, doubled, split = (np.flatnonzero(how == way) for way in (_PROBED, _DOUBLED, _SPLIT))
     start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
     wide = end - start > 0.5 * width[split]
     middle = np.where(wide, (start + end) / 2, end)
-    which = np.concatenate([doubled, split, split[wide]])
+    entire = np.concatenate([probed, doubled])
+    which = np.concatenate([entire, split, split[wide]])
+    number = np.arange(len(which))
     return how, Fresh(
         image=pieces.image[which],
-        left=np.concatenate([pieces.left[doubled], start, middle[wide]]),
-        right=np.concatenate([pieces.right[doubled], middle, end[wide]]),
-        degree=np.where(np.arange(len(which)) < len(doubled), MAX_DEGREE, DEGREE),
+        left=np.concatenate([pieces.left[entire], start, middle[wide]]),
+        right=np.concatenate([pieces.right[entire], middle, end[wide]]),
+        degree=np.where((number >= len(probed)) & (number < len(entire)), MAX_DEGREE, DEGREE),
         stalls=pieces.stalls[which],
         error_so_far=(pieces.error + pieces.floor)[which],
+        probed=number < len(probed),
     )
 
 
@@ -133,4 +138,5 @@ def _fresh(zones: Zones, error_so_far: float | Floats) -> Fresh:
         degree=np.full(len(zones.zone), DEGREE),
         stalls=zones.stalls,
         error_so_far=np.broadcast_to(error_so_far, zones.left.shape),
+        probed=np.zeros(len(zones.zone), dtype=np.bool_),
     )

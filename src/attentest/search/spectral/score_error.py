@@ -13,8 +13,8 @@ from attentest.search.spectral.segments import Floats, Integers
 CLOSE = 1e-7
 """Distance, relative to z_obs, at which smooth scores differ from a straight line by less than rounding."""
 
-ROUGH_SAFETY = 4.0
-"""Safety factor on the noise of rough scores, which is measured at z_obs alone."""
+ROUGH_SAFETY = 16.0
+"""Safety factor on the noise of rough scores, measured at z_obs: in sharp models it is up to ten times that elsewhere."""
 
 
 def rough_noise(rough: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:

@@ -31,6 +31,7 @@ from attentest.search.outcome import (
 )
 from attentest.search.problem import SearchProblem
 from attentest.search.spectral.audit import AuditPoints, drawn
+from attentest.search.spectral.bumps import NODES_PER_BUMP
 from attentest.search.spectral.choice import Chooser
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
@@ -53,10 +54,7 @@ from attentest.statistics.intervals import Intervals, contains, union
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
 
-BUMPS = 25.0
-"""Bumps of the scores are not missed if their standard deviation is at least the width of the pieces over this."""
-
-AUDITED, AUDITED_STRICTLY = 0.07, 0.25
+AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
 STRICTER = 2.0
@@ -137,7 +135,7 @@ class _Run:
         self._least_share = search.tol or np.finfo(np.float64).tiny
         width = search.width / (STRICTER if search.strict else 1)
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
-        self._interpolation = Interpolation(problem, mixed, width / BUMPS)
+        self._interpolation = Interpolation(problem, mixed, width / NODES_PER_BUMP)
         self._pieces = self._interpolation.no_pieces
         self._goals = Goals(problem, search.tol, search.rtol)
         self._chooser = Chooser(problem.z_obs)
@@ -188,7 +186,7 @@ class _Run:
         """Return the plan for zones, without the images whose evaluations it would use up."""
         plan = plan_for(self._table.segments, self._pieces, zones, allowed_error)
         needed = np.zeros(len(allowed_error))
-        np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2)
+        np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2 + 4 * plan.fresh.probed)
         np.add.at(needed, self._pieces.image[plan.corrections.piece], plan.corrections.count)
         beyond = self._goals.active & (needed > self._evaluations_left)
         if beyond.any():
