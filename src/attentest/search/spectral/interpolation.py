@@ -36,7 +36,7 @@ NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than
 float32."""
 
-EXACT_BELOW = 75.0
+EXACT_BELOW = 150.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
 
