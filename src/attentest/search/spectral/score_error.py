@@ -14,7 +14,7 @@ CLOSE = 1e-7
 """Distance, relative to z_obs, at which smooth scores differ from a straight line by less than rounding."""
 
 ROUGH_SAFETY = 8.0
-"""Safety factor on the noise of rough scores as measured at z_obs: in sharp models it is several times that elsewhere."""
+"""Safety factor on the noise of rough scores, measured at z_obs: in sharp models it is several times that elsewhere."""
 
 
 def rough_noise(rough: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
