@@ -172,6 +172,22 @@ class AttentionTestOptions:
             rich_help_panel=COMPARED,
         ),
     ] = AlternativeName.two_sided
+    randomise: Annotated[
+        float,
+        typer.Option(
+            help="Let the model choose the region on the image plus noise, this many times that of the image, and test "
+            "the image itself: 0 is the paper's test, 0.3 to 1 finds far more. Choose it before looking at the data.",
+            rich_help_panel=COMPARED,
+        ),
+    ] = 0.0
+    randomise_seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Seed of the noise that --randomise adds.",
+            show_default="a function of the image",
+            rich_help_panel=COMPARED,
+        ),
+    ] = None
     search: SearchOption = SPECTRAL
     tol: Annotated[
         float,
@@ -223,6 +239,8 @@ class AttentionTestOptions:
             intensity_range=as_range(self.intensity_range),
             channels=as_chosen_channels(self.channels),
             contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
+            randomise=self.randomise,
+            randomise_seed=self.randomise_seed,
             search=SpectralSearch(tol=self.tol, strict=self.strict) if self.search == SPECTRAL else str(self.search),
             alternative=self.alternative.value,
             confidence_level=confidence_level,

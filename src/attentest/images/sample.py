@@ -120,3 +120,8 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
         )
     named = {"u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool}.get(values.dtype.str[1:])
     return values, None if named is None else LEVELS[named]
+
+
+def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a copy of pixels (C, H, W) as images are given and shown: (H, W), or (H, W, C) in colour."""
+    return pixels[0].copy() if len(pixels) == 1 else np.ascontiguousarray(np.moveaxis(pixels, 0, -1))

@@ -77,6 +77,8 @@ class ImageData:
         Reference images, where the contrast has one.
     reference_noise
         Noise model of each reference; empty if references are exact.
+    added : (k, C, H, W)
+        Noise that was added to the images before the model saw them, if any was.
     """
 
     images: NDArray[np.float64]
@@ -85,6 +87,7 @@ class ImageData:
     channel_weights: NDArray[np.float64]
     references: NDArray[np.float64] | None = None
     reference_noise: Sequence[NoiseModel] = ()
+    added: NDArray[np.float64] | None = None
 
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
@@ -115,7 +118,8 @@ def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
             variances = np.einsum("ki,ki->k", reference_eta, covariance_times(own, reference_eta))
         terms = ReferenceTerms(values=values, variances=variances)
     images = parts.per_part(data.images.reshape(len(data.images), -1))
-    return lines_through(images, _eta(contrast.weights, data, parts), noise, terms)
+    added = None if data.added is None else parts.per_part(data.added.reshape(len(data.added), -1))
+    return lines_through(images, _eta(contrast.weights, data, parts), noise, terms, added)
 
 
 def _eta(weigh: Callable[..., NDArray[np.float64]], data: ImageData, parts: Parts) -> NDArray[np.float64]:

@@ -19,19 +19,25 @@ class Lines:
     Parameters
     ----------
     images : (k, n)
-        The observed images, flattened: the points X(z_obs).
+        The images that the model sees, flattened: the points X(z_obs).
     covariance_eta : (k, n)
         Sigma eta.
-    z_obs : (k,)
+    statistic : (k,)
         Observed statistics T(X) = eta' X / sqrt(eta' Sigma eta).
+    z_obs : (k,)
+        Coordinates of the images that the model sees: the statistics, unless noise was added to the images.
     standard_error : (k,)
-        sqrt(eta' Sigma eta), in the units of the pixels.
+        sqrt(eta' Sigma eta), in the units of the pixels; with a reference, that of both together.
+    own_share : (k,)
+        Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference.
     """
 
     images: NDArray[np.float64]
     covariance_eta: NDArray[np.float64]
+    statistic: NDArray[np.float64]
     z_obs: NDArray[np.float64]
     standard_error: NDArray[np.float64]
+    own_share: NDArray[np.float64]
 
     @property
     def b(self) -> NDArray[np.float64]:
@@ -57,6 +63,7 @@ def lines_through(
     eta: NDArray[np.float64],
     noise: Sequence[NoiseModel],
     references: ReferenceTerms | None = None,
+    added: NDArray[np.float64] | None = None,
 ) -> Lines:
     """Return the lines through images along which only the tested contrast varies.
 
@@ -71,6 +78,10 @@ def lines_through(
     references
         With references, image and reference form one vector with independent noise, and the line passes through both;
         what is returned is its projection on the image, which is all that the model sees.
+    added : (k, n)
+        Noise W that was added to the images before the model saw them, and to no reference. The contrast of X and that
+        of W move X + W in the same direction, but X moves less where a reference takes its share of the noise. The
+        coordinate of X + W counts W accordingly.
     """
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
@@ -78,6 +89,7 @@ def lines_through(
     terms = eta * covariance_eta
     floor = eta.shape[1] * np.finfo(np.float64).eps * np.abs(terms, out=terms).sum(axis=1)
     values = np.einsum("ki,ki->k", eta, images)
+    own = variance
     if references is not None:
         variance, values = variance + references.variances, values + references.values
     if not np.all(np.isfinite(variance)):
@@ -88,7 +100,24 @@ def lines_through(
             "noise to test it against."
         )
     scale = np.sqrt(variance)
-    return Lines(images=images, covariance_eta=covariance_eta, z_obs=values / scale, standard_error=scale)
+    statistic, own_share = values / scale, own / variance
+    z_obs = statistic
+    if added is not None:
+        if np.any(own <= floor):
+            raise InputError(
+                "the noise model gives the pixels that are compared no variance, so that nothing can be randomised: "
+                "use randomise=0."
+            )
+        z_obs = statistic + np.einsum("ki,ki->k", eta, added) / (scale * own_share)
+        images = images + added
+    return Lines(
+        images=images,
+        covariance_eta=covariance_eta,
+        statistic=statistic,
+        z_obs=z_obs,
+        standard_error=scale,
+        own_share=own_share,
+    )
 
 
 def covariance_times(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:

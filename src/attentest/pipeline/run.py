@@ -12,18 +12,21 @@ from numpy.typing import NDArray
 
 from attentest.attention import ScoreFunction, ScoreProperties
 from attentest.contrast import Contrast
+from attentest.images.sample import channels_last
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.pipeline.geometry import Geometry
 from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
 from attentest.pipeline.inputs import Input
 from attentest.pipeline.line import Lines
 from attentest.pipeline.observation import Observation, observe
+from attentest.pipeline.randomisation import Randomisation
 from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
 from attentest.results.result import AttentionTestResult, ComparedPart, certified, results_of
 from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
+from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.truncated_normal import TruncatedNormal
 
 SEARCH_SHARE = 0.05
@@ -44,6 +47,8 @@ class Pipeline:
         What the region is compared with.
     noise
         Noise model, or an estimator that makes one from each image.
+    randomisation
+        How images are randomised before the model sees them, if they are.
     search
         How truncation sets are found.
     alternative
@@ -61,6 +66,7 @@ class Pipeline:
     rule: RegionRule
     contrast: Contrast
     noise: NoiseModel | ImageNoise
+    randomisation: Randomisation | None
     search: Search
     alternative: Alternative
     confidence_level: float | None
@@ -81,7 +87,7 @@ class Pipeline:
             seen=observation.patch_grid.seen.numpy(),
             channel_weights=geometry.channel_weights,
         )
-        return lines_of(data, parts_of(observation.regions_on_images(), None), self.contrast).z_obs
+        return lines_of(data, parts_of(observation.regions_on_images(), None), self.contrast).statistic
 
     def run(
         self,
@@ -112,8 +118,10 @@ class Pipeline:
         """
         geometry = inputs[0].geometry
         images = np.stack([each.image.pixels for each in inputs])
-        observation = self.observe(images, geometry, first_number)
-        data = _image_data(inputs, images, observation)
+        added = None if self.randomisation is None else self.randomisation.added(inputs)
+        seen_images = images if added is None else images + added
+        observation = self.observe(seen_images, geometry, first_number)
+        data = _image_data(inputs, images, added, observation)
         parts = parts_of(observation.regions_on_images(), connectivity)
         # Copies, so that a result that is kept does not keep the arrays of the whole batch.
         regions = [region.copy() for region in parts.regions]
@@ -123,7 +131,7 @@ class Pipeline:
         by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
         for number, chunk in enumerate(chunks):
             lines = lines_of(data, chunk, self.contrast)
-            law = TruncatedNormal(statistic=lines.z_obs)
+            law = self._law(lines)
             seeds = seeds_of(data, chunk)
             problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha, seeds)
 
@@ -139,6 +147,7 @@ class Pipeline:
                     region=regions[image],
                     part=regions[image] if masks is None else masks[row].copy(),
                     attention=maps[image],
+                    randomised_image=None if added is None else channels_last(seen_images[image]),
                     seen=data.seen,
                     standard_error=float(lines.standard_error[row]),
                     settings=self._recorded(inputs[image], connectivity),
@@ -160,6 +169,13 @@ class Pipeline:
             for image, result in zip(chunk.image, results, strict=True):
                 by_image[image].append(result)
         return by_image
+
+    def _law(self, lines: Lines) -> Law:
+        """Return the law of the statistics of lines."""
+        if self.randomisation is None:
+            return TruncatedNormal(statistic=lines.statistic)
+        gamma = self.randomisation.gamma / np.sqrt(lines.own_share)
+        return RandomisedNormal(statistic=lines.statistic, observed_z=lines.z_obs, gamma=gamma)
 
     def _problem(
         self,
@@ -209,7 +225,12 @@ def _between(start: float, end: float, report: Report) -> Report:
     return lambda share: report(start + share * (end - start))
 
 
-def _image_data(inputs: Sequence[Input], images: NDArray[np.float64], observation: Observation) -> ImageData:
+def _image_data(
+    inputs: Sequence[Input],
+    images: NDArray[np.float64],
+    added: NDArray[np.float64] | None,
+    observation: Observation,
+) -> ImageData:
     references = [each.reference.pixels for each in inputs if each.reference is not None]
     return ImageData(
         images=images,
@@ -218,4 +239,5 @@ def _image_data(inputs: Sequence[Input], images: NDArray[np.float64], observatio
         channel_weights=inputs[0].geometry.channel_weights,
         references=np.stack(references) if references else None,
         reference_noise=[each.reference_noise for each in inputs if each.reference_noise is not None],
+        added=added,
     )

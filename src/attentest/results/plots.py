@@ -69,13 +69,22 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
         shown = map_axes.imshow(panel.result.attention, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
         map_axes.set_title("attention map")
         figure.colorbar(shown, ax=map_axes, shrink=0.85)
-        region_axes.imshow(_displayed(panel.image), cmap="gray", interpolation="nearest")
+        randomised = panel.result.randomised_image
+        chosen_on = panel.image if randomised is None else randomised
+        region_axes.imshow(_displayed(chosen_on), cmap="gray", interpolation="nearest")
         draw_outline(region_axes, panel.result.region)
-        region_axes.set_title(f"region: {int(panel.result.region.sum())} of {int(panel.result.seen.sum())}")
+        title = f"region: {int(panel.result.region.sum())} of {int(panel.result.seen.sum())}"
+        if randomised is not None:
+            draw_outline(image_axes, panel.result.region, width=1.2)
+            title = f"randomised image\n{title}"
+        region_axes.set_title(title)
         for axes in (image_axes, map_axes, region_axes):
             axes.set_xticks([])
             axes.set_yticks([])
-        draw_truncation_set(set_axes, panel.result)
+        if randomised is None:
+            draw_truncation_set(set_axes, panel.result)
+        else:
+            draw_conditional_density(set_axes, panel.result)
     return figure
 
 
@@ -116,22 +125,38 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
             # The edge keeps a set far narrower than a pixel visible.
             axes.fill_between(at, floor, height, color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
-    beside = result.statistic < low + 0.75 * (high - low)
-    axes.annotate(
-        f"z = {result.statistic:.2f}",
-        (result.statistic, 0.93),
-        xycoords=("data", "axes fraction"),
-        xytext=(4 if beside else -4, 0),
-        textcoords="offset points",
-        color=REGION_COLOUR,
-        ha="left" if beside else "right",
-        va="center",
-    )
+    _annotate_statistic(axes, result.statistic, beside=result.statistic < low + 0.75 * (high - low))
     axes.set_xlim(low, high)
     axes.set_ylim(floor, ceiling + 0.1 * (ceiling - floor))
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
     axes.set_ylabel("log10 of the density of z")
     axes.locator_params(axis="x", nbins=6)
+    axes.set_title(_title(result), fontsize=9.5)
+
+
+def draw_conditional_density(axes: Axes, result: AttentionTestResult) -> None:
+    """Draw the density of the statistic under the hypothesis, given that the model chooses the region.
+
+    Dark is what is at least as extreme as the observed statistic: its share of the area is the p-value.
+    """
+    t = result.statistic
+    middle = 0.0 if abs(t) <= FAR_OUT else t
+    reach = max(4.0, abs(t - middle) + 1.5)
+    edges = np.linspace(middle - reach, middle + reach, 401)
+    at = (edges[1:] + edges[:-1]) / 2
+    mass = _log_masses_given_set(result, edges)
+    density = np.exp(mass - mass.max())
+    density /= density.sum() * (edges[1] - edges[0])
+    lower, upper = (float(end[0]) for end in ordinary_range(result.law.statistic, result.alternative))
+    extreme = (at <= lower) | (at >= upper)
+    axes.fill_between(at, 0, density, color=KEPT_COLOUR, lw=0)
+    axes.fill_between(at, 0, density, where=extreme, color=EXTREME_COLOUR, lw=0)
+    axes.plot(at, density, color="0.4", lw=1)
+    axes.axvline(t, color=REGION_COLOUR, lw=1.5)
+    _annotate_statistic(axes, t, beside=t < middle + 0.5 * reach)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * density.max()))
+    axes.set_xlabel("statistic if there were no difference; dark: at least as extreme")
+    axes.set_ylabel("density given the region")
     axes.set_title(_title(result), fontsize=9.5)
 
 
@@ -240,6 +265,29 @@ def _log10_density(
     return density, np.exp(extreme[:-1] - mass[:-1])
 
 
+def _log_masses_given_set(result: AttentionTestResult, edges: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log masses (m - 1,) of the statistic between edges (m,), for mean zero and z in the truncation set."""
+    left, right = result.intervals.T
+    _, between = result.law.log_masses(
+        np.zeros(len(left), dtype=np.int64), left, right, mean=0.0, lower=edges[:-1, None], upper=edges[1:, None]
+    )
+    return np.asarray(np.logaddexp.reduce(between, axis=1))
+
+
+def _annotate_statistic(axes: Axes, statistic: float, *, beside: bool) -> None:
+    """Write the observed statistic to the right of its line, or to the left."""
+    axes.annotate(
+        f"z = {statistic:.2f}",
+        (statistic, 0.93),
+        xycoords=("data", "axes fraction"),
+        xytext=(4 if beside else -4, 0),
+        textcoords="offset points",
+        color=REGION_COLOUR,
+        ha="left" if beside else "right",
+        va="center",
+    )
+
+
 def _shown_range(result: AttentionTestResult) -> tuple[float, float]:
     """Return the part of the z axis to show: around zero, or around the observed z where that is far out."""
     z = float(result.law.z_obs[0])
@@ -267,6 +315,8 @@ def _title(result: AttentionTestResult) -> str:
     shown = {"naive": number_text(result.naive_pvalue), "selective": result.pvalue_text()}
     if result.certificate is not None:
         shown["certified"] = number_text(result.certificate.pvalue)
+    if (randomisation := result.settings.get("randomisation")) is not None:
+        lines.append(f"randomised selection, gamma {randomisation['gamma']:g}")
     lines.append(",  ".join(f"{name} p {with_sign(text)}" for name, text in shown.items()))
     level = result.confidence_level
     if level is not None:

@@ -87,6 +87,9 @@ class AttentionTestResult:
         ``contradictions`` it found and mended; None for the grid searches, which have no audit.
     certificate
         A second p-value, by draws instead of a search, if it was asked for.
+    randomised_image : (H, W) or (H, W, C) float64
+        The image plus noise that the model saw, if the selection was randomised: region and attention map are those of
+        this image. The statistic is that of the image itself.
     """
 
     law: Law
@@ -111,6 +114,7 @@ class AttentionTestResult:
     settings: Mapping[str, Any]
     audit: Audit | None = None
     certificate: Certificate | None = None
+    randomised_image: NDArray[np.float64] | None = None
 
     @property
     def statistic(self) -> float:
@@ -205,6 +209,14 @@ class AttentionTestResult:
         """Return the interval of a plain z-test: not valid, shown for comparison."""
         return naive_confidence_interval(self.difference, self.standard_error, self.alternative, confidence_level)
 
+    @property
+    def interval_bound(self) -> float:
+        """Greatest length of a two-sided interval of this test over that of the naive one, but for its ``error``.
+
+        With randomised selection it is sqrt(1 + 1 / gamma^2), or less where a reference is noisy too; without, infinite.
+        """
+        return float(self.law.interval_bound[0])
+
     def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
         """Return the result for another alternative, from the same truncation set, without evaluating the model.
 
@@ -227,9 +239,9 @@ class AttentionTestResult:
         )
 
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
-        """Return the result as JSON-ready values; ``arrays`` adds region, part, attention map and draws.
+        """Return the result as JSON-ready values.
 
-        Infinite numbers become the strings "inf" and "-inf".
+        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become the strings "inf" and "-inf".
         """
         level = self.confidence_level or USUAL_LEVEL
         values: dict[str, Any] = {
@@ -246,6 +258,7 @@ class AttentionTestResult:
             "estimate_bounds": [_number(end) for end in self.estimate_bounds],
             "confidence_interval": _interval(self.confidence_interval(level)),
             "naive_confidence_interval": _interval(self.naive_confidence_interval(level)),
+            "interval_bound": _number(self.interval_bound),
             "naive_pvalue": self.naive_pvalue,
             "naive_log_pvalue": self.naive_log_pvalue,
             "bonferroni_pvalue": self.bonferroni_pvalue,
@@ -265,6 +278,8 @@ class AttentionTestResult:
             values["region"] = self.region.tolist()
             values["part"] = self.part.tolist()
             values["attention"] = self.attention.tolist()
+            if self.randomised_image is not None:
+                values["randomised_image"] = self.randomised_image.tolist()
         return values
 
     def __repr__(self) -> str:
@@ -329,6 +344,7 @@ class ComparedPart:
     Parameters
     ----------
     region, part, attention, seen : (H, W)
+    randomised_image : (H, W) or (H, W, C)
         As in :class:`AttentionTestResult`.
     standard_error
         Standard deviation of the compared difference.
@@ -342,6 +358,7 @@ class ComparedPart:
     seen: NDArray[np.bool_]
     standard_error: float
     settings: Mapping[str, Any]
+    randomised_image: NDArray[np.float64] | None = None
 
 
 def results_of(
@@ -365,6 +382,8 @@ def results_of(
     results = []
     for i, (outcome, part) in enumerate(zip(outcomes, parts, strict=True)):
         arrays = part.region, part.part, part.attention, part.seen
+        if part.randomised_image is not None:
+            part.randomised_image.setflags(write=False)
         for array in (*arrays, outcome.intervals, outcome.certain, outcome.possible):
             array.setflags(write=False)
         log_naive = naive_log_pvalue(float(law.statistic[i]), alternative)
@@ -391,6 +410,7 @@ def results_of(
                 status=outcome.status,
                 settings=part.settings,
                 audit=outcome.audit,
+                randomised_image=part.randomised_image,
             )
         )
     return results

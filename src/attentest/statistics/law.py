@@ -69,12 +69,22 @@ class Law(ABC):
             Log masses where T is extreme, and where it is not.
         """
 
-    @abstractmethod
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """Standard deviation (k,) of z if there is no selection."""
+        return np.ones(len(self))
+
     def reach(self, log_tail: float) -> NDArray[np.float64]:
         """Return distances (k,) from zero beyond which z has little mass when the mean of T is zero.
 
         There the log density of z is lower than at the observed z by at least ``log_tail``.
         """
+        return np.asarray(np.sqrt(self.z_obs**2 + 2 * log_tail * self.spread**2))
+
+    @property
+    def interval_bound(self) -> NDArray[np.float64]:
+        """Greatest length (k,) of a confidence interval over the naive one: infinite if T itself is truncated."""
+        return np.full(len(self), np.inf)
 
     @property
     def state_obs(self) -> NDArray[np.float64]:

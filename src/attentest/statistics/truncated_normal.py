@@ -41,7 +41,3 @@ class TruncatedNormal(Law):
         masses = np.full(some.shape, -np.inf)
         masses[some] = log_mass(parts[0][some], parts[1][some], mean[at], relative_to=observed[at])
         return np.logaddexp(masses[0], masses[2]), masses[1]
-
-    def reach(self, log_tail: float) -> NDArray[np.float64]:
-        """Return sqrt(z^2 + 2 log_tail): see :meth:`Law.reach`."""
-        return np.asarray(np.sqrt(self.statistic**2 + 2 * log_tail))

@@ -29,7 +29,7 @@ from attentest.statistics.intervals import EMPTY, Intervals, union
 
 @dataclass(frozen=True, kw_only=True)
 class GridSearch:
-    """The paper's search over [-S, S] with S = extent + |z_obs|.
+    """The paper's search over [-S, S] with S = extent + |z_obs|, in units of the standard deviation of z.
 
     The bounds it gives count the brackets of the boundaries and the tails beyond S. They rest on the assumption
     of the paper's procedure, that the region does not change and change back within one step.
@@ -39,7 +39,7 @@ class GridSearch:
     step
         The step rule: ``Adaptive()``, ``Fixed()`` or ``Combination()``.
     extent
-        How far beyond the observed statistic to search; the paper's 10.
+        How far beyond the observed z to search, in its standard deviations; the paper's 10.
     boundary_tolerance
         Width to which boundaries are bisected. The default moves p by no more than rounding, unless Z itself is
         that narrow.
@@ -78,7 +78,7 @@ class GridSearch:
 
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
-        limit = self.extent + np.abs(problem.z_obs)
+        limit = self.extent * problem.law.spread + np.abs(problem.z_obs)
         self._check_budget(problem, 2 * limit / self.step.widest)
         walk = _Walk(problem, self.step, limit)
         while walk.unfinished:

@@ -1,0 +1,79 @@
+"""The law of the statistic when the model chooses the region on a randomised image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attentest.statistics.bivariate_mass import log_rectangle_mass
+from attentest.statistics.law import Law
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RandomisedNormal(Law):
+    """T ~ N(mean, 1) and z = T + gamma E with E ~ N(0, 1): the truncation of T is soft.
+
+    The model looks at the image plus independent noise of the same covariance times gamma^2, and z is the coordinate of
+    that sum. Given that z lies in the truncation set, T is not confined to it. As gamma goes to zero this becomes
+    :class:`~attentest.statistics.truncated_normal.TruncatedNormal`.
+
+    Parameters
+    ----------
+    observed_z : (k,)
+        Observed coordinates z.
+    gamma : (k,)
+        Standard deviation of z given T.
+    """
+
+    observed_z: NDArray[np.float64]
+    gamma: NDArray[np.float64]
+
+    @property
+    def z_obs(self) -> NDArray[np.float64]:
+        """Observed coordinates (k,): see :attr:`Law.z_obs`."""
+        return self.observed_z
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        """Standard deviation of z, sqrt(1 + gamma^2): see :attr:`Law.spread`."""
+        return np.asarray(np.sqrt(1 + self.gamma**2))
+
+    @property
+    def interval_bound(self) -> NDArray[np.float64]:
+        """Greatest length of a confidence interval in units of the naive one (k,), whatever the truncation set.
+
+        It is sqrt(1 + 1 / gamma^2): Kivaranovic and Leeb (2020), *A (tight) upper bound for the length of confidence
+        intervals with conditional coverage*.
+        """
+        return np.asarray(np.sqrt(1 + 1 / self.gamma**2))
+
+    def log_masses(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: ArrayLike,
+        lower: ArrayLike,
+        upper: ArrayLike,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the log masses of z intervals with T outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
+        gamma, origin = self.gamma[image], self.observed_z[image]
+
+        def mass(least: ArrayLike, greatest: ArrayLike) -> NDArray[np.float64]:
+            return log_rectangle_mass(left, right, least, greatest, gamma=gamma, mean=mean, relative_to=origin)
+
+        # Where there is nothing below or nothing above, the rectangle has no height, and takes no time.
+        below, above = mass(-np.inf, lower), mass(upper, np.inf)
+        return np.logaddexp(below, above), mass(lower, upper)
+
+    @property
+    def state_obs(self) -> NDArray[np.float64]:
+        """T and E as observed (k, 2): see :attr:`Law.state_obs`."""
+        return np.stack([self.statistic, (self.observed_z - self.statistic) / self.gamma], axis=1)
+
+    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return T + gamma E: see :meth:`Law.z_of`."""
+        return np.asarray(state[:, 0] + self.gamma[image] * state[:, 1])
