@@ -213,7 +213,7 @@ class AttentionTestResult:
     def interval_bound(self) -> float:
         """Greatest length of a two-sided interval of this test over that of the naive one, but for its ``error``.
 
-        With randomised selection it is sqrt(1 + 1 / gamma^2), or less where a reference is noisy too; without, infinite.
+        With randomised selection it is sqrt(1 + 1 / gamma^2), or less if a reference is noisy too; otherwise infinite.
         """
         return float(self.law.interval_bound[0])
 
@@ -241,7 +241,8 @@ class AttentionTestResult:
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
         """Return the result as JSON-ready values.
 
-        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become the strings "inf" and "-inf".
+        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become the strings
+        "inf" and "-inf".
         """
         level = self.confidence_level or USUAL_LEVEL
         values: dict[str, Any] = {
