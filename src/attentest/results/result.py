@@ -241,8 +241,8 @@ class AttentionTestResult:
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
         """Return the result as JSON-ready values.
 
-        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become the strings
-        "inf" and "-inf".
+        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become "inf" and
+        "-inf".
         """
         level = self.confidence_level or USUAL_LEVEL
         values: dict[str, Any] = {
