@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from attentest import AttentionTest
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import Dense
+from attentest.results.result import AttentionTestResult
 from toy_selection import (
     COVARIANCE,
     PIXELS,
@@ -109,60 +110,75 @@ def usable(sampler: Sampler) -> bool:
     return len(sampler.draw(np.random.default_rng(0), 0.0, 4000)) > 80
 
 
+def noise_added_to(x: NDArray[np.float64], result: AttentionTestResult) -> NDArray[np.float64] | None:
+    return None if result.randomised_image is None else result.randomised_image.ravel() - x
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.7])
 @pytest.mark.parametrize(("contrast", "eta"), [c[1:] for c in CONTRASTS], ids=[c[0] for c in CONTRASTS])
-def test_every_contrast(contrast: Any, eta: Eta) -> None:
+def test_every_contrast(contrast: Any, eta: Eta, gamma: float) -> None:
     def select(x: NDArray[np.float64]) -> NDArray[np.bool_]:
         return by_threshold(x)
 
-    check_some(a_test(threshold=0.4, contrast=contrast), eta, select)
+    check_some(a_test(threshold=0.4, contrast=contrast, randomise=gamma), eta, select, gamma)
 
 
-@pytest.mark.parametrize("count", [2, 4])
-def test_the_top_fraction(count: int) -> None:
-    check_some(a_test(top_fraction=count / PIXELS), background, lambda x: by_rank(x, count))
+@pytest.mark.parametrize(("count", "gamma"), [(2, 0.0), (4, 0.0), (4, 0.3)])
+def test_the_top_fraction(count: int, gamma: float) -> None:
+    test = a_test(top_fraction=count / PIXELS, randomise=gamma)
+    check_some(test, background, lambda x: by_rank(x, count), gamma)
 
 
-def check_some(test: AttentionTest, eta: Eta, select: Select, least: int = 2) -> None:
-    counts = []
+def check_some(test: AttentionTest, eta: Eta, select: Select, gamma: float, least: int = 2) -> None:
+    counts: list[int] = []
     for seed, x in enumerate(images(20)):
-        sampler = Sampler(x, eta(select(x[None])[0]), COVARIANCE, select)
-        if usable(sampler) and len(counts) < least:
-            counts.append(check_against_draws(test(x.reshape(SIDE, SIDE)), sampler, seed))
+        if len(counts) == least:
+            break
+        result = test(x.reshape(SIDE, SIDE))
+        added = noise_added_to(x, result)
+        seen = x if added is None else x + added
+        sampler = Sampler(x, eta(select(seen[None])[0]), COVARIANCE, select, added, gamma)
+        if usable(sampler):
+            counts.append(check_against_draws(result, sampler, seed))
     assert len(counts) == least
     assert sum(counts) >= least, "too few ends of intervals could be checked"
 
 
-def test_a_reference_image() -> None:
-    """Image and reference as one vector of eighteen, with a dense covariance."""
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+def test_a_reference_image(gamma: float) -> None:
+    """Image and reference as one vector of eighteen, with a dense covariance; noise is added to the image alone."""
     joint = np.zeros((2 * PIXELS, 2 * PIXELS))
     joint[:PIXELS, :PIXELS], joint[PIXELS:, PIXELS:] = COVARIANCE, REFERENCE_COVARIANCE
-    test = a_test(threshold=0.4, contrast=Reference(noise=Dense(REFERENCE_COVARIANCE)))
+    test = a_test(threshold=0.4, contrast=Reference(noise=Dense(REFERENCE_COVARIANCE)), randomise=gamma)
     references = np.random.default_rng(8).normal(0.2, 0.5, size=(20, PIXELS))
-    counts = []
+    counts: list[int] = []
     for seed, (x, reference) in enumerate(zip(images(20), references, strict=True)):
-        mean = mean_of(by_threshold(x[None])[0])
-        sampler = Sampler(np.r_[x, reference], np.r_[mean, -mean], joint, by_threshold)
-        if usable(sampler) and len(counts) < 2:
-            result = test(x.reshape(SIDE, SIDE), reference=reference.reshape(SIDE, SIDE))
+        if len(counts) == 2:
+            break
+        result = test(x.reshape(SIDE, SIDE), reference=reference.reshape(SIDE, SIDE))
+        added = noise_added_to(x, result)
+        mean = mean_of(result.region.ravel())
+        sampler = Sampler(np.r_[x, reference], np.r_[mean, -mean], joint, by_threshold, added, gamma)
+        if usable(sampler):
             counts.append(check_against_draws(result, sampler, seed))
     assert len(counts) == 2
     assert sum(counts) >= 2
 
 
-def test_components() -> None:
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_components(gamma: float) -> None:
     """Each component by itself, given the whole region."""
-    test = a_test(threshold=0.4)
+    test = a_test(threshold=0.4, randomise=gamma)
     counts: list[int] = []
     for seed, x in enumerate(images(60)):
         if len(counts) == 3:
             break
         found = test.components(x.reshape(SIDE, SIDE))
-        region = by_threshold(x[None])[0]
         if len(found) < 2:
             continue
         for result in found:
-            eta = mean_of(result.part.ravel()) - mean_of(~region)
-            sampler = Sampler(x, eta, COVARIANCE, by_threshold)
+            eta = mean_of(result.part.ravel()) - mean_of(~result.region.ravel())
+            sampler = Sampler(x, eta, COVARIANCE, by_threshold, noise_added_to(x, result), gamma)
             if usable(sampler) and len(counts) < 3:
                 counts.append(check_against_draws(result, sampler, seed))
     assert len(counts) == 3

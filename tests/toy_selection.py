@@ -69,20 +69,40 @@ class Sampler:
         Of the vector.
     select
         From images (m, 9) to regions (m, 9).
+    added : (9,)
+        Noise that is added to the image before the selection.
+    gamma
+        Its standard deviation in units of that of the image's own.
     """
 
     def __init__(
-        self, x: NDArray[np.float64], eta: NDArray[np.float64], covariance: NDArray[np.float64], select: Select
+        self,
+        x: NDArray[np.float64],
+        eta: NDArray[np.float64],
+        covariance: NDArray[np.float64],
+        select: Select,
+        added: NDArray[np.float64] | None = None,
+        gamma: float = 0.0,
     ) -> None:
         self.standard_error = float(np.sqrt(eta @ covariance @ eta))
         self.z_obs = float(eta @ x) / self.standard_error
         direction = covariance @ eta / self.standard_error
         projection = np.eye(len(x)) - np.outer(covariance @ eta, eta) / (eta @ covariance @ eta)
         self._nuisance, self._direction = (projection @ x)[:PIXELS], direction[:PIXELS]
-        self._select, self._observed = select, select(x[None, :PIXELS])[0]
+        self._added = np.zeros(PIXELS) if added is None else added
+        self._select, self._observed = select, select(x[None, :PIXELS] + self._added)[0]
+        # The added noise moves along the contrast of the image alone, with the variance that it has there.
+        own, own_covariance = eta[:PIXELS], covariance[:PIXELS, :PIXELS]
+        variance = own @ own_covariance @ own
+        self._added_direction = own_covariance @ own / np.sqrt(variance)
+        self._added_nuisance = self._added - self._added_direction * (own @ self._added) / np.sqrt(variance)
+        self._gamma = gamma
 
     def draw(self, rng: np.random.Generator, mean: float, count: int) -> NDArray[np.float64]:
         """Return draws of the statistic with a mean, as many of ``count`` as select the observed region."""
         z = rng.normal(mean, 1.0, size=count)
         images = self._nuisance + np.outer(z, self._direction)
+        if self._gamma > 0:
+            noise = rng.normal(0.0, self._gamma, size=count)
+            images = images + self._added_nuisance + np.outer(noise, self._added_direction)
         return z[(self._select(images) == self._observed).all(axis=1)]
