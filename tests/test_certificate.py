@@ -372,8 +372,8 @@ def test_the_command_line_certifies(capsys: pytest.CaptureFixture[str], file: Pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--draws", "9"), "--draws only work with --certify: add it."),
-        (("--steps", "3", "--seed", "1"), "--steps and --seed only work with --certify: add it."),
+        (("--draws", "9"), "--draws is for --certify, which is not there: add it."),
+        (("--steps", "3", "--seed", "1"), "--steps and --seed are for --certify, which is not there: add it."),
         (("--certify", "--draws", "0"), "--draws must be at least 1"),
         (("--certify", "--seed", "-1"), "--seed must be at least 0"),
     ],

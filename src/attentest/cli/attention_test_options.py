@@ -19,6 +19,7 @@ from attentest.cli.option_value import (
 )
 from attentest.cli.options import (
     COMPARED,
+    DEFAULT_MAX_EVALUATIONS,
     DEFAULT_TOL,
     IMAGE,
     MODEL,
@@ -34,6 +35,7 @@ from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
     from attentest.api import AttentionTest
+    from attentest.search import Search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +195,9 @@ class AttentionTestOptions:
         float,
         typer.Option(help="Width of the error bar of p at which the spectral search stops.", rich_help_panel=SEARCH),
     ] = DEFAULT_TOL
+    max_evaluations: Annotated[
+        int, typer.Option(help="Most model evaluations per image of the spectral search.", rich_help_panel=SEARCH)
+    ] = DEFAULT_MAX_EVALUATIONS
     strict: Annotated[
         bool,
         typer.Option(
@@ -213,19 +218,29 @@ class AttentionTestOptions:
         ]
         return [path for path in found if path is not None]
 
+    def _search(self) -> Search:
+        from attentest.search import SpectralSearch, as_search
+
+        if self.search != SPECTRAL:
+            return as_search(str(self.search))
+        return SpectralSearch(tol=self.tol, max_evaluations=self.max_evaluations, strict=self.strict)
+
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
         """Return the test that the options define."""
         from attentest import api as library
-        from attentest.search import SpectralSearch
 
         if self.model == "":
             raise InputError("--model must be a directory or the id of a model, got an empty text.")
         if self.threshold is not None and self.top_fraction is not None:
             raise InputError("--threshold and --top-fraction are two ways to choose the region: give one of them.")
-        if self.search != SPECTRAL and self.tol != DEFAULT_TOL:
-            raise InputError(f"--tol is for the spectral search, but --search is {self.search}.")
-        if self.search != SPECTRAL and self.strict:
-            raise InputError(f"--strict is for the spectral search, but --search is {self.search}.")
+        changed = {
+            "--tol": self.tol != DEFAULT_TOL,
+            "--max-evaluations": self.max_evaluations != DEFAULT_MAX_EVALUATIONS,
+            "--strict": self.strict,
+        }
+        for option, given in changed.items():
+            if self.search != SPECTRAL and given:
+                raise InputError(f"{option} is for the spectral search, but --search is {self.search}.")
         if self.tol == 0:
             raise InputError("--tol must be positive: no finite number of evaluations gives p exactly.")
         return library.AttentionTest.from_pretrained(
@@ -241,7 +256,7 @@ class AttentionTestOptions:
             contrast=as_chosen_contrast(self.contrast, self.reference_noise, self.rho, self.kernel),
             randomise=self.randomise,
             randomise_seed=self.randomise_seed,
-            search=SpectralSearch(tol=self.tol, strict=self.strict) if self.search == SPECTRAL else str(self.search),
+            search=self._search(),
             alternative=self.alternative.value,
             confidence_level=confidence_level,
             device=self.device,

@@ -59,6 +59,9 @@ SearchOption = Annotated[
 DEFAULT_TOL = 1e-6
 """Default width of the error bar of p, that of SpectralSearch."""
 
+DEFAULT_MAX_EVALUATIONS = 10_000
+"""Default of the most evaluations per image, that of SpectralSearch."""
+
 JsonOption = Annotated[
     bool,
     typer.Option(

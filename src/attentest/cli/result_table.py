@@ -28,6 +28,8 @@ def print_table(results: Results, alpha: float, confidence_level: float | None =
     for name, numbers, rejected in rows:
         table.add_row(escape(str(name)), *numbers, VERDICTS[rejected])
     table_console().print(table)
+    if len(results) == 1 and None in results.decisions(alpha):  # of several, the summary says it
+        table_console().print(results.advice(alpha), soft_wrap=True)
     _print_disagreements(zip(map(str, results.names), results, strict=True))
 
 
@@ -97,13 +99,19 @@ def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...
 def _numbers(results: Results, confidence_level: float | None, certified: bool) -> list[list[str]]:
     """Return the cells of each result under the headings."""
     from attentest.results.pvalue_text import number_text
+    from attentest.results.result import estimates_of
+    from attentest.search import CONVERGED
 
+    estimates = estimates_of(results)
     columns = results.table(0.95 if confidence_level is None else confidence_level)
     rows = []
     for i, result in enumerate(results):
         lower, upper = result.pvalue_bounds
         low, high = columns["confidence_low"][i], columns["confidence_high"][i]
-        interval = [] if confidence_level is None else [f"{columns['estimate'][i]:.3g}", f"{low:.3g} to {high:.3g}"]
+        estimate = f"{estimates.best[i]:.3g}"
+        if result.status != CONVERGED:
+            estimate = f"{estimates.low[i]:.3g} to {estimates.high[i]:.3g}"
+        interval = [] if confidence_level is None else [estimate, f"{low:.3g} to {high:.3g}"]
         p = [number_text(result.naive_pvalue), escape(result.pvalue_text(4))]
         certificate = [_certified(result)] if certified else []
         rows.append([f"{result.statistic:.4f}", *interval, *p, f"{upper - lower:.0e}", *certificate])

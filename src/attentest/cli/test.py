@@ -237,7 +237,8 @@ def _certification(certify: bool, **options: int | None) -> Certification | None
     given = {name: value for name, value in options.items() if value is not None}
     if not certify:
         if given:
-            raise InputError(f"{' and '.join(f'--{name}' for name in given)} only work with --certify: add it.")
+            names = " and ".join(f"--{name}" for name in given)
+            raise InputError(f"{names} {'are' if len(given) > 1 else 'is'} for --certify, which is not there: add it.")
         return None
     from attentest.search import Certification
 

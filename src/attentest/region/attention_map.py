@@ -52,7 +52,7 @@ def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
             f"the attention scores reach {float(largest[index]):.3g}, more than the 1e100 allowed: scale them.",
         )
     if not bool(finite[index]):
-        return index, "the attention scores are NaN or infinite: the model overflows on pixel values this large."
+        return index, "the attention scores are NaN or infinite: is the image in the range that the model takes?"
     return index, (
         f"the attention map is constant (every score is {float(largest[index]):.6g} to rounding), so there is no "
         "region to test: is the model trained, and does the image have any content?"

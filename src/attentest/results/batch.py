@@ -155,7 +155,7 @@ class Results(Sequence[AttentionTestResult]):
         """Return one row per image, as columns.
 
         ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
-        ``certificate_pvalue`` and ``certificate_agrees``, are there if a result has one.
+        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one.
 
         Parameters
         ----------
@@ -168,8 +168,8 @@ class Results(Sequence[AttentionTestResult]):
         audits, certificates = [result.audit for result in self], [result.certificate for result in self]
         certified: dict[str, list[Any]] = {}
         if any(certificates):
-            certified["certificate_pvalue"] = [each and each.pvalue for each in certificates]
-            certified["certificate_agrees"] = [each and each.agrees for each in certificates]
+            for name in ("pvalue", "agrees", "agreement", "draws", "steps", "seed", "moved"):
+                certified[f"certificate_{name}"] = [each and getattr(each, name) for each in certificates]
         adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in get_args(Adjustment)}
         return {
             "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
@@ -237,7 +237,7 @@ class Results(Sequence[AttentionTestResult]):
                 "images that are compared with the same noisy reference have p-values that depend on each other: "
                 "Benjamini-Hochberg does not apply to them"
             )
-        return "\n".join(lines + (self._advice(alpha) if open_ or None in plain else []))
+        return "\n".join(lines + ([self.advice(alpha)] if open_ or None in plain else []))
 
     def _share_a_reference(self) -> bool:
         """Return whether two images were compared with the same noisy reference."""
@@ -254,16 +254,19 @@ class Results(Sequence[AttentionTestResult]):
         ]
         return lines, any(None in made for made in found.values())
 
-    def _advice(self, alpha: float) -> list[str]:
-        """Return a line that says how to resolve what is undecided."""
+    def advice(self, alpha: float) -> str:
+        """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
         statuses = {result.status for result in self}
+        more = "a larger max_evaluations= (--max-evaluations)"
         if DECIDED in statuses:
             how = "to resolve them, test without alpha= (without --decide)"
-        elif TOO_SHARP in statuses:
-            how = "where the status is sharp, certify (certification=, --certify), or raise max_evaluations="
+        elif TOO_SHARP not in statuses:
+            how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them"
+        elif all(result.certificate is not None for result in self if result.status == TOO_SHARP):
+            how = f"where the status is sharp, report the certified p, or use {more}"
         else:
-            how = "a smaller tolerance (tol=, --tol) or more evaluations (max_evaluations=) may resolve them"
-        return [f"undecided: error bars that contain {alpha:g}; {how}"]
+            how = f"where the status is sharp, certify (certification=, --certify), or use {more}"
+        return f"undecided: error bars that contain {alpha:g}; {how}"
 
 
 def _undecided(decisions: list[bool | None]) -> str:
@@ -323,4 +326,4 @@ class ComponentResults(Results):
         alpha = level(alpha)
         adjusted, open_ = self._adjusted(alpha, "holm")
         lines = [f"{len(self)} component{'s' if len(self) != 1 else ''} of one region", *adjusted]
-        return "\n".join(lines + (self._advice(alpha) if open_ else []))
+        return "\n".join(lines + ([self.advice(alpha)] if open_ else []))

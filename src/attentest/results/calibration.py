@@ -162,10 +162,10 @@ class Calibration:
             whether = "to tell whether the selective test is calibrated"
             return f"these are too few images {whether}" if self._few else f"these error bars are too wide {whether}"
         if not calibrated:
-            return "on these images the selective test rejects more often than its level"
+            return "not calibrated: the selective test rejects more often than its level"
         uneven = f", but its p-values are not uniform (Kolmogorov-Smirnov p below {UNEVEN:g})"
         return (
-            "on these images the selective test is calibrated: it rejects no more often than its level"
+            "calibrated: these images give no reason to think that the selective test rejects more often than its level"
             f"{uneven if self.ks_pvalue < UNEVEN else ''}"
         )
 

@@ -211,6 +211,6 @@ class SearchProblem:
             first = int((~finite).nonzero()[0, 0])
             raise SearchError(
                 f"the attention of image {self.number(image[first])} is NaN or infinite at z = {z[first]:.17g}: "
-                "the model overflows there, so the truncation set cannot be searched."
+                "the test needs the model on images other than the observed one, and there it returns no number."
             )
         return values
