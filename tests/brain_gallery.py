@@ -27,6 +27,7 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
         part=region,
         attention=region * 0.9,
         seen=np.ones_like(region),
+        selectable=region.size,
         intervals=np.array([[30.0, 50.0]]),
         certain_intervals=np.array([[30.0, 50.0]]),
         possible_intervals=np.array([[30.0, 50.0]]),

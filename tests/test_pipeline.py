@@ -227,7 +227,7 @@ def test_an_image_of_which_one_pixel_is_seen_has_no_region(preprocessing: Prepro
     size = 1 if preprocessing.crop is None else 9
     image = np.random.default_rng(0).normal(size=(size, size))
     test = AttentionTest(tiny_vit(channels=3), noise=1.0, preprocessing=preprocessing)
-    with pytest.raises(InputError, match="constant on the 1 x 1 pixels the model sees"):
+    with pytest.raises(InputError, match="constant on the 1 x 1 pixels of the image that the model sees"):
         test(image)
 
 

@@ -36,7 +36,7 @@ def slow_bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
 @pytest.mark.parametrize(("grid", "size"), [((4, 4), (8, 8)), ((8, 8), (32, 32)), ((3, 5), (12, 10)), ((2, 2), (2, 2))])
 def test_upsampling_is_bilinear_with_half_pixel_centres(grid: tuple[int, int], size: tuple[int, int]) -> None:
     scores = np.random.default_rng(0).normal(size=grid)
-    ours = PatchGrid(size, scores.shape).upsample(torch.from_numpy(scores)[None])[0].numpy()
+    ours = PatchGrid(size, scores.shape).unit_scores(torch.from_numpy(scores)[None])[0].numpy()
     np.testing.assert_allclose(ours, slow_bilinear(scores, *size), atol=1e-14)
 
 

@@ -25,6 +25,7 @@ from attentest.images.read import read_image
 from attentest.noise import FromImage, Isotropic, NoiseEstimator, NoiseModel, PooledVariance, load_noise, save_noise
 from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.noise_format import JsonFormat
+from attentest.region.patch_axis import PatchAxis
 from attentest.registry import ImageFormat, Part, Registry
 from attentest.search import Search, SpectralSearch, as_search
 
@@ -51,6 +52,7 @@ def test_every_kind_of_part_is_tested_below() -> None:
         "NOISE_ESTIMATORS",
         "NOISE_FORMATS",
         "NOISE_MODELS",
+        "REGION_UNITS",
         "SEARCHES",
     }
 
@@ -65,6 +67,13 @@ def test_attention_maps(name: str) -> None:
     made = registry.ATTENTION_MAPS.create(spelled(name, registry.ATTENTION_MAPS[name]), head_fusion="max")
     assert isinstance(made, Aggregation)
     assert made.head_fusion == "max"
+
+
+@pytest.mark.parametrize("name", registry.REGION_UNITS)
+def test_units_of_regions(name: str) -> None:
+    axis = PatchAxis.of(9, 4, 8.0, 1.0, 0.0, registry.REGION_UNITS.load(name))
+    assert len(axis.unit) == axis.stop - axis.start == 8
+    assert len(axis.cell) == len(axis.matrix) == int(axis.unit.max()) + 1
 
 
 @pytest.mark.parametrize("name", registry.CONTRASTS)

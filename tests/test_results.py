@@ -357,7 +357,7 @@ def test_a_result_is_json_ready_with_infinite_ends(results: Results) -> None:
     assert float(read["confidence_interval"]["high"]) == math.inf
     assert read["confidence_interval"]["confidence_level"] == 0.95
     assert read["estimate"] == one_sided.estimate
-    assert read["part"] == one_sided.part.tolist()
+    assert read["arrays"]["part"] == one_sided.part.tolist()
 
 
 def test_results_travel_between_processes(results: Results) -> None:

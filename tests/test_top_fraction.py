@@ -32,7 +32,7 @@ def vit(**options: Any) -> AttentionTest:
 
 def slow_region(scores: np.ndarray, patch_grid: PatchGrid, q: float) -> np.ndarray:
     """The greatest pixels one by one; equal ones in reading order."""
-    pixels = patch_grid.upsample(torch.from_numpy(scores)[None])[0].numpy()
+    pixels = patch_grid.unit_scores(torch.from_numpy(scores)[None])[0].numpy()
     count = max(1, min(pixels.size - 1, round(q * pixels.size)))
     rounded = np.round(pixels, 12).ravel()
     chosen = sorted(range(pixels.size), key=lambda i: (-rounded[i], i))[:count]

@@ -66,6 +66,10 @@ class AttentionTest:
         tau: the region is where the attention map exceeds it; by default 0.6, as in the paper.
     top_fraction
         q, instead of a threshold: the region is this fraction of the pixels, those of greatest attention.
+    region
+        What the region consists of: "pixels", with attention interpolated between patch centres, as in the paper; or
+        whole "patches". Threshold and top fraction then refer to the scores of the patches, and a pixel belongs to the
+        patch that its centre lies in.
     attention
         How attention becomes a map: "rollout" (the paper's), "last-layer", or ``Rollout(...)`` or
         ``LayerAttention(...)`` from ``attentest.attention``.
@@ -126,6 +130,7 @@ class AttentionTest:
         noise: NoiseLike | ImageNoise,
         threshold: float | None = None,
         top_fraction: float | None = None,
+        region: str = "pixels",
         attention: AggregationLike = "rollout",
         preprocessing: Any = None,
         image_size: int | tuple[int, int] | None = None,
@@ -176,6 +181,7 @@ class AttentionTest:
             contrast=chosen_contrast,
             channels=channels,
             device=scores.device,
+            region=region,
         )
         self._inputs = Inputs(geometries=geometries, contrast=chosen_contrast, noise=noise_model)
         self._pipeline = Pipeline(
@@ -191,6 +197,7 @@ class AttentionTest:
             memory=default_memory(scores.device) if memory_budget is None else memory_budget,
             settings={
                 **rule.describe(),
+                "region_unit": geometries.region,
                 "contrast": dict(chosen_contrast.describe()),
                 "randomisation": None if randomisation is None else randomisation.describe(),
                 "alternative": alternative,
@@ -211,6 +218,7 @@ class AttentionTest:
         noise: NoiseLike | ImageNoise,
         threshold: float | None = None,
         top_fraction: float | None = None,
+        region: str = "pixels",
         attention: AggregationLike = "rollout",
         preprocessing: Any = "saved",
         image_size: int | tuple[int, int] | None = None,
@@ -244,7 +252,7 @@ class AttentionTest:
             Whether to use only what was downloaded before.
         revision
             Branch, tag or commit on the hub.
-        noise, threshold, top_fraction, attention, image_size, intensity_range, channels, contrast, randomise, \
+        noise, threshold, top_fraction, region, attention, image_size, intensity_range, channels, contrast, randomise, \
         randomise_seed, search, alternative, confidence_level, device, batch_size, memory_budget
             As in the class.
         """
@@ -266,6 +274,7 @@ class AttentionTest:
             noise=noise,
             threshold=threshold,
             top_fraction=top_fraction,
+            region=region,
             preprocessing=preprocessing,
             intensity_range=intensity_range,
             channels=channels,

@@ -163,6 +163,17 @@ ATTENTION_MAPS = Registry(
 )
 """How the attention of layers and heads becomes one score per patch; each location takes ``head_fusion`` as well."""
 
+REGION_UNITS = Registry(
+    "region",
+    {
+        "pixels": Part(
+            "region.patch_axis:pixels", "with attention interpolated between the centres of patches, as in the paper"
+        ),
+        "patches": Part("region.patch_axis:whole_patches", "whole ones; a pixel belongs to the one its centre lies in"),
+    },
+)
+"""What regions consist of; each location is an ``AxisUnits``."""
+
 CONTRASTS = Registry(
     "contrast",
     {

@@ -23,14 +23,16 @@ from attentest.cli.options import (
     DEFAULT_TOL,
     IMAGE,
     MODEL,
+    PIXELS,
     SEARCH,
     SPECTRAL,
     AlternativeName,
     DeviceOption,
+    RegionUnitsName,
     SearchOption,
 )
 from attentest.errors import InputError
-from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
+from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, REGION_UNITS
 from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
@@ -135,11 +137,19 @@ class AttentionTestOptions:
     top_fraction: Annotated[
         float | None,
         typer.Option(
-            help="Instead of a threshold: the region is this fraction of the pixels, those of greatest attention.",
+            help="Instead of a threshold: the region is this fraction of the pixels (with --region patches, of the "
+            "patches), those of greatest attention.",
             show_default=False,
             rich_help_panel=COMPARED,
         ),
     ] = None
+    region: Annotated[
+        RegionUnitsName,
+        typer.Option(
+            help=f"What the region consists of: {REGION_UNITS.help()}.",
+            rich_help_panel=COMPARED,
+        ),
+    ] = PIXELS
     contrast: Annotated[
         str,
         typer.Option(
@@ -248,6 +258,7 @@ class AttentionTestOptions:
             noise=as_noise_model(self.noise, self.rho),
             threshold=self.threshold,
             top_fraction=self.top_fraction,
+            region=str(self.region),
             attention=as_aggregation(self.attention, self.heads),
             preprocessing="saved" if self.preprocessing else None,
             image_size=as_size(self.image_size),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.errors import InputError
-from attentest.registry import SEARCHES, Part, Registry
+from attentest.registry import REGION_UNITS, SEARCHES, Part, Registry
 
 MODEL, IMAGE, COMPARED, SEARCH, CERTIFICATE, OUTPUT = (
     "The model",
@@ -28,8 +28,10 @@ def names_in(registry: Registry[Part]) -> Any:
 
 if TYPE_CHECKING:
     SearchName = str
+    RegionUnitsName = str
 else:
     SearchName = names_in(SEARCHES)
+    RegionUnitsName = names_in(REGION_UNITS)
 
 
 class AlternativeName(StrEnum):
@@ -51,6 +53,9 @@ class ArchitectureName(StrEnum):
 
 SPECTRAL = "spectral"
 """The default search."""
+
+PIXELS = "pixels"
+"""What regions consist of by default."""
 
 SearchOption = Annotated[
     SearchName,

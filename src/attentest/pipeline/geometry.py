@@ -15,6 +15,7 @@ from attentest.images.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.images.sample import Layout
 from attentest.noise import ImageNoise, NoiseModel, check_noise
 from attentest.region.patch_grid import PatchGrid
+from attentest.registry import REGION_UNITS
 
 MOST_GEOMETRIES = 16
 """Number of image shapes whose geometry a test keeps."""
@@ -31,19 +32,29 @@ class Geometry:
         Map from the images to the model's input.
     channel_weights : (C,)
         Weight of each channel in the contrast.
+    units
+        What regions consist of: "pixels" or "patches".
     """
 
-    def __init__(self, *, shape: tuple[int, int, int], inputs: InputMap, channel_weights: NDArray[np.float64]) -> None:
+    def __init__(
+        self,
+        *,
+        shape: tuple[int, int, int],
+        inputs: InputMap,
+        channel_weights: NDArray[np.float64],
+        units: str = "pixels",
+    ) -> None:
         self.shape = shape
         self.inputs = inputs
         self.channel_weights = channel_weights
+        self._units = units
         self._patch_grids: dict[tuple[int, ...], PatchGrid] = {}
 
     def patch_grid(self, grid: tuple[int, int], covered: tuple[int, int], device: torch.device) -> PatchGrid:
         """Return a grid (rows, columns) of patches over the part (height, width) of the input that they cover."""
         if grid not in self._patch_grids:
             size = self.shape[1:]
-            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device)
+            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device, self._units)
         return self._patch_grids[grid]
 
 
@@ -66,6 +77,8 @@ class Geometries:
         Which channels of colour images are compared.
     device
         Where the model computes.
+    region
+        What regions consist of: a name in ``REGION_UNITS``.
     """
 
     def __init__(
@@ -78,7 +91,10 @@ class Geometries:
         contrast: Contrast,
         channels: Channels,
         device: torch.device,
+        region: str = "pixels",
     ) -> None:
+        REGION_UNITS.load(region)  # refuses other names
+        self.region = region
         self._input_shape, self._preprocessing, self._device = input_shape, preprocessing, device
         self._noise, self._contrast = noise, contrast
         self._range = _intensity_range(intensity_range, preprocessing)
@@ -119,6 +135,7 @@ class Geometries:
             shape=shape,
             inputs=inputs.to(self._device),
             channel_weights=channel_weights(self.channels, shape[0]),
+            units=self.region,
         )
 
     def _check_noise(self) -> None:

@@ -30,7 +30,7 @@ class Observation:
     patch_grid
         How the patches lie on the pixels of the images.
     attention : (k, H', W'), regions : (k, H', W') bool
-        Attention maps and regions on the pixels that the model sees.
+        Attention maps and regions on the units of regions: the pixels that the model sees, or whole patches.
     """
 
     inputs: Tensor
@@ -49,6 +49,11 @@ class Observation:
             attention=self.attention[rows],
             regions=self.regions[rows],
         )
+
+    @property
+    def selectable(self) -> int:
+        """Number of pixels, or of whole patches, from which the model chooses a region."""
+        return self.regions[0].numel()
 
     def regions_on_images(self) -> NDArray[np.bool_]:
         """Return the regions (k, H, W) on all pixels of the images."""
@@ -118,11 +123,11 @@ def observe(
         raise InputError(_named(first_number, index) + reason)
     patch_grid = geometry.patch_grid((found.shape[1], found.shape[2]), covered, scores.device)
     attention = attention_map(found, patch_grid)
+    if (constant := _first_empty(attention > 0)) is not None:
+        raise InputError(_named(first_number, constant) + _constant(patch_grid))
     regions = rule.regions(attention, patch_grid)
-    empty = (~regions.flatten(1).any(dim=1)).nonzero().flatten().tolist()
-    if empty:
-        constant = not bool(attention[empty[0]].any())
-        raise InputError(_named(first_number, empty[0]) + (_constant(patch_grid) if constant else TIED))
+    if (tied := _first_empty(regions)) is not None:
+        raise InputError(_named(first_number, tied) + _tied(patch_grid))
     return Observation(inputs=inputs, scores=found, patch_grid=patch_grid, attention=attention, regions=regions)
 
 
@@ -148,15 +153,22 @@ def _named(first_number: int | None, index: int) -> str:
     return "" if first_number is None else f"image {first_number + index}: "
 
 
+def _first_empty(masks: Tensor) -> int | None:
+    """Return the index of the first of masks (k, H', W') that is empty; None if there is none."""
+    empty = (~masks.flatten(1).any(dim=1)).nonzero().flatten().tolist()
+    return empty[0] if empty else None
+
+
 def _constant(patch_grid: PatchGrid) -> str:
     height, width = patch_grid.size
     return (
-        f"the attention map is constant on the {height} x {width} pixels the model sees, so there is no region to "
-        "test: use a larger image, or a crop that leaves more of it."
+        f"the attention map is constant on the {height} x {width} {patch_grid.units} of the image that the model sees, "
+        "so there is no region to test: use a larger image, or a crop that leaves more of it."
     )
 
 
-TIED = (
-    "pixels of equal attention lie on both sides of the cut, so the top fraction does not define a region: use another "
-    "top_fraction, or a threshold."
-)
+def _tied(patch_grid: PatchGrid) -> str:
+    return (
+        f"{patch_grid.units} of equal attention lie on both sides of the cut, so the top fraction does not define a "
+        "region: use another top_fraction, or a threshold."
+    )

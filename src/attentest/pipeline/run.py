@@ -149,6 +149,7 @@ class Pipeline:
                     attention=maps[image],
                     randomised_image=None if added is None else channels_last(seen_images[image]),
                     seen=data.seen,
+                    selectable=observation.selectable,
                     standard_error=float(lines.standard_error[row]),
                     settings=self._recorded(inputs[image], connectivity),
                 )
@@ -211,7 +212,7 @@ class Pipeline:
             rough_is_faster=self.properties.rough_is_faster,
             exact=self.properties.exact,
             memory=self.memory // 2,
-            count=observation.regions[0].numel(),
+            count=observation.selectable,
             seeds=seeds,
         )
 

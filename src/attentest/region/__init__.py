@@ -1,4 +1,4 @@
-"""From raw scores to the attention map and its region, by one of two rules."""
+"""From raw scores to the attention map and its region, by one of two rules, of pixels or of whole patches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from attentest.region.top_fraction import TopFraction, TopMargins
 
 
 class RegionRule(Protocol):
-    """How an attention map becomes a region."""
+    """How an attention map becomes a region.
+
+    Rules and margins are written for regions of pixels. If regions consist of whole patches, the patch grid gives the
+    patches in the place of the pixels, with one score each, and nothing else changes.
+    """
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
@@ -27,7 +31,7 @@ class RegionRule(Protocol):
 
 
 def as_region_rule(threshold: float | None, top_fraction: float | None) -> RegionRule:
-    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a fraction of the pixels."""
+    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a top fraction."""
     if top_fraction is None:
         return Threshold() if threshold is None else Threshold(threshold)
     if threshold is not None:

@@ -15,24 +15,24 @@ LARGEST_SCORE = 1e100
 
 
 def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
-    """Return the attention map A in [0, 1]: upsampled scores, min-max normalised image by image.
+    """Return the attention map A in [0, 1]: scores of pixels or whole patches, min-max normalised image by image.
 
     Parameters
     ----------
     scores : (m, gh, gw)
         Raw scores on the patch grid.
     patch_grid
-        The patches over the image.
+        The patches over the image, and the units of which regions consist.
 
     Returns
     -------
     Tensor of shape (m, H, W)
-        On the pixels seen. A constant map becomes zero everywhere: no pixel exceeds any threshold.
+        On the units. A constant map becomes zero everywhere: nothing exceeds any threshold.
     """
-    pixels = patch_grid.upsample(scores)
-    low = pixels.amin(dim=(-2, -1), keepdim=True)
-    span = pixels.amax(dim=(-2, -1), keepdim=True) - low
-    return (pixels - low) / torch.where(span > 0, span, 1.0)
+    values = patch_grid.unit_scores(scores)
+    low = values.amin(dim=(-2, -1), keepdim=True)
+    span = values.amax(dim=(-2, -1), keepdim=True) - low
+    return (values - low) / torch.where(span > 0, span, 1.0)
 
 
 def unusable_scores(scores: Tensor) -> tuple[int, str] | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attentest.region.patch_grid import PatchAxis, PatchGrid
+from attentest.region.patch_axis import PatchAxis
+from attentest.region.patch_grid import PatchGrid
 
 COST_RATIO = 6
 """Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
@@ -33,7 +34,7 @@ class CandidatePixels:
     def values(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the pixels, from images with indices (m,) and scores (m, gh, gw)."""
         if self._sparse is None:
-            return self._patch_grid.upsample(scores).flatten(1)
+            return self._patch_grid.unit_scores(scores).flatten(1)
         return self._sparse.values(image, scores)
 
     def kinds(self, image: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map
 from attentest.region.candidate_pixels import CandidatePixels
-from attentest.region.patch_grid import PatchAxis, PatchGrid
+from attentest.region.patch_axis import PatchAxis
+from attentest.region.patch_grid import PatchGrid
 from attentest.region.threshold import TIE
 
 ROUNDING = 1e-12

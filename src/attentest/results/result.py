@@ -52,6 +52,9 @@ class AttentionTestResult:
         The attention map, from 0 to 1; 0 where the model sees nothing.
     seen : (H, W) bool
         The pixels the model sees: all, unless its preprocessing crops or its patches leave a border.
+    selectable
+        Number of pixels seen, or of patches in which they lie if the region consists of whole patches: those from which
+        the model chose the region.
     intervals : (n, 2) float64
         Truncation set: the values of z at which the model would choose this region. It is searched only where p and
         the confidence interval depend on it.
@@ -62,8 +65,8 @@ class AttentionTestResult:
         exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below
         it; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
     naive_log_pvalue, bonferroni_log_pvalue
-        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions of the
-        pixels seen.
+        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions that
+        could have been chosen.
     alternative
         The alternative of the p-values and the confidence interval.
     alpha
@@ -98,6 +101,7 @@ class AttentionTestResult:
     part: NDArray[np.bool_]
     attention: NDArray[np.float64]
     seen: NDArray[np.bool_]
+    selectable: int
     intervals: Intervals
     certain_intervals: Intervals
     possible_intervals: Intervals
@@ -233,7 +237,7 @@ class AttentionTestResult:
             log_pvalue=best,
             log_pvalue_bounds=(low, high),
             naive_log_pvalue=log_naive,
-            bonferroni_log_pvalue=_bonferroni(log_naive, self.seen, self.connectivity),
+            bonferroni_log_pvalue=_bonferroni(log_naive, self.selectable, self.connectivity),
             settings={**self.settings, "alternative": alternative},
             certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
@@ -268,6 +272,7 @@ class AttentionTestResult:
             "region_pixels": int(self.region.sum()),
             "part_pixels": int(self.part.sum()),
             "seen_pixels": int(self.seen.sum()),
+            "selectable": self.selectable,
             "image_pixels": int(self.region.size),
             "evaluations": self.evaluations,
             "status": self.status,
@@ -347,6 +352,8 @@ class ComparedPart:
     region, part, attention, seen : (H, W)
     randomised_image : (H, W) or (H, W, C)
         As in :class:`AttentionTestResult`.
+    selectable
+        Number of pixels or whole patches from which the region was chosen.
     standard_error
         Standard deviation of the compared difference.
     settings
@@ -357,6 +364,7 @@ class ComparedPart:
     part: NDArray[np.bool_]
     attention: NDArray[np.float64]
     seen: NDArray[np.bool_]
+    selectable: int
     standard_error: float
     settings: Mapping[str, Any]
     randomised_image: NDArray[np.float64] | None = None
@@ -396,13 +404,14 @@ def results_of(
                 part=part.part,
                 attention=part.attention,
                 seen=part.seen,
+                selectable=part.selectable,
                 intervals=outcome.intervals,
                 certain_intervals=outcome.certain,
                 possible_intervals=outcome.possible,
                 log_pvalue=float(logs.best[i]),
                 log_pvalue_bounds=(float(logs.low[i]), float(logs.high[i])),
                 naive_log_pvalue=log_naive,
-                bonferroni_log_pvalue=_bonferroni(log_naive, part.seen, connectivity),
+                bonferroni_log_pvalue=_bonferroni(log_naive, part.selectable, connectivity),
                 alternative=alternative,
                 alpha=alpha,
                 confidence_level=confidence_level,
@@ -434,9 +443,9 @@ def certified(
     return replace(result, certificate=certificate)
 
 
-def _bonferroni(log_naive: float, seen: NDArray[np.bool_], connectivity: int | None) -> float:
-    # A pixel is in the region or not; with components it is in this one, in another, or in none.
-    return bonferroni_log_pvalue(log_naive, int(seen.sum()), kinds=2 if connectivity is None else 3)
+def _bonferroni(log_naive: float, selectable: int, connectivity: int | None) -> float:
+    # A pixel or patch is in the region or not; with components it is in this one, in another, or in none.
+    return bonferroni_log_pvalue(log_naive, selectable, kinds=2 if connectivity is None else 3)
 
 
 def _number(value: float) -> float | str:

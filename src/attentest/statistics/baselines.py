@@ -32,13 +32,13 @@ def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
     return LOG_2 + float(log_ndtr(-abs(z)))
 
 
-def bonferroni_log_pvalue(log_naive: float, pixels: int, kinds: int = 2) -> float:
-    """Return the log of min(1, kinds^pixels p): a correction for every possible region.
+def bonferroni_log_pvalue(log_naive: float, selectable: int, kinds: int = 2) -> float:
+    """Return the log of min(1, kinds^selectable p): a correction for every possible region.
 
-    ``kinds`` is the number of states of a pixel: in the region or not; for a component of a region, in it, in another
-    component, or outside.
+    ``selectable`` is the number of pixels, or of patches if regions consist of whole ones, and ``kinds`` the number of
+    states of each: in the region or not; for a component of a region, in it, in another component, or outside.
     """
-    return min(0.0, pixels * float(np.log(kinds)) + log_naive)
+    return min(0.0, selectable * float(np.log(kinds)) + log_naive)
 
 
 @dataclass(frozen=True, kw_only=True)
