@@ -62,6 +62,9 @@ def library(**settings: object) -> AttentionTest:
         (("--noise", "wavelet"), {"noise": FromImage("wavelet")}),
         (("--top-fraction", "0.2"), {"top_fraction": 0.2}),
         (("--threshold", "0.5"), {"threshold": 0.5}),
+        (("--region", "pixels"), {}),
+        (("--region", "patches", "--threshold", "0.3"), {"region": "patches", "threshold": 0.3}),
+        (("--region", "patches", "--top-fraction", "0.2"), {"region": "patches", "top_fraction": 0.2}),
         (("--contrast", "background"), {"contrast": Background()}),
         (("--contrast", "neighbourhood:1.5"), {"contrast": Neighbourhood(1.5)}),
         (("--contrast", "region-mean", "--filter", "laplacian"), {"contrast": Filtered("laplacian", of=RegionMean())}),
@@ -86,6 +89,13 @@ def test_options_are_those_of_the_library(arguments: tuple[str, ...], settings: 
     expected = library(**settings)(IMAGES[0])
     assert found["statistic"] == expected.statistic
     assert found["pvalue"] == expected.pvalue
+    assert found["region"] == expected.settings["region"]
+
+
+def test_a_region_of_something_else_is_refused() -> None:
+    done = run("0.npy", "--noise", "1", "--region", "squares")
+    assert done.exit_code == 2
+    assert "'squares' is not one of 'pixels'" in done.stderr
 
 
 def test_references_are_one_for_all_or_one_each() -> None:
