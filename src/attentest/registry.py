@@ -167,7 +167,8 @@ REGION_UNITS = Registry(
     "region",
     {
         "pixels": Part(
-            "region.patch_axis:pixels", "with attention interpolated between the centres of patches, as in the paper"
+            "region.patch_axis:interpolated_pixels",
+            "with attention interpolated between the centres of patches, as in the paper",
         ),
         "patches": Part("region.patch_axis:whole_patches", "whole ones; a pixel belongs to the one its centre lies in"),
     },

@@ -32,29 +32,24 @@ class Geometry:
         Map from the images to the model's input.
     channel_weights : (C,)
         Weight of each channel in the contrast.
-    units
+    region
         What regions consist of: "pixels" or "patches".
     """
 
     def __init__(
-        self,
-        *,
-        shape: tuple[int, int, int],
-        inputs: InputMap,
-        channel_weights: NDArray[np.float64],
-        units: str = "pixels",
+        self, *, shape: tuple[int, int, int], inputs: InputMap, channel_weights: NDArray[np.float64], region: str
     ) -> None:
         self.shape = shape
         self.inputs = inputs
         self.channel_weights = channel_weights
-        self._units = units
+        self._region = region
         self._patch_grids: dict[tuple[int, ...], PatchGrid] = {}
 
     def patch_grid(self, grid: tuple[int, int], covered: tuple[int, int], device: torch.device) -> PatchGrid:
         """Return a grid (rows, columns) of patches over the part (height, width) of the input that they cover."""
         if grid not in self._patch_grids:
             size = self.shape[1:]
-            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device, self._units)
+            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device, self._region)
         return self._patch_grids[grid]
 
 
@@ -91,7 +86,7 @@ class Geometries:
         contrast: Contrast,
         channels: Channels,
         device: torch.device,
-        region: str = "pixels",
+        region: str,
     ) -> None:
         REGION_UNITS.load(region)  # refuses other names
         self.region = region
@@ -135,7 +130,7 @@ class Geometries:
             shape=shape,
             inputs=inputs.to(self._device),
             channel_weights=channel_weights(self.channels, shape[0]),
-            units=self.region,
+            region=self.region,
         )
 
     def _check_noise(self) -> None:

@@ -63,7 +63,7 @@ AxisUnits: TypeAlias = Callable[[Tensor, int], tuple[Tensor, Tensor, Tensor]]
 ``matrix`` of a :class:`PatchAxis`."""
 
 
-def pixels(centres: Tensor, patches: int) -> tuple[Tensor, Tensor, Tensor]:
+def interpolated_pixels(centres: Tensor, patches: int) -> tuple[Tensor, Tensor, Tensor]:
     """Let each pixel be a unit, with scores interpolated linearly between patch centres."""
     places = centres - 0.5
     left = places.floor()
