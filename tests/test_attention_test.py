@@ -157,11 +157,11 @@ def test_a_result_goes_to_json_and_back(tiny_test: AttentionTest, tiny_images: n
     assert plain["intervals"] == result.intervals.tolist()
     assert plain["search"]["name"] == "combination"
     assert plain["noise"] == {"model": "isotropic", "sigma": 1.0}
-    assert plain["region"] == "pixels"
+    assert plain["region_unit"] == "pixels"
     assert "arrays" not in plain
     full = json.loads(json.dumps(result.to_dict(arrays=True), allow_nan=False))
-    assert np.array_equal(full["arrays"]["region"], result.region)
-    assert np.array_equal(full["arrays"]["attention"], result.attention)
+    assert np.array_equal(full["region"], result.region)
+    assert np.array_equal(full["attention"], result.attention)
 
 
 def test_every_kind_of_image_is_the_same_image(tiny_test: AttentionTest) -> None:

@@ -71,7 +71,7 @@ def test_options_reach_the_calibration() -> None:
                    "--filter", "gaussian:0.5")  # fmt: skip
     settings = found["settings"]
     assert isinstance(settings, dict)
-    assert (settings["top_fraction"], settings["region"]) == (0.2, "patches")
+    assert (settings["top_fraction"], settings["region_unit"]) == (0.2, "patches")
     assert settings["contrast"]["of"] == {"name": "neighbourhood", "radius": 2.0}
     assert settings["noise"]["model"] == "isotropic"
     assert [level["alpha"] for level in found["levels"]] == [0.2, 0.4]  # type: ignore[attr-defined]

@@ -89,7 +89,7 @@ def test_options_are_those_of_the_library(arguments: tuple[str, ...], settings: 
     expected = library(**settings)(IMAGES[0])
     assert found["statistic"] == expected.statistic
     assert found["pvalue"] == expected.pvalue
-    assert found["region"] == expected.settings["region"]
+    assert found["region_unit"] == expected.settings["region_unit"]
 
 
 def test_a_region_of_something_else_is_refused() -> None:

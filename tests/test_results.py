@@ -210,9 +210,9 @@ def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, dec
         assert f"Benjamini-{name}-adjusted p <= 0.2: {made.count(True)} of 6{undecided}\n" in text
     assert text.endswith("contain 0.2; to resolve them, test without alpha= (without --decide)")
     wide = Results(replace(result, status="max_evaluations") for result in decided)
-    assert wide.summary(0.2).endswith("or more evaluations (max_evaluations=) may resolve them")
+    assert wide.summary(0.2).endswith("or a larger max_evaluations= (--max-evaluations) may resolve them")
     sharp = Results([*wide[1:], replace(decided[0], status="sharp")])
-    assert sharp.summary(0.2).endswith("sharp, certify (certification=, --certify), or raise max_evaluations=")
+    assert sharp.summary(0.2).endswith("--certify), or use a larger max_evaluations= (--max-evaluations)")
 
 
 def test_components_that_were_only_decided_are_not_adjusted_as_if_exact() -> None:
@@ -357,7 +357,7 @@ def test_a_result_is_json_ready_with_infinite_ends(results: Results) -> None:
     assert float(read["confidence_interval"]["high"]) == math.inf
     assert read["confidence_interval"]["confidence_level"] == 0.95
     assert read["estimate"] == one_sided.estimate
-    assert read["arrays"]["part"] == one_sided.part.tolist()
+    assert read["part"] == one_sided.part.tolist()
 
 
 def test_results_travel_between_processes(results: Results) -> None:

@@ -331,9 +331,9 @@ def test_bonferroni_counts_regions_of_patches() -> None:
 def test_it_is_recorded() -> None:
     test = CASES["paper's"].test()
     result = test(picture(8, 8))
-    assert test.settings["region"] == result.to_dict(arrays=True)["region"] == "patches"
-    assert "region='patches'" in repr(test.with_search("fixed"))
-    assert AttentionTest(tiny_vit(), noise=1.0).settings["region"] == "pixels"
+    assert test.settings["region_unit"] == result.to_dict()["region_unit"] == "patches"
+    assert "region_unit='patches'" in repr(test.with_search("fixed"))
+    assert AttentionTest(tiny_vit(), noise=1.0).settings["region_unit"] == "pixels"
 
 
 @pytest.mark.parametrize("rule", [{"threshold": 0.6}, {"top_fraction": 0.5}])
