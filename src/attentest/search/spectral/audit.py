@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.segments import INSIDE, Floats, Integers, Mask, SegmentTable
 
-BISECTIONS = 40
-"""Halvings by which a quantile is found: to 1e-12 of its cell."""
+BISECTIONS = 24
+"""Halvings by which a quantile is found: to 1e-7 of its cell."""
 
 
 @dataclass(frozen=True, kw_only=True)

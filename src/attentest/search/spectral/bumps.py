@@ -24,10 +24,10 @@ WORTH_PROBING = 4.0
 """A piece is probed if it may then leave out an allowance that is this many times the rest of its error."""
 
 
-def bump_height(decay: Decay, width: Floats, degree: int, narrowest: float) -> Floats:
+def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
     """Return the height (p,) of the bump that pieces of some widths (p,) may hide; zero if they cannot.
 
-    ``narrowest`` is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
+    ``narrowest`` (p,) is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
     units of the distance of the nodes, less is missed: with the fourth power.
     """
     thinned = np.minimum(1.0, width / (NODES_PER_BUMP * narrowest) * (8 / degree)) ** 4

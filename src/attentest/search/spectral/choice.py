@@ -10,9 +10,10 @@ import numpy as np
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import NO_PIECE, Floats, Mask, Zones
+from attentest.statistics.law import Law
 
 CENTRE = 2.0
-"""Pieces up to here from zero are explored first, with those at z_obs: they hold most of the mass."""
+"""Pieces up to so many standard deviations from zero are explored first, with those at z_obs: they are the heaviest."""
 
 FARTHER = math.log(1e-4)
 """Unexplored pieces lighter than this fraction (in logs) of the heaviest one are deferred, unless few were explored
@@ -53,13 +54,14 @@ class Chooser:
 
     Parameters
     ----------
-    z_obs : (k,)
-        Observed points.
+    law
+        The law of the k statistics.
     """
 
-    def __init__(self, z_obs: Floats) -> None:
-        self._z_obs = z_obs
-        self._explored = np.zeros(len(z_obs), dtype=np.int64)
+    def __init__(self, law: Law) -> None:
+        self._z_obs = law.z_obs
+        self._centre = CENTRE * law.spread
+        self._explored = np.zeros(len(law), dtype=np.int64)
         self._first = True
 
     def choose(
@@ -88,7 +90,8 @@ class Chooser:
         nothing = np.zeros(len(image), dtype=np.bool_)
         if self._first:
             self._first = False
-            chosen = workable & (at_obs | (zones.left < CENTRE) & (zones.right > -CENTRE))
+            centre = self._centre[image]
+            chosen = workable & (at_obs | (zones.left < centre) & (zones.right > -centre))
             np.add.at(self._explored, image[chosen], 1)
             return Choice(zones=zones.chosen(chosen), tails=zones.chosen(nothing), idle=np.zeros(count, dtype=np.bool_))
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.

@@ -74,11 +74,11 @@ class Interpolation:
         What is searched for.
     mixed
         Whether to use rough scores where they are accurate enough.
-    narrowest_bump
+    narrowest_bump : (k,)
         Standard deviation of the narrowest bump of the scores that must not be missed.
     """
 
-    def __init__(self, problem: SearchProblem, mixed: bool, narrowest_bump: float) -> None:
+    def __init__(self, problem: SearchProblem, mixed: bool, narrowest_bump: Floats) -> None:
         self._problem = problem
         self._narrowest_bump = narrowest_bump
         z_obs = problem.z_obs
@@ -235,7 +235,7 @@ class Interpolation:
                 at_check=at_check()[:, 0],
                 noise=self._noise[fresh.image] if is_rough else np.zeros(len(fresh.image)),
                 jitter=self._jitter[fresh.image],
-                narrowest_bump=self._narrowest_bump,
+                narrowest_bump=self._narrowest_bump[fresh.image],
             )
             pieces = self._unless_known_better(fresh_pieces(fresh, scores))
             # A steep place is halved until it is resolved; only what may be noise is worth giving up for.

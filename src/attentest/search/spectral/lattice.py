@@ -25,7 +25,7 @@ MOST_PIECES = 2000
 """Most pieces per image at the start; with a statistic so large that more are needed, they become wider."""
 
 NEAR = 4.0
-"""Pieces this close to z_obs or to zero, where p lives, are never merged."""
+"""Pieces within so many standard deviations of z from z_obs or zero, where p lives, are never merged."""
 
 WIDENED_RATE, MOST_WIDENED = 0.15, 8
 """Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still
@@ -39,7 +39,7 @@ class Lattice:
     ----------
     law
         The law of the k statistics.
-    width
+    width : (k,)
         Width of the pieces at the start.
 
     Attributes
@@ -48,8 +48,9 @@ class Lattice:
         The pieces end at this distance from zero; the tails begin there.
     """
 
-    def __init__(self, law: Law, width: float) -> None:
+    def __init__(self, law: Law, width: Floats) -> None:
         self._z_obs = law.z_obs
+        self._near = NEAR * law.spread
         self.reach = law.reach(LOG_TAIL)
         self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
 
@@ -94,7 +95,7 @@ class Lattice:
         z_obs = self._z_obs[segments.image]
         from_obs = np.maximum(segments.left - z_obs, z_obs - segments.right)
         from_zero = np.maximum(segments.left, -segments.right)
-        return np.asarray(np.minimum(from_obs, from_zero) >= NEAR)
+        return np.asarray(np.minimum(from_obs, from_zero) >= self._near[segments.image])
 
     def widen(self, table: SegmentTable, explored: Pieces) -> None:
         """Merge neighbouring unexplored pieces of images whose scores are smoother than such narrow pieces need.

@@ -118,7 +118,7 @@ class NodeScores:
         Error of ``at_nodes`` if they are rough, else zero.
     jitter : (p,)
         Error of exact scores beyond the rounding that is always allowed for.
-    narrowest_bump
+    narrowest_bump : (p,)
         Standard deviation of the narrowest bump that must not be missed.
     """
 
@@ -127,7 +127,7 @@ class NodeScores:
     at_check: Tensor
     noise: Floats
     jitter: Floats
-    narrowest_bump: float
+    narrowest_bump: Floats
 
 
 @dataclass(frozen=True, kw_only=True)

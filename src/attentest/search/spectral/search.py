@@ -81,7 +81,7 @@ class SpectralSearch:
     max_evaluations
         Most model evaluations per image. If they are used up before the tolerance is reached, the status says so.
     width
-        Width on the z axis of the first pieces.
+        Width on the z axis of the first pieces, in standard deviations of z.
     strict
         Whether to take pieces of half the width and more audit points: 1.7 times the evaluations on trained models.
     precision
@@ -133,12 +133,12 @@ class _Run:
         self._problem = problem
         self._max_evaluations = search.max_evaluations
         self._least_share = search.tol or np.finfo(np.float64).tiny
-        width = search.width / (STRICTER if search.strict else 1)
+        width = problem.law.spread * (search.width / (STRICTER if search.strict else 1))
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
         self._interpolation = Interpolation(problem, mixed, width / NODES_PER_BUMP)
         self._pieces = self._interpolation.no_pieces
         self._goals = Goals(problem, search.tol, search.rtol)
-        self._chooser = Chooser(problem.z_obs)
+        self._chooser = Chooser(problem.law)
         self._lattice = Lattice(problem.law, width)
         self._table = SegmentTable(problem.law, problem.alternative)
         self._table.add(self._lattice.segments())
