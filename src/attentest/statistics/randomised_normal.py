@@ -60,14 +60,19 @@ class RandomisedNormal(Law):
         upper: ArrayLike,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the log masses of z intervals with T outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
-        gamma, origin = self.gamma[image], self.observed_z[image]
-
-        def mass(least: ArrayLike, greatest: ArrayLike) -> NDArray[np.float64]:
-            return log_rectangle_mass(left, right, least, greatest, gamma=gamma, mean=mean, relative_to=origin)
-
-        # Where there is nothing below or nothing above, the rectangle has no height, and takes no time.
-        below, above = mass(-np.inf, lower), mass(upper, np.inf)
-        return np.logaddexp(below, above), mass(lower, upper)
+        shape = np.broadcast_shapes(*(np.shape(each) for each in (image, left, right, mean, lower, upper)))
+        nowhere = np.full(shape, np.inf)
+        # T below, between and above, all at once. An empty range has no mass, and takes no time.
+        below, between, above = log_rectangle_mass(
+            left,
+            right,
+            np.stack([-nowhere, np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)]),
+            np.stack([np.broadcast_to(lower, shape), np.broadcast_to(upper, shape), nowhere]),
+            gamma=self.gamma[image],
+            mean=mean,
+            relative_to=self.observed_z[image],
+        )
+        return np.logaddexp(below, above), between
 
     @property
     def state_obs(self) -> NDArray[np.float64]:
