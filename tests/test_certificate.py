@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from attentest.results.certificate import Certificate
 from attentest.results.plots import Panel, results_figure
 from attentest.search import Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.law import Law
+from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.truncated_normal import TruncatedNormal
 from command_line import run_main
 from test_law import INTERVALS, LAW, STATISTIC, brute_force
@@ -40,7 +42,7 @@ ALTERNATIVES: tuple[Alternative, ...] = ("two-sided", "greater", "less")
 Ends = tuple[tuple[float, float], ...]
 
 
-def set_problem(law: TruncatedNormal, intervals: Ends, **options: Any) -> SearchProblem:
+def set_problem(law: Law, intervals: Ends, **options: Any) -> SearchProblem:
     """A problem whose images all have the same truncation set."""
     edges = torch.tensor(intervals, dtype=torch.float64)
 
@@ -60,35 +62,17 @@ def truncated_normals(rng: np.random.Generator, intervals: Ends, count: int) -> 
     return stats.norm.isf(lower[which] + rng.random(count) * (upper - lower)[which])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Randomised(TruncatedNormal):
-    """T ~ N(0, 1), and z = T + U with U ~ N(0, 1/4): a law on a pair."""
-
-    added: NDArray[np.float64]
-
-    @property
-    def z_obs(self) -> NDArray[np.float64]:
-        return self.statistic + self.added
-
-    @property
-    def state_obs(self) -> NDArray[np.float64]:
-        return np.column_stack([self.statistic, 2 * self.added])
-
-    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        return state @ [1.0, 0.5]
-
-
-def null_law(rng: np.random.Generator, kind: str, intervals: Ends, count: int) -> TruncatedNormal:
+def null_law(rng: np.random.Generator, kind: str, intervals: Ends, count: int) -> Law:
     """Return a law whose observed statistics are draws from itself, given the set."""
     if kind == "normal":
         return TruncatedNormal(statistic=truncated_normals(rng, intervals, count))
     scale = np.sqrt(1.25)
     z = scale * truncated_normals(rng, tuple((low / scale, high / scale) for low, high in intervals), count)
     statistic = rng.normal(z / 1.25, np.sqrt(0.2))  # T given z
-    return Randomised(statistic=statistic, added=z - statistic)
+    return RandomisedNormal(statistic=statistic, observed_z=z, gamma=np.full(count, 0.5))
 
 
-def ranks(law: TruncatedNormal, draws: list[certification.ExchangeableDraws]) -> NDArray[np.int64]:
+def ranks(law: Law, draws: list[certification.ExchangeableDraws]) -> NDArray[np.int64]:
     """Return how many of its draws lie above each observed statistic."""
     return np.array([np.sum(own.statistics > one) for own, one in zip(draws, law.statistic, strict=True)])
 
@@ -106,8 +90,8 @@ def uniformity(found: NDArray[np.int64], draws: int) -> float:
         ("normal", NARROW_AND_FAR),
         ("normal", DUST),
         ("normal", EVERYTHING),
-        ("pair", ISLANDS),
-        ("pair", DUST),
+        ("randomised", ISLANDS),
+        ("randomised", DUST),
     ],
 )
 def test_ranks_are_uniform_however_short_the_chains(kind: str, intervals: Ends, steps: int) -> None:
@@ -160,7 +144,7 @@ def test_more_steps_show_that_chains_were_too_short() -> None:
 
 
 def test_draws_of_another_law_follow_it() -> None:
-    """The noisy Laplace law of tests/test_law.py, on a pair of a continuous and a two-valued number."""
+    """The noisy Laplace law of tests/test_law.py, of a continuous and a two-valued number."""
     problem = set_problem(LAW, tuple(INTERVALS))  # type: ignore[arg-type]
     (draws,) = Certification(draws=5000, steps=20).draw(problem)
     for alternative, p in brute_force(STATISTIC, INTERVALS).items():
@@ -173,6 +157,7 @@ def certificate_of(
 ) -> Certificate:
     return Certificate(
         observed=observed,
+        moved=float(np.mean(np.asarray(statistics) != observed)),
         statistics=np.asarray(statistics, dtype=np.float64),
         alternative=alternative,
         pvalue_bounds=bounds,

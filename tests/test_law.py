@@ -32,7 +32,7 @@ SHIFT = 0.4
 class NoisyLaplace(Law):
     """T ~ Laplace(mean, 1), z = T + U with U = SHIFT or -SHIFT; the observed U is SHIFT.
 
-    The state is two normal numbers: T is a function of the first, and U has the sign of the second.
+    Given z, U is one of two values with known probabilities.
     """
 
     @property
@@ -64,14 +64,26 @@ class NoisyLaplace(Law):
 
     @property
     def state_obs(self) -> NDArray[np.float64]:
-        first = stats.norm.ppf(stats.laplace.cdf(self.statistic))
-        return np.column_stack([first, np.full(len(self), 0.5)])
-
-    def statistic_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(stats.laplace.ppf(stats.norm.cdf(state[:, 0])))
+        return np.asarray(stats.norm.ppf(_z_below(self.z_obs)))
 
     def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.statistic_of(image, state) + SHIFT * np.sign(state[:, 1])
+        low, high = np.full(len(state), -60.0), np.full(len(state), 60.0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            above = _z_below(middle) > stats.norm.cdf(state)
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        return (low + high) / 2
+
+    def statistic_of(
+        self, image: NDArray[np.int64], z: NDArray[np.float64], chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        up, down = stats.laplace.pdf(z - SHIFT), stats.laplace.pdf(z + SHIFT)
+        return z - np.where(stats.norm.cdf(chance) < up / (up + down), SHIFT, -SHIFT)
+
+
+def _z_below(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(T + U <= z) for mean zero."""
+    return np.asarray((stats.laplace.cdf(z - SHIFT) + stats.laplace.cdf(z + SHIFT)) / 2)
 
 
 def _log_laplace_mass(start: NDArray[np.float64], end: NDArray[np.float64], mean: ArrayLike) -> NDArray[np.float64]:

@@ -93,11 +93,11 @@ def test_searches_and_certificate_agree() -> None:
 
 
 def test_rejections_of_null_images_are_as_many_as_they_should_be() -> None:
-    images = np.random.default_rng(3).normal(size=(200, 8, 8))
+    images = np.random.default_rng(3).normal(size=(120, 8, 8))
     test = a_test(search=SpectralSearch(tol=1e-3), confidence_level=None, region="patches", randomise=1.0)
     pvalues = np.array([result.pvalue for result in test.map(images)])
     assert stats.kstest(pvalues, "uniform").pvalue > 0.01
-    assert stats.binomtest(int(np.sum(pvalues <= 0.1)), 200, 0.1).pvalue > 0.005
+    assert stats.binomtest(int(np.sum(pvalues <= 0.1)), 120, 0.1).pvalue > 0.005
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_the_picture_shows_both_images() -> None:
     # The dark share of the area is p.
     density = next(axes for axes in figure.axes if axes.get_ylabel() == "density given the region")
     areas = [sum(_area(path.vertices) for path in fill.get_paths()) for fill in density.collections[:2]]
-    assert areas[1] / areas[0] == pytest.approx(result.pvalue, abs=0.01)
+    assert areas[1] / areas[0] == pytest.approx(result.pvalue, abs=0.02)  # up to a step of the curve
 
 
 def _area(vertices: NDArray[np.float64]) -> float:

@@ -37,6 +37,8 @@ class Certificate:
         Which statistics are at least as extreme as the observed one.
     pvalue_bounds
         Least and greatest p-value by the search, with which the draws are compared.
+    moved
+        Share of the chains that left the observed point; if it is small the certified p is valid but too great.
     steps
         Steps of each chain.
     seed
@@ -49,6 +51,7 @@ class Certificate:
     statistics: NDArray[np.float64]
     alternative: Alternative
     pvalue_bounds: tuple[float, float]
+    moved: float
     steps: int
     seed: int | None
     evaluations: int
@@ -68,11 +71,6 @@ class Certificate:
     def pvalue(self) -> float:
         """The certified p-value, (1 + extreme) / (1 + n)."""
         return (1 + self.extreme) / (1 + self.draws)
-
-    @property
-    def moved(self) -> float:
-        """Share of the chains that left the observed point; if it is small the certified p is valid but too great."""
-        return float(np.mean(self.statistics != self.observed))
 
     @property
     def agreement(self) -> float:

@@ -436,6 +436,7 @@ def certified(
         statistics=draws.statistics,
         alternative=result.alternative,
         pvalue_bounds=result.pvalue_bounds,
+        moved=draws.moved,
         steps=certification.steps,
         seed=certification.seed,
         evaluations=draws.evaluations,

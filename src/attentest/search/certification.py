@@ -39,11 +39,14 @@ class ExchangeableDraws:
     ----------
     statistics : (n,)
         Statistics at the ends of the chains: under the hypothesis exchangeable with the observed one.
+    moved
+        Share of the chains that left the observed point.
     evaluations
         Number of model evaluations.
     """
 
     statistics: NDArray[np.float64]
+    moved: float
     evaluations: int
 
 
@@ -93,14 +96,19 @@ class Certification:
     def _drawn(self, problem: SearchProblem, images: Indices, progress: Report) -> list[ExchangeableDraws]:
         seed = () if self.seed is None else (self.seed,)
         rngs = [problem.generator(image, STREAM, *seed) for image in images]
-        hubs, to_hubs = self._after_steps(problem, images, problem.law.state_obs[images], rngs)
+        law = problem.law
+        hubs, to_hubs = self._after_steps(problem, images, law.state_obs[images], rngs)
         each = np.repeat(images, self.draws)
-        ends, from_hubs = self._after_steps(problem, each, np.repeat(hubs, self.draws, axis=0), rngs, progress)
-        statistics = problem.law.statistic_of(each, ends).reshape(len(images), self.draws)
-        evaluations = to_hubs + from_hubs.reshape(statistics.shape).sum(axis=1)
+        ends, from_hubs = self._after_steps(problem, each, np.repeat(hubs, self.draws), rngs, progress)
+        # Given z, T depends on nothing else, for the observed one as for the draws: so they remain exchangeable.
+        chance = np.concatenate([rng.standard_normal(self.draws) for rng in rngs])
+        shape = len(images), self.draws
+        statistics = law.statistic_of(each, law.z_of(each, ends), chance).reshape(shape)
+        moved = (ends != law.state_obs[each]).reshape(shape).mean(axis=1)
+        evaluations = to_hubs + from_hubs.reshape(shape).sum(axis=1)
         return [
-            ExchangeableDraws(statistics=own.copy(), evaluations=int(evaluated))
-            for own, evaluated in zip(statistics, evaluations, strict=True)
+            ExchangeableDraws(statistics=own.copy(), moved=float(share), evaluations=int(evaluated))
+            for own, share, evaluated in zip(statistics, moved, evaluations, strict=True)
         ]
 
     def _after_steps(
@@ -111,10 +119,10 @@ class Certification:
         rngs: Sequence[np.random.Generator],
         progress: Report | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return where chains (m,) of images from states (m, d) end, and how many evaluations each needed."""
+        """Return where chains (m,) of images from states (m,) end, and how many evaluations each needed."""
         evaluations = np.zeros(len(image), dtype=np.int64)
         for step in range(self.steps):
-            numbers = StepNumbers.drawn(rngs, len(image) // len(rngs), state.shape[1])
+            numbers = StepNumbers.drawn(rngs, len(image) // len(rngs))
             state, evaluated = slice_step(problem, image, state, numbers)
             evaluations += evaluated
             if progress is not None:

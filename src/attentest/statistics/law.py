@@ -1,7 +1,7 @@
 """The law of the statistic given the truncation set: the one interface between searches and statistics.
 
 Searches, p-values, bounds, estimates, confidence intervals and pictures ask a law for the masses of intervals of z, and
-certificates ask it for T and z as functions of normal random numbers; nothing else asks about distributions. Another
+certificates ask it for z and T as functions of normal random numbers; nothing else asks about distributions. Another
 way to condition on the selection is another subclass of ``Law``.
 """
 
@@ -88,20 +88,21 @@ class Law(ABC):
 
     @property
     def state_obs(self) -> NDArray[np.float64]:
-        """Observed states (k, d); where d is 1 and z is T, the statistic itself.
+        """Observed states (k,): a state is a number of which z is a function.
 
-        A state is d numbers of which T and z are functions, and which are independent and standard normal if T has mean
-        zero and there is no selection.
+        It is standard normal if T has mean zero and there is no selection.
         """
-        return self.statistic[:, None]
-
-    def statistic_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return T (m,) in states (m, d) of images (m,); of the observed states exactly the observed statistics."""
-        return state[:, 0]
+        return np.asarray(self.z_obs / self.spread)
 
     def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return z (m,) in states (m, d) of images (m,)."""
-        return state[:, 0]
+        """Return z (m,) in states (m,) of images (m,)."""
+        return np.asarray(state * self.spread[image])
+
+    def statistic_of(
+        self, image: NDArray[np.int64], z: NDArray[np.float64], chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return draws (m,) of T given z, for mean zero: a function of z (m,) and of standard normal numbers (m,)."""
+        return z
 
     def __len__(self) -> int:
         return len(self.statistic)

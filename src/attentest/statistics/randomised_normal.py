@@ -74,11 +74,9 @@ class RandomisedNormal(Law):
         )
         return np.logaddexp(below, above), between
 
-    @property
-    def state_obs(self) -> NDArray[np.float64]:
-        """T and E as observed (k, 2): see :attr:`Law.state_obs`."""
-        return np.stack([self.statistic, (self.observed_z - self.statistic) / self.gamma], axis=1)
-
-    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return T + gamma E: see :meth:`Law.z_of`."""
-        return np.asarray(state[:, 0] + self.gamma[image] * state[:, 1])
+    def statistic_of(
+        self, image: NDArray[np.int64], z: NDArray[np.float64], chance: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return draws of T ~ N(z / (1 + gamma^2), gamma^2 / (1 + gamma^2)): see :meth:`Law.statistic_of`."""
+        gamma, spread = self.gamma[image], self.spread[image]
+        return np.asarray(z / spread**2 + gamma / spread * chance)
