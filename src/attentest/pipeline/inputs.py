@@ -15,7 +15,7 @@ from attentest.images.sample import ImageLike, Sample, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.pipeline.geometry import Geometries, Geometry
 
-ARRAYS_PER_IMAGE = 12
+ARRAYS_PER_IMAGE = 14
 """Arrays of the size of an image that its test holds at a time."""
 
 ENDED = object()

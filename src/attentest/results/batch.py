@@ -155,7 +155,8 @@ class Results(Sequence[AttentionTestResult]):
         """Return one row per image, as columns.
 
         ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
-        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one.
+        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one. ``gamma`` is 0 without
+        randomised selection.
 
         Parameters
         ----------
@@ -192,6 +193,7 @@ class Results(Sequence[AttentionTestResult]):
             "part_pixels": [int(result.part.sum()) for result in self],
             "region_pixels": [int(result.region.sum()) for result in self],
             "seen_pixels": [int(result.seen.sum()) for result in self],
+            "gamma": [(result.settings.get("randomisation") or {}).get("gamma", 0.0) for result in self],
             "alternative": [result.alternative for result in self],
             "contrast": [result.settings["contrast"]["name"] for result in self],
             "noise": [result.settings["noise"].get("model", "") for result in self],

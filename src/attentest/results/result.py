@@ -293,6 +293,8 @@ class AttentionTestResult:
         bounds = f" in [{lower:.6g}, {upper:.6g}]" if self.status == CONVERGED else ""
         certified = "" if self.certificate is None else f"certified p {self.certificate.pvalue:.6g}, "
         pixels = f"{int(self.region.sum())} of {int(self.seen.sum())} pixels"
+        if self.randomised_image is not None:
+            pixels += " of the randomised image"
         return (
             f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue_text(6)}{bounds}, "
             f"{certified}naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
