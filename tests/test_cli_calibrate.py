@@ -98,7 +98,7 @@ def test_options_reach_the_calibration() -> None:
         ("--noise 1,2", "^--noise is for images of 2 channel"),
         (
             "--noise 1 --true-noise 1,2",
-            "^the noise that null images are drawn from: the noise model is for images of 2",
+            "^the noise that images are drawn from: the noise model is for images of 2",
         ),
         ("--noise 1 --size 0x8", "^a side in --size must be at least 1"),
     ],

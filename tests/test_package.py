@@ -55,6 +55,7 @@ def test_dir_lists_the_public_names() -> None:
         "ConfidenceInterval",
         "InputError",
         "ModelError",
+        "Plan",
         "Preprocessing",
         "Results",
         "SearchError",
@@ -63,6 +64,7 @@ def test_dir_lists_the_public_names() -> None:
         "calibrate",
         "contrast",
         "noise",
+        "plan",
         "read_image",
         "search",
     ]

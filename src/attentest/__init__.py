@@ -25,9 +25,11 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest.results.batch import Results as Results
     from attentest.results.calibration import Calibration as Calibration
     from attentest.results.certificate import Certificate as Certificate
+    from attentest.results.plan import Plan as Plan
     from attentest.results.result import AttentionTestResult as AttentionTestResult
     from attentest.search.certification import Certification as Certification
     from attentest.simulation.calibrate import calibrate as calibrate
+    from attentest.simulation.plan import plan as plan
     from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
     from attentest.training.bundled import bundled_model as bundled_model
 
@@ -45,6 +47,7 @@ _DEFINED_IN = {
     "ConfidenceInterval": "attentest.statistics.confidence_interval",
     "InputError": "attentest.errors",
     "ModelError": "attentest.errors",
+    "Plan": "attentest.results.plan",
     "Preprocessing": "attentest.images.preprocessing",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",
@@ -53,6 +56,7 @@ _DEFINED_IN = {
     "calibrate": "attentest.simulation.calibrate",
     "contrast": "attentest.contrast",
     "noise": "attentest.noise",
+    "plan": "attentest.simulation.plan",
     "read_image": "attentest.images.read",
     "search": "attentest.search",
 }

@@ -327,6 +327,19 @@ class AttentionTest:
         chosen = as_search(search)
         return self._with(search=chosen, settings={**self._pipeline.settings, "search": dict(chosen.describe())})
 
+    def with_randomise(self, randomise: float, randomise_seed: int | None = None) -> AttentionTest:
+        """Return the same test with another randomised selection, or with 0 without one; the model is shared."""
+        chosen = as_randomisation(randomise, randomise_seed)
+        described = None if chosen is None else chosen.describe()
+        return self._with(randomisation=chosen, settings={**self._pipeline.settings, "randomisation": described})
+
+    def with_region(self, region: str) -> AttentionTest:
+        """Return the same test with regions of "pixels" or of whole "patches"; the model is shared."""
+        geometries = self._inputs.geometries.with_region(region)
+        other = self._with(settings={**self._pipeline.settings, "region": geometries.region})
+        other._inputs = replace(self._inputs, geometries=geometries)
+        return other
+
     def _with(self, **changes: Any) -> AttentionTest:
         other = copy.copy(self)
         other._pipeline = replace(self._pipeline, **changes)

@@ -56,7 +56,7 @@ def as_generator(rng: Any) -> np.random.Generator:
 
 def level(alpha: Any) -> float:
     """Return a significance level, strictly between 0 and 1, as a plain float."""
-    return _strictly_between_0_and_1(alpha, "alpha")
+    return strictly_between_0_and_1(alpha, "alpha")
 
 
 def optional_level(alpha: Any) -> float | None:
@@ -66,13 +66,14 @@ def optional_level(alpha: Any) -> float | None:
 
 def confidence(value: Any) -> float:
     """Return a confidence level, strictly between 0 and 1 by more than rounding, as a plain float."""
-    number = _strictly_between_0_and_1(value, "confidence_level")
+    number = strictly_between_0_and_1(value, "confidence_level")
     if not CONFIDENCE_MARGIN <= number <= 1 - CONFIDENCE_MARGIN:
         raise InputError(f"confidence_level must be at least {CONFIDENCE_MARGIN:g} from 0 and from 1, got {number!r}.")
     return number
 
 
-def _strictly_between_0_and_1(value: Any, name: str) -> float:
+def strictly_between_0_and_1(value: Any, name: str) -> float:
+    """Return a number strictly between 0 and 1 as a plain float."""
     number = real_number(value, name)
     if not 0 < number < 1:
         raise InputError(f"{name} must lie strictly between 0 and 1, got {number}.")

@@ -15,6 +15,7 @@ from attentest.cli.command import Command, Group
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, Interrupted, fail, say
+from attentest.cli.power import power
 from attentest.cli.reproduce import reproduce
 from attentest.cli.test import test
 from attentest.cli.train import train
@@ -45,7 +46,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, calibrate, bench, train, brain):
+for command in (demo, test, calibrate, power, bench, train, brain):
     app.command(cls=Command)(command)
 app.add_typer(noise)
 app.add_typer(reproduce, cls=Group)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
 Command = Callable[..., None]
 
 
-def with_options_of(group: type) -> Callable[[Command], Command]:
+def with_options_of(group: type, leave_out: Collection[str] = ()) -> Callable[[Command], Command]:
     """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
 
     Parameters
     ----------
     group
         A dataclass whose fields are annotated like the parameters of a command.
+    leave_out
+        Fields that are no options of this command: they keep their defaults.
     """
     hints = get_type_hints(group, include_extras=True)
     options = [
@@ -25,6 +27,7 @@ def with_options_of(group: type) -> Callable[[Command], Command]:
             field.name, hints[field.name], inspect.Parameter.empty if field.default is MISSING else field.default
         )
         for field in fields(group)
+        if field.name not in leave_out
     ]
 
     def decorate(command: Command) -> Command:

@@ -10,6 +10,7 @@ from typing import Any
 from attentest.errors import AttentestError
 
 OTHER_NAMES = {
+    "deltas": "--delta",
     "head_fusion": "--heads",
     "image_shape": "--size",
     "layer": "--attention layer:K",

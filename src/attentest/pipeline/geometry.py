@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -88,14 +89,19 @@ class Geometries:
         device: torch.device,
         region: str,
     ) -> None:
-        REGION_UNITS.load(region)  # refuses other names
-        self.region = region
+        self.region = _checked_units(region)
         self._input_shape, self._preprocessing, self._device = input_shape, preprocessing, device
         self._noise, self._contrast = noise, contrast
         self._range = _intensity_range(intensity_range, preprocessing)
         self.channels = as_channels(channels)
         self._geometries: dict[Layout, Geometry] = {}
         self._check_noise()
+
+    def with_region(self, region: str) -> Geometries:
+        """Return the same with regions that consist of something else."""
+        other = copy.copy(self)
+        other.region, other._geometries = _checked_units(region), {}
+        return other
 
     def of(self, layout: Layout) -> Geometry:
         """Return the geometry of images with a layout."""
@@ -143,6 +149,11 @@ class Geometries:
                 f"the noise model is for {self._noise.size} pixels, but the model's images have "
                 f"{channels * height * width}."
             )
+
+
+def _checked_units(region: str) -> str:
+    REGION_UNITS.load(region)  # refuses other names
+    return region
 
 
 def preprocessing_and_size(

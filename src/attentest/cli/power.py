@@ -1,0 +1,219 @@
+"""``attentest power``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.interruption import Interruption
+from attentest.cli.option_group import with_options_of
+from attentest.cli.option_value import as_image_shape, as_noise_model, noise_file
+from attentest.cli.options import (
+    COMPARED,
+    IMAGE,
+    OUTPUT,
+    AlphaOption,
+    FrameOption,
+    RegionUnitsName,
+    ReportJsonOption,
+    SeedOption,
+    WindowOption,
+    check_level,
+)
+from attentest.cli.output import print_json, progress_bar, say, table_console
+from attentest.errors import InputError
+from attentest.registry import IMAGE_NOISE, REGION_UNITS
+
+if TYPE_CHECKING:
+    from attentest.results.plan import Plan
+
+REPORT, TABLE, FIGURE = "power.json", "power.csv", "power.png"
+"""Files in the output directory."""
+
+
+@with_options_of(AttentionTestOptions, leave_out=("randomise", "randomise_seed", "region"))
+def power(
+    options: AttentionTestOptions,
+    backgrounds: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Image files that are taken as true means of the simulated images.", show_default="a constant image"
+        ),
+    ] = None,
+    images: Annotated[
+        int, typer.Option(help="Number of simulated images for each row of the table.", min=1, rich_help_panel=IMAGE)
+    ] = 50,
+    seed: SeedOption = 0,
+    delta: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="Height of the planted square in standard deviations of the noise; repeatable.",
+            show_default="0, 1, 2, 3; with image files 0",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    side: Annotated[
+        int | None,
+        typer.Option(
+            help="Side of the planted square in pixels.",
+            show_default="a third of the shorter side of the image",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    true_noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Noise that images are drawn from, a number or a file as for --noise. Needed with --noise "
+            f"{IMAGE_NOISE.choices()}.",
+            show_default="that of --noise",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help="HEIGHTxWIDTH of constant images, or 3xHEIGHTxWIDTH in colour, if the model's preprocessing takes "
+            "images of any size.",
+            show_default="that of the model's input",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    frame: FrameOption = None,
+    window: WindowOption = False,
+    randomise: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="A gamma to compare: the noise that is added before the model chooses the region, in units of that of "
+            "the image; repeatable.",
+            show_default="0, 0.3, 0.5, 1",
+            rich_help_panel=COMPARED,
+        ),
+    ] = None,
+    region: Annotated[
+        list[RegionUnitsName] | None,
+        typer.Option(
+            help=f"What the region consists of: {REGION_UNITS.help()}; repeatable.",
+            show_default="both",
+            rich_help_panel=COMPARED,
+        ),
+    ] = None,
+    alpha: AlphaOption = 0.05,
+    target: Annotated[float, typer.Option("--power", help="Power that a detectable signal has.")] = 0.8,
+    decide: Annotated[
+        bool,
+        typer.Option("--decide", help="Measure rejections alone and no confidence intervals, in about half the time."),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for power.json, power.csv and power.png.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    as_json: ReportJsonOption = False,
+) -> None:
+    """Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region.
+
+    Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
+    region the table shows the share of them that is rejected, with its 95% interval, the overlap (IoU) of region and
+    square, and the length and the coverage of the confidence intervals. Choose with it before looking at the data, not
+    after. Ctrl-C ends the command with a report on the rows that are finished.
+
+    Examples:
+    attentest power --noise 1.0 --out power
+
+    attentest power --noise 1.0 --randomise 0 --randomise 0.5 --region patches --delta 0 --delta 1.5 --decide
+
+    attentest power templates/*.npy --model my-vit --noise noise.safetensors
+    """
+    from attentest.cli.image_files import ImageFiles
+    from attentest.simulation.plan import RANDOMISE, REGIONS, Simulation
+
+    check_level(alpha)
+    files = ImageFiles(images=backgrounds or [], frame=frame, window=window)
+    if not files.images and (frame is not None or window):
+        raise InputError("--frame and --window are for image files, and none are given.")
+    if out is not None:
+        _check_out(out, [*options.input_files, *files.images, *filter(None, [noise_file(true_noise)])])
+    if true_noise in IMAGE_NOISE:
+        raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
+    simulation = Simulation.of(
+        options.attention_test(),
+        images,
+        seed,
+        randomise=randomise or RANDOMISE,
+        region=[str(units) for units in region] if region else REGIONS,
+        deltas=delta or None,
+        side=side,
+        backgrounds=list(files.pixels()) if files.images else None,
+        image_shape=as_image_shape(size),
+        noise=None if true_noise is None else as_noise_model(true_noise, option="--true-noise"),  # type: ignore[arg-type]
+        alpha=alpha,
+        power=target,
+        confidence_level=None if decide else 0.95,
+    )
+    say(
+        f"{len(simulation)} tests: {images} image(s), {len(simulation.designs)} way(s) to choose the region, "
+        f"{len(simulation.deltas)} height(s) of the square"
+    )
+    interruption = Interruption()
+    with progress_bar(f"{len(simulation)} tests") as progress:
+        finished = list(interruption.until(simulation.tests(progress)))
+    if finished:
+        plan = simulation.plan(finished)
+        report = {"images": images, "seed": seed, **plan.to_dict(), "settings": simulation.test.settings}
+        if as_json:
+            print_json(report)
+        else:
+            _print_plan(plan)
+        if out is not None:
+            _write(report, plan, out)
+    interruption.finish(len(simulation) // images, "rows")
+
+
+def _check_out(out: Path, inputs: list[Path]) -> None:
+    """Refuse a directory that cannot be written to, before anything is computed."""
+    from attentest.files import check_output_path
+    from attentest.results.plots import check_figure_path
+    from attentest.results.tables import check_csv_path
+
+    check_output_path(out / REPORT, "the report", (".json",), inputs)
+    check_csv_path(out / TABLE, inputs)
+    check_figure_path(out / FIGURE, inputs)
+
+
+def _print_plan(plan: Plan) -> None:
+    headings = ("region", "gamma", "signal", f"rejected at {plan.alpha:g}", "IoU", "length", "coverage", "evaluations")
+    table = Table(*headings)
+    for row in zip(*plan.table().values(), strict=True):
+        values = dict(zip(plan.table(), row, strict=True))
+        table.add_row(
+            values["region"],
+            f"{values['randomise']:g}",
+            f"{values['signal']:.3g}",
+            f"{values['rejected']:.3g} \\[{values['rejected_low']:.3g}, {values['rejected_high']:.3g}]",
+            *(_cell(values[name]) for name in ("iou", "median_length", "coverage")),
+            f"{values['evaluations']:.0f}",
+        )
+    table_console().print(table)
+    typer.echo(plan.summary())
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _write(report: dict[str, Any], plan: Plan, out: Path) -> None:
+    from attentest.files import write_complete
+    from attentest.results.plots import save_figure
+    from attentest.results.power_plot import power_figure
+    from attentest.results.tables import write_csv
+
+    write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
+    write_csv(plan.table(), out / TABLE)
+    save_figure(power_figure(plan), out / FIGURE)
+    say(f"report: {out / REPORT}, table: {out / TABLE}, figure: {out / FIGURE}")

@@ -1,0 +1,335 @@
+"""Power of a test on simulated images, by how it is randomised: known before there are data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from attentest.api import AttentionTest, Progress
+from attentest.checks import as_generator, confidence, level, real_number, strictly_between_0_and_1, whole_number
+from attentest.contrast import channel_weights
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike, Sample, as_sample
+from attentest.noise import NoiseLike
+from attentest.results.plan import Design, Plan, SimulatedTests
+from attentest.results.result import AttentionTestResult, confidence_intervals_of
+from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw
+from attentest.simulation.planted_squares import PlantedSquares, noise_deviation
+from attentest.statistics.multiplicity import rate_of
+
+RANDOMISE = (0.0, 0.3, 0.5, 1.0)
+"""Values of gamma that are compared by default."""
+
+REGIONS = ("pixels", "patches")
+"""What regions consist of, both compared by default."""
+
+DELTAS = (0.0, 1.0, 2.0, 3.0)
+"""Heights of the square by default, in standard deviations of the noise."""
+
+MOST_TESTS = 10**6
+"""Upper limit on the number of tests, against typing errors."""
+
+LARGEST_DELTA = 1e6
+"""Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""
+
+RESULTS_TOGETHER = 32
+"""Results whose confidence intervals are computed together: faster than one by one, and little memory."""
+
+
+def plan(
+    test: AttentionTest,
+    n: int = 50,
+    rng: np.random.Generator | int = 0,
+    *,
+    randomise: Sequence[float] = RANDOMISE,
+    region: Sequence[str] = REGIONS,
+    deltas: Sequence[float] | None = None,
+    side: int | None = None,
+    backgrounds: Iterable[ImageLike] | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    noise: NoiseLike | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    confidence_level: float | None = 0.95,
+    progress: Progress | None = None,
+) -> Plan:
+    """Simulate what a test would find, by how it is randomised and by what regions consist of.
+
+    Simulated images are a background, a bright square at a random place (a dark one for the alternative "less") and
+    noise. All designs and heights have the same backgrounds, places and noise, so that their differences are due to
+    chance as little as possible. It takes n tests for each gamma, each kind of region and each height of the square.
+
+    Parameters
+    ----------
+    test
+        The test, with its own model, noise model and settings; ``randomise`` and ``region`` replace its own.
+    n
+        Number of images for each gamma, kind of region and height.
+    rng
+        A generator, or a seed for one.
+    randomise
+        Values of gamma to compare; 0 is the paper's test.
+    region
+        What regions consist of: "pixels", "patches" or both.
+    deltas
+        Heights of the square in standard deviations of the noise. By default 0, 1, 2 and 3; with ``backgrounds`` 0,
+        the backgrounds as they are.
+    side
+        Side of the square in pixels; by default a third of the shorter side of the image, as in the paper.
+    backgrounds
+        Images that are taken as true means, one after another, and from the first again; by default a constant image.
+        For the contrast ``Reference`` each is also the mean of the reference, without the square.
+    image_shape
+        (H, W) or (C, H, W) of the constant background; by default that of the model's input where there is no
+        preprocessing.
+    noise
+        Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
+    alpha
+        Significance level.
+    power
+        Power that a detectable signal has.
+    confidence_level
+        Level of the confidence intervals whose length and coverage are measured; None for rejections alone, in about
+        half the time.
+    progress
+        Called with (tests done, number of tests).
+
+    Examples
+    --------
+    >>> from attentest import AttentionTest, bundled_model, plan
+    >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
+    >>> planned = plan(test, n=2, randomise=[0.5], region=["patches"], deltas=[2], confidence_level=None)
+    >>> planned.tests[0].rejected.total
+    2
+    """
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+    simulation = Simulation.of(
+        test,
+        n,
+        rng,
+        randomise=randomise,
+        region=region,
+        deltas=deltas,
+        side=side,
+        backgrounds=backgrounds,
+        image_shape=image_shape,
+        noise=noise,
+        alpha=alpha,
+        power=power,
+        confidence_level=confidence_level,
+    )
+    return simulation.plan(simulation.tests(progress))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Simulation:
+    """The simulation of :func:`plan`, ready to run.
+
+    Parameters
+    ----------
+    test, alpha, power, confidence_level
+        As in :func:`plan`.
+    images
+        The images.
+    count
+        Number of images for each design and height.
+    designs
+        How regions are chosen.
+    deltas
+        Heights of the square in standard deviations of the noise, ascending.
+    noise_deviation
+        Standard deviation of the noise of a pixel.
+    """
+
+    test: AttentionTest
+    images: PlantedSquares
+    count: int
+    designs: tuple[Design, ...]
+    deltas: tuple[float, ...]
+    noise_deviation: float
+    alpha: float
+    power: float
+    confidence_level: float | None
+
+    @classmethod
+    def of(
+        cls,
+        test: AttentionTest,
+        n: int,
+        rng: np.random.Generator | int,
+        *,
+        randomise: Sequence[float],
+        region: Sequence[str],
+        deltas: Sequence[float] | None,
+        side: int | None,
+        backgrounds: Iterable[ImageLike] | None,
+        image_shape: tuple[int, ...] | None,
+        noise: NoiseLike | None,
+        alpha: float,
+        power: float,
+        confidence_level: float | None,
+    ) -> Simulation:
+        """Check the arguments of :func:`plan`, before hours of computation and not after."""
+        if not isinstance(test, AttentionTest):
+            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
+        count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
+        designs = _designs(test, randomise, region)
+        if deltas is None:
+            deltas = DELTAS if backgrounds is None else (0.0,)
+        heights = tuple(sorted({_height(delta) for delta in _listed(deltas, "deltas")}))
+        tests = count * len(designs) * len(heights)
+        if tests > MOST_TESTS:
+            raise InputError(f"n = {count} would take {tests} tests, and at most {MOST_TESTS} are possible.")
+        means = _backgrounds(test, backgrounds, image_shape)
+        drawn_from = noise_to_draw(test, noise, (mean.shape for mean in means))
+        if side is not None:
+            shortest = min(min(mean.shape[1:]) for mean in means)
+            side = whole_number(side, "side (of the square, in pixels)", 1, shortest)
+        return cls(
+            test=test,
+            images=PlantedSquares(
+                backgrounds=means,
+                side=side,
+                noise=drawn_from,
+                reference_noise=reference_noise_to_draw(test, drawn_from),
+                seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
+            ),
+            count=count,
+            designs=designs,
+            deltas=heights,
+            noise_deviation=noise_deviation(drawn_from, means[0].pixels.size),
+            alpha=level(alpha),
+            power=strictly_between_0_and_1(power, "power"),
+            confidence_level=None if confidence_level is None else confidence(confidence_level),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of tests."""
+        return self.count * len(self.designs) * len(self.deltas)
+
+    def plan(self, tests: Iterable[SimulatedTests]) -> Plan:
+        """Return the plan of the simulated tests, or of those that are finished."""
+        return Plan(
+            tests=tuple(tests),
+            alpha=self.alpha,
+            power=self.power,
+            confidence_level=self.confidence_level,
+            noise_deviation=self.noise_deviation,
+            side=self.images.side,
+        )
+
+    def tests(self, progress: Progress | None = None) -> Iterator[SimulatedTests]:
+        """Yield the tests of each height and each design; progress is in tests."""
+        cells = [(delta, design) for delta in self.deltas for design in self.designs]
+        for number, (delta, design) in enumerate(cells):
+
+            def report(done: float, _: int | None, before: int = number * self.count) -> None:
+                if progress is not None:
+                    progress(before + done, len(self))
+
+            yield self._tests(design, delta, report)
+
+    def _tests(self, design: Design, delta: float, progress: Progress) -> SimulatedTests:
+        test = self.test.with_region(design.region).with_randomise(design.randomise)
+        sign = -1 if test.settings["alternative"] == "less" else 1
+        height = sign * delta * self.noise_deviation
+        numbers = range(self.count)
+        results = test.with_confidence_level(self.confidence_level).stream(
+            (self.images.image(number, height) for number in numbers),
+            progress,
+            references=None if test.contrast.reference is None else map(self.images.reference, numbers),
+            alpha=self.alpha if self.confidence_level is None else None,
+        )
+        decisions: list[bool | None] = []
+        evaluations: list[int] = []
+        covered: list[bool] = []
+        lengths: list[float] = []
+        overlaps: list[float] = []
+        while some := list(islice(results, RESULTS_TOGETHER)):
+            first = len(decisions)
+            decisions += [result.reject_at(self.alpha) for result in some]
+            evaluations += [result.evaluations for result in some]
+            if delta:
+                overlaps += [_overlap(result, self.images.square(i)) for i, result in enumerate(some, first)]
+            if self.confidence_level is None:
+                continue
+            intervals = confidence_intervals_of(some, self.confidence_level)
+            for i, (result, interval) in enumerate(zip(some, intervals, strict=True), first):
+                covered.append(self._true_value(test, result, i, height) in interval)
+                naive = result.naive_confidence_interval(self.confidence_level)
+                if result.alternative == "two-sided":
+                    lengths.append((interval.high - interval.low) / (naive.high - naive.low))
+        return SimulatedTests(
+            design=design,
+            delta=delta,
+            rejected=rate_of(np.array([decision is True for decision in decisions])),
+            undecided=decisions.count(None),
+            coverage=rate_of(np.array(covered)) if covered else None,
+            lengths=np.array(lengths) if lengths else None,
+            overlaps=np.array(overlaps) if overlaps else None,
+            evaluations=float(np.mean(evaluations)),
+        )
+
+    def _true_value(self, test: AttentionTest, result: AttentionTestResult, number: int, height: float) -> float:
+        """Return what the contrast of a result is of images without noise: eta' mu."""
+        mean, background = self.images.mean(number, height), self.images.background(number).pixels
+        seen = result.part, result.region, result.seen
+        channels = channel_weights(result.settings["channels"], len(mean))[:, None, None]
+        total = 0.0
+        for weights, pixels in (
+            (test.contrast.weights(*seen), mean),
+            (test.contrast.reference_weights(*seen), background),
+        ):
+            total += float(((channels * weights if weights.ndim == 2 else weights) * pixels).sum())
+        return total
+
+
+def _overlap(result: AttentionTestResult, square: Any) -> float:
+    """Return the pixels in both the region and the square (H, W) over those in either."""
+    return float((result.region & square).sum() / (result.region | square).sum())
+
+
+def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
+    """Return each region with each gamma; refuse what the test refuses."""
+    units = tuple(dict.fromkeys(test.with_region(unit).settings["region"] for unit in _listed(region, "region")))
+    gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
+    for gamma in gammas:
+        test.with_randomise(gamma)
+    return tuple(Design(float(gamma), unit) for unit in units for gamma in gammas)
+
+
+def _backgrounds(test: AttentionTest, backgrounds: Any, image_shape: Any) -> tuple[Sample, ...]:
+    if backgrounds is None:
+        means = [mean_image(test, None, image_shape)]
+    elif image_shape is not None:
+        raise InputError("image_shape is for a constant background, but backgrounds are given: leave one of them out.")
+    else:
+        means = [as_sample(image) for image in _listed(backgrounds, "backgrounds")]
+    for number, mean in enumerate(means):
+        try:
+            test.check(mean, reference=None if test.contrast.reference is None else mean)
+        except InputError as error:
+            raise InputError(f"background {number}: {error}" if backgrounds is not None else str(error)) from None
+    return tuple(means)
+
+
+def _height(delta: Any) -> float:
+    number = real_number(delta, "a height in deltas")
+    if not 0 <= number <= LARGEST_DELTA:
+        raise InputError(f"a height in deltas must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}.")
+    return number
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    """Return several values as a list; refuse a single one, and none at all."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list, got {values!r}.")
+    listed = list(values)
+    if not listed:
+        raise InputError(f"{name} must hold at least one value, got none.")
+    return listed
