@@ -119,9 +119,11 @@ def power(
     """Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region.
 
     Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
-    region the table shows the share of them that is rejected, with its 95% interval, the overlap (IoU) of region and
-    square, and the length and the coverage of the confidence intervals. Choose with it before looking at the data, not
-    after. Ctrl-C ends the command with a report on the rows that are finished.
+    region the table shows the share of them that is rejected, with its 95% interval; the least true difference that
+    is found with a probability of --power, given the region; the length of the confidence intervals over that of the
+    naive ones, and how many hold the true value; and the overlap (IoU) of region and square. Differences and lengths
+    are medians. Choose with it before looking at the data, not after. Ctrl-C ends the command with a report on the
+    rows that are finished.
 
     Examples:
     attentest power --noise 1.0 --out power
@@ -187,16 +189,27 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    headings = ("region", "gamma", "signal", f"rejected at {plan.alpha:g}", "IoU", "length", "coverage", "evaluations")
+    headings = (
+        "region",
+        "gamma",
+        "signal",
+        f"rejected at {plan.alpha:g}",
+        "difference",
+        "length",
+        "coverage",
+        "IoU",
+        "evaluations",
+    )
     table = Table(*headings)
-    for row in zip(*plan.table().values(), strict=True):
-        values = dict(zip(plan.table(), row, strict=True))
+    columns = plan.table()
+    for row in zip(*columns.values(), strict=True):
+        values = dict(zip(columns, row, strict=True))
         table.add_row(
             values["region"],
             f"{values['randomise']:g}",
             f"{values['signal']:.3g}",
             f"{values['rejected']:.3g} \\[{values['rejected_low']:.3g}, {values['rejected_high']:.3g}]",
-            *(_cell(values[name]) for name in ("iou", "median_length", "coverage")),
+            *(_cell(values[name]) for name in ("difference", "median_length", "coverage", "iou")),
             f"{values['evaluations']:.0f}",
         )
     table_console().print(table)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from attentest.errors import InputError
 from attentest.statistics.multiplicity import Rate
@@ -22,6 +23,17 @@ class Design(NamedTuple):
     def __str__(self) -> str:
         gamma = f"gamma {self.randomise:g}" if self.randomise else "not randomised"
         return f"{self.region}, {gamma}"
+
+
+class Detectable(NamedTuple):
+    """The least that a test finds with the asked-for power, in the units of the pixels, with its Monte-Carlo error.
+
+    ``low`` and ``high`` are the ends of a 95% interval of ``value``, possibly infinite.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +54,9 @@ class SimulatedTests:
         Share of the confidence intervals that hold the true value; None if there are no intervals.
     lengths : (n,)
         Lengths of the confidence intervals over those of the naive ones; None if there are no two-sided intervals.
+    differences : (n,)
+        Least true difference of each image, in the units of the pixels, that its test finds with the asked-for power,
+        given the region that was chosen; None if there are no intervals.
     overlaps : (n,)
         Pixels in both the region and the signal over those in either (IoU); None without a signal.
     evaluations
@@ -54,6 +69,7 @@ class SimulatedTests:
     undecided: int
     coverage: Rate | None
     lengths: NDArray[np.float64] | None
+    differences: NDArray[np.float64] | None
     overlaps: NDArray[np.float64] | None
     evaluations: float
 
@@ -68,6 +84,16 @@ class SimulatedTests:
         return None if self.lengths is None else float(np.mean(self.lengths))
 
     @property
+    def detectable_difference(self) -> Detectable | None:
+        """Median of the differences, with its 95% interval, by their ranks."""
+        if self.differences is None:
+            return None
+        ordered = np.sort(self.differences)
+        rank = int(binom.ppf(0.025, len(ordered), 0.5))  # the interval from this to the same from the end
+        low, high = (0.0, np.inf) if rank == 0 else (ordered[rank - 1], ordered[-rank])
+        return Detectable(float(np.median(ordered)), float(low), float(high))
+
+    @property
     def mean_overlap(self) -> float | None:
         """Mean of the overlaps."""
         return None if self.overlaps is None else float(np.mean(self.overlaps))
@@ -78,19 +104,6 @@ class SimulatedTests:
         if self.overlaps is None or len(self.overlaps) < 2:
             return None
         return float(np.std(self.overlaps, ddof=1) / np.sqrt(len(self.overlaps)))
-
-
-class Detectable(NamedTuple):
-    """Height of the signal at which the power of a test reaches what was asked for, in the units of the pixels.
-
-    ``low`` and ``high`` are where the upper and the lower ends of the intervals of the rates reach it. Between two
-    heights the power is interpolated. A height beyond the greatest one is infinite; if the power is reached at the
-    least one, ``value`` is that one, and the true one is at most that.
-    """
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,7 +157,12 @@ class Plan:
         return tuple(found)
 
     def detectable(self, design: Design) -> Detectable | None:
-        """Return the least height of the signal that a design finds with the asked-for power; None without signals."""
+        """Return the least height of the signal that a design finds with the asked-for power; None without signals.
+
+        Between two heights the power is interpolated, and so are the ends of its intervals, which give those of the
+        height. It is infinite if the power is not reached. If it is reached at the least height already, the value is
+        that height, and the true one is at most that.
+        """
         tests = self.of(design)
         deltas = [each.delta for each in tests]
         if deltas[-1] == 0:
@@ -183,6 +201,12 @@ class Plan:
             "coverage": [None if each.coverage is None else each.coverage.value for each in self.tests],
             "median_length": [each.median_length for each in self.tests],
             "mean_length": [each.mean_length for each in self.tests],
+            **{
+                f"difference{suffix}": [
+                    None if found is None else found[i] for found in (each.detectable_difference for each in self.tests)
+                ]
+                for i, suffix in enumerate(("", "_low", "_high"))
+            },
             "iou": [each.mean_overlap for each in self.tests],
             "iou_error": [each.overlap_error for each in self.tests],
             "evaluations": [each.evaluations for each in self.tests],
@@ -197,6 +221,8 @@ class Plan:
             *_, strongest = self.of(design)
             if self.detectable(design) is None:
                 lines.append(f"{design}: rejected at {self.alpha:g}: {strongest.rejected}")
+                if (least := strongest.detectable_difference) is not None:
+                    lines[-1] += f"; a difference of {least.value:.3g} is found with a probability of {self.power:g}"
             else:
                 found = self.detectable_text(design)
                 lines.append(f"{design}: a signal of {found} is found with a probability of {self.power:g}")

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.api import AttentionTest, Progress
 from attentest.checks import as_generator, confidence, level, real_number, strictly_between_0_and_1, whole_number
@@ -19,6 +20,7 @@ from attentest.results.plan import Design, Plan, SimulatedTests
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw
 from attentest.simulation.planted_squares import PlantedSquares, noise_deviation
+from attentest.statistics.conditional_power import detectable_means
 from attentest.statistics.multiplicity import rate_of
 
 RANDOMISE = (0.0, 0.3, 0.5, 1.0)
@@ -249,6 +251,7 @@ class Simulation:
         evaluations: list[int] = []
         covered: list[bool] = []
         lengths: list[float] = []
+        differences: list[float] = []
         overlaps: list[float] = []
         while some := list(islice(results, RESULTS_TOGETHER)):
             first = len(decisions)
@@ -264,6 +267,7 @@ class Simulation:
                 naive = result.naive_confidence_interval(self.confidence_level)
                 if result.alternative == "two-sided":
                     lengths.append((interval.high - interval.low) / (naive.high - naive.low))
+            differences += _detectable_differences(some, self.alpha, self.power).tolist()
         return SimulatedTests(
             design=design,
             delta=delta,
@@ -271,6 +275,7 @@ class Simulation:
             undecided=decisions.count(None),
             coverage=rate_of(np.array(covered)) if covered else None,
             lengths=np.array(lengths) if lengths else None,
+            differences=np.array(differences) if differences else None,
             overlaps=np.array(overlaps) if overlaps else None,
             evaluations=float(np.mean(evaluations)),
         )
@@ -289,9 +294,21 @@ class Simulation:
         return total
 
 
-def _overlap(result: AttentionTestResult, square: Any) -> float:
+def _overlap(result: AttentionTestResult, square: NDArray[np.bool_]) -> float:
     """Return the pixels in both the region and the square (H, W) over those in either."""
     return float((result.region & square).sum() / (result.region | square).sum())
+
+
+def _detectable_differences(results: Sequence[AttentionTestResult], alpha: float, power: float) -> NDArray[np.float64]:
+    """Return the least true differences (k,) that the tests of results of one test find with a power, given regions.
+
+    Truncation sets were searched as far as the confidence intervals of the results need, which is far enough here.
+    """
+    law = type(results[0].law).stack([result.law for result in results])
+    errors = np.array([result.standard_error for result in results])
+    return errors * detectable_means(
+        law, [result.intervals for result in results], results[0].alternative, alpha, power
+    )
 
 
 def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:

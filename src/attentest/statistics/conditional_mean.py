@@ -93,7 +93,7 @@ def means_at(
 
     # An interval without mass on its side of t at one mean has none at any, and is left out.
     everyone = np.arange(len(t))
-    upper, lower = _padded(above), _padded(below)
+    upper, lower = padded(above), padded(below)
     upper = _nonempty_first(upper, log_masses(everyone, t, upper)[0])
     lower = _nonempty_first(lower, log_masses(everyone, t, lower)[1])
     some_above, some_below = (np.any(part[..., 0] < part[..., 1], axis=1) for part in (upper, lower))
@@ -116,12 +116,12 @@ def means_at(
             split = upper.shape[1]
             return _log_sum(extreme[:, :split]) - _log_sum(ordinary[:, split:]) - odds[some]
 
-        distance = _increasing_roots(excess, len(rows))
+        distance = increasing_roots(excess, len(rows))
         means[rows] = np.where(np.abs(distance) < FARTHEST, t[rows] + distance, np.copysign(np.inf, distance))
     return means
 
 
-def _padded(sets: Sequence[Intervals]) -> NDArray[np.float64]:
+def padded(sets: Sequence[Intervals]) -> NDArray[np.float64]:
     """Return unions of intervals as one array (k, n, 2), padded with intervals without width."""
     most = max((len(intervals) for intervals in sets), default=0)
     padded = np.zeros((len(sets), max(1, most), 2))
@@ -144,7 +144,7 @@ def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(greatest + np.log(np.exp(logs - greatest[:, None]).sum(axis=1)))
 
 
-def _increasing_roots(
+def increasing_roots(
     function: Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]], count: int
 ) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions, by false position; infinite beyond ``FARTHEST``.
