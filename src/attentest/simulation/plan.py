@@ -192,15 +192,17 @@ class Simulation:
         if side is not None:
             shortest = min(min(mean.shape[1:]) for mean in means)
             side = whole_number(side, "side (of the square, in pixels)", 1, shortest)
+        images = PlantedSquares(
+            backgrounds=means,
+            side=side,
+            noise=drawn_from,
+            reference_noise=reference_noise_to_draw(test, drawn_from),
+            seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
+        )
+        _check_images(test, images, backgrounds is not None)
         return cls(
             test=test,
-            images=PlantedSquares(
-                backgrounds=means,
-                side=side,
-                noise=drawn_from,
-                reference_noise=reference_noise_to_draw(test, drawn_from),
-                seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
-            ),
+            images=images,
             count=count,
             designs=designs,
             deltas=heights,
@@ -322,17 +324,20 @@ def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, 
 
 def _backgrounds(test: AttentionTest, backgrounds: Any, image_shape: Any) -> tuple[Sample, ...]:
     if backgrounds is None:
-        means = [mean_image(test, None, image_shape)]
-    elif image_shape is not None:
+        return (mean_image(test, None, image_shape),)
+    if image_shape is not None:
         raise InputError("image_shape is for a constant background, but backgrounds are given: leave one of them out.")
-    else:
-        means = [as_sample(image) for image in _listed(backgrounds, "backgrounds")]
-    for number, mean in enumerate(means):
+    return tuple(as_sample(image) for image in _listed(backgrounds, "backgrounds"))
+
+
+def _check_images(test: AttentionTest, images: PlantedSquares, named: bool) -> None:
+    """Refuse images that the test cannot take; ``named`` if they have backgrounds to name."""
+    for number in range(len(images.backgrounds)):
+        reference = None if test.contrast.reference is None else images.reference(number)
         try:
-            test.check(mean, reference=None if test.contrast.reference is None else mean)
+            test.check(images.image(number, 0.0), reference=reference)
         except InputError as error:
-            raise InputError(f"background {number}: {error}" if backgrounds is not None else str(error)) from None
-    return tuple(means)
+            raise InputError(f"background {number}: {error}" if named else str(error)) from None
 
 
 def _height(delta: Any) -> float:
