@@ -149,7 +149,7 @@ def test_mistakes_end_in_one_sentence(
 def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_main(capsys, "--version").out.strip() == __version__
     text = run_main(capsys, "--help").out
-    for command in ("demo", "test", "calibrate", "noise", "bench", "train", "brain", "reproduce"):
+    for command in ("demo", "test", "calibrate", "power", "noise", "bench", "train", "brain", "reproduce"):
         assert command in text
     shown = run_main(capsys, "test", "--help").out
     assert "--noise" in shown

@@ -80,25 +80,25 @@ def test_without_selection_it_is_the_ztest() -> None:
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_without_selection_the_intervals_are_the_naive_ones(gamma: float) -> None:
     options: dict[str, Any] = {"region": ["pixels"], "deltas": [1], "side": 2}
-    (tests,) = plan(left_half(), 12, randomise=[gamma], **options).tests
-    assert tests.lengths == pytest.approx(np.ones(12), abs=1e-4)
-    assert tests.differences == pytest.approx(np.full(12, 0.5 * 2.8015818), rel=2e-3)  # as far as Z is searched
+    (tests,) = plan(left_half(), 5, randomise=[gamma], **options).tests
+    assert tests.lengths == pytest.approx(np.ones(5), abs=1e-4)
+    assert tests.differences == pytest.approx(np.full(5, 0.5 * 2.8015818), rel=2e-3)  # as far as Z is searched
     assert tests.coverage is not None
-    assert tests.coverage.value > 0.6
+    assert tests.coverage.count >= 3
 
 
 def test_intervals_hold_the_true_value_and_stay_below_their_bound() -> None:
-    """Coverage of 95% with a standard error of 3.4 points; the true value is not zero."""
-    planned = plan(bright(noise=AR1(0.5)), 40, 3, randomise=[0.5], region=["patches"], deltas=[2])
+    """Coverage of 95% with a standard error of 4.4 points; the true value is not zero."""
+    planned = plan(bright(noise=AR1(0.5)), 25, 3, randomise=[0.5], region=["patches"], deltas=[2])
     (tests,) = planned.tests
     assert tests.coverage is not None
     assert tests.lengths is not None
-    assert abs(tests.coverage.value - 0.95) < 3 * 0.034
+    assert abs(tests.coverage.value - 0.95) < 3 * 0.044
     assert tests.lengths.max() < np.sqrt(1 + 1 / 0.5**2) * (1 + 1e-3)
 
 
 def test_randomisation_and_signals_help() -> None:
-    planned = plan(bright(), 60, randomise=[0, 1], region=["pixels"], deltas=[0, 4], confidence_level=None)
+    planned = plan(bright(), 40, randomise=[0, 1], region=["pixels"], deltas=[0, 4], confidence_level=None)
     by_cell = {(tests.design.randomise, tests.delta): tests.rejected.value for tests in planned.tests}
     assert by_cell[1, 4] > by_cell[0, 4] > by_cell[0, 0]
     assert by_cell[1, 4] > by_cell[1, 0]
@@ -157,14 +157,14 @@ def test_a_reference_has_the_background_without_the_square() -> None:
     """So the backgrounds cancel: without a square the hypothesis is true, and the true value is zero."""
     slope = np.linspace(0, 9, 36).reshape(6, 6)
     test = bright(contrast=Reference(noise=0.5))
-    simulation = simulated(test, 40, backgrounds=[slope], confidence_level=0.9, randomise=[1], deltas=[0])
+    simulation = simulated(test, 20, backgrounds=[slope], confidence_level=0.9, randomise=[1], deltas=[0])
     reference = simulation.images.reference(0)
     assert np.abs(reference.pixels - slope).max() < 3
     assert not np.array_equal(reference.pixels, simulation.images.reference(1).pixels)
     (tests,) = simulation.tests()
-    assert tests.rejected.count <= 6  # exceeded with a probability of 0.3%
+    assert tests.rejected.count <= 4  # exceeded with a probability of 0.3%
     assert tests.coverage is not None
-    assert tests.coverage.count >= 30  # of 40 at a level of 0.9: fewer with a probability of 0.2%
+    assert tests.coverage.count >= 13  # of 20 at a level of 0.9: fewer with a probability of 0.2%
 
 
 def test_the_square_is_dark_if_the_alternative_is_less() -> None:
@@ -338,10 +338,10 @@ def test_progress_is_reported_in_tests() -> None:
         ({"randomise": [0, 11]}, "randomise must be 0, for the paper's test, or a number"),
         ({"region": "pixels"}, "region must be a list, got 'pixels'"),
         ({"region": ["circles"]}, "region must be pixels or patches, got 'circles'"),
-        ({"deltas": [-1]}, "a height in deltas must be from 0 to 1e.06 standard deviations, got -1"),
-        ({"deltas": ["x"]}, "a height in deltas must be a number"),
+        ({"deltas": [-1]}, "deltas .the heights of the square. must be from 0 to 1e.06 standard deviations, got -1"),
+        ({"deltas": ["x"]}, "deltas .the heights of the square. must be a number"),
         ({"side": 7}, "side .of the square, in pixels. must be at least 1 and at most 6"),
-        ({"backgrounds": [np.zeros((6, 6)), np.zeros((4, 4))]}, "background 1: the model takes images of"),
+        ({"backgrounds": [np.zeros((6, 6)), np.zeros((4, 4))]}, "image 1: the model takes images of"),
         ({"backgrounds": []}, "backgrounds must hold at least one value"),
         ({"backgrounds": [np.zeros((6, 6))], "image_shape": (6, 6)}, "leave one of them out"),
         ({"image_shape": (9, 9)}, "the model takes images of"),

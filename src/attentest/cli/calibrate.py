@@ -14,7 +14,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
-from attentest.cli.option_value import as_image_shape, as_noise_model, noise_file
+from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
@@ -25,7 +25,6 @@ from attentest.cli.options import (
     check_level,
 )
 from attentest.cli.output import print_json, progress_bar, say, table_console
-from attentest.errors import InputError
 from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
@@ -103,13 +102,7 @@ def calibrate(
         check_level(level)
     if out is not None:
         _check_out(out, options, mean, true_noise)
-    if options.noise in IMAGE_NOISE and true_noise is None:
-        raise InputError(
-            f"--noise {options.noise} estimates the noise from each image, so null images cannot be drawn from it: "
-            "give the noise that they are drawn from with --true-noise."
-        )
-    if true_noise in IMAGE_NOISE:
-        raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
+    drawn_from = as_true_noise(true_noise, options.noise)
     interruption = Interruption()
     with progress_bar(f"testing {images} null image(s)") as progress:
         results = interruption.until(
@@ -119,7 +112,7 @@ def calibrate(
                 seed,
                 mean=None if mean is None else read_image(mean, frame=frame, window=window),
                 image_shape=as_image_shape(size),
-                noise=None if true_noise is None else as_noise_model(true_noise, option="--true-noise"),  # type: ignore[arg-type]
+                noise=drawn_from,
                 progress=progress,
             )
         )

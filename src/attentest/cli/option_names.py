@@ -15,6 +15,7 @@ OTHER_NAMES = {
     "image_shape": "--size",
     "layer": "--attention layer:K",
     "n": "--images",
+    "power": "--power",
     "radius": "--contrast neighbourhood:RADIUS",
     "sigma": "--noise",
     "the noise model": "--noise",

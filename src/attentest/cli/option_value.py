@@ -54,6 +54,21 @@ def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> Nois
         return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
 
 
+def as_true_noise(text: str | None, noise: str) -> NoiseLike | None:
+    """Return the noise that images are drawn from: that of --true-noise, or None for that of --noise."""
+    if text is None and noise in IMAGE_NOISE:
+        raise InputError(
+            f"--noise {noise} estimates the noise from each image, so images cannot be drawn from it: give the noise "
+            "that they are drawn from with --true-noise."
+        )
+    if text in IMAGE_NOISE:
+        raise InputError(f"--true-noise must be a number or a noise file, got {text!r}.")
+    if text is None:
+        return None
+    model: NoiseLike = as_noise_model(text, option="--true-noise")  # type: ignore[assignment]  # no ImageNoise
+    return model
+
+
 def as_reference_noise(text: str | None, rho: float) -> NoiseLike | None:
     """Return the noise of a reference image: None for that of the images, 0 for none, or a noise model."""
     if text is None:

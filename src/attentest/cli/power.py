@@ -12,7 +12,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
-from attentest.cli.option_value import as_image_shape, as_noise_model, noise_file
+from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     COMPARED,
     IMAGE,
@@ -141,8 +141,7 @@ def power(
         raise InputError("--frame and --window are for image files, and none are given.")
     if out is not None:
         _check_out(out, [*options.input_files, *files.images, *filter(None, [noise_file(true_noise)])])
-    if true_noise in IMAGE_NOISE:
-        raise InputError(f"--true-noise must be a number or a noise file, got {true_noise!r}.")
+    drawn_from = as_true_noise(true_noise, options.noise)
     simulation = Simulation.of(
         options.attention_test(),
         images,
@@ -153,7 +152,7 @@ def power(
         side=side,
         backgrounds=list(files.pixels()) if files.images else None,
         image_shape=as_image_shape(size),
-        noise=None if true_noise is None else as_noise_model(true_noise, option="--true-noise"),  # type: ignore[arg-type]
+        noise=drawn_from,
         alpha=alpha,
         power=target,
         confidence_level=None if decide else 0.95,

@@ -337,13 +337,14 @@ def _check_images(test: AttentionTest, images: PlantedSquares, named: bool) -> N
         try:
             test.check(images.image(number, 0.0), reference=reference)
         except InputError as error:
-            raise InputError(f"background {number}: {error}" if named else str(error)) from None
+            raise InputError(f"image {number}: {error}" if named else str(error)) from None
 
 
 def _height(delta: Any) -> float:
-    number = real_number(delta, "a height in deltas")
+    name = "deltas (the heights of the square)"
+    number = real_number(delta, name)
     if not 0 <= number <= LARGEST_DELTA:
-        raise InputError(f"a height in deltas must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}.")
+        raise InputError(f"{name} must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}.")
     return number
 
 
