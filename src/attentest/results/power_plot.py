@@ -70,14 +70,16 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         label = f"gamma {design.randomise:g}" if design.randomise else "not randomised"
         axes.vlines(at, [rate.low for rate in rates], [rate.high for rate in rates], color=shades[number], lw=1)
         axes.plot(at, [rate.value for rate in rates], color=shades[number], lw=1.8, marker="o", ms=4, label=label)
-    for value, name, style in ((plan.power, "power", "-"), (plan.alpha, "alpha", ":")):
+    # Labels where the curves are not: they rise from the lower left to the upper right.
+    for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
         axes.axhline(value, color="0.6", lw=1, ls=style)
         axes.annotate(
-            f"{name} {value:g}",
-            (0, value),
+            f"{text} {value:g}",
+            (0.0 if side == "left" else 1.0, value),
             xycoords=("axes fraction", "data"),
-            xytext=(3, 3),
+            xytext=(3 if side == "left" else -3, 3),
             textcoords="offset points",
+            ha=side,
             fontsize=8.5,
             color="0.4",
         )
@@ -98,7 +100,7 @@ def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
         return mean, mean - error, mean + error
 
     _draw_by_gamma(axes, plan, delta, bar)
-    axes.set(ylim=(0, 1.03), ylabel="mean IoU (bars: two standard errors)", title=f"region and signal, {about}")
+    axes.set(ylim=(0, 1.03), ylabel="mean IoU (bars: two standard errors)", title=f"quality of the region, {about}")
 
 
 def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
+from attentest.registry import REGION_UNITS
 from attentest.results.plan import Design, Plan, SimulatedTests
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw
@@ -26,8 +27,8 @@ from attentest.statistics.multiplicity import rate_of
 RANDOMISE = (0.0, 0.3, 0.5, 1.0)
 """Values of gamma that are compared by default."""
 
-REGIONS = ("pixels", "patches")
-"""What regions consist of, both compared by default."""
+REGIONS = tuple(REGION_UNITS)
+"""What regions consist of; all are compared by default."""
 
 DELTAS = (0.0, 1.0, 2.0, 3.0)
 """Heights of the square by default, in standard deviations of the noise."""
@@ -251,33 +252,26 @@ class Simulation:
         )
         decisions: list[bool | None] = []
         evaluations: list[int] = []
-        covered: list[bool] = []
-        lengths: list[float] = []
-        differences: list[float] = []
         overlaps: list[float] = []
+        intervals: list[_Interval] = []
         while some := list(islice(results, RESULTS_TOGETHER)):
-            first = len(decisions)
+            numbered = list(enumerate(some, len(decisions)))
             decisions += [result.reject_at(self.alpha) for result in some]
             evaluations += [result.evaluations for result in some]
             if delta:
-                overlaps += [_overlap(result, self.images.square(i)) for i, result in enumerate(some, first)]
-            if self.confidence_level is None:
-                continue
-            intervals = confidence_intervals_of(some, self.confidence_level)
-            for i, (result, interval) in enumerate(zip(some, intervals, strict=True), first):
-                covered.append(self._true_value(test, result, i, height) in interval)
-                naive = result.naive_confidence_interval(self.confidence_level)
-                if result.alternative == "two-sided":
-                    lengths.append((interval.high - interval.low) / (naive.high - naive.low))
-            differences += _detectable_differences(some, self.alpha, self.power).tolist()
+                overlaps += [_overlap(result.region, self.images.square(number)) for number, result in numbered]
+            if self.confidence_level is not None:
+                truths = [self._true_value(test, result, number, height) for number, result in numbered]
+                intervals += _intervals(some, truths, self.confidence_level, self.alpha, self.power)
+        two_sided = test.settings["alternative"] == "two-sided"
         return SimulatedTests(
             design=design,
             delta=delta,
             rejected=rate_of(np.array([decision is True for decision in decisions])),
             undecided=decisions.count(None),
-            coverage=rate_of(np.array(covered)) if covered else None,
-            lengths=np.array(lengths) if lengths else None,
-            differences=np.array(differences) if differences else None,
+            coverage=rate_of(np.array([each.covers for each in intervals])) if intervals else None,
+            lengths=np.array([each.length for each in intervals]) if intervals and two_sided else None,
+            differences=np.array([each.difference for each in intervals]) if intervals else None,
             overlaps=np.array(overlaps) if overlaps else None,
             evaluations=float(np.mean(evaluations)),
         )
@@ -296,21 +290,36 @@ class Simulation:
         return total
 
 
-def _overlap(result: AttentionTestResult, square: NDArray[np.bool_]) -> float:
-    """Return the pixels in both the region and the square (H, W) over those in either."""
-    return float((result.region & square).sum() / (result.region | square).sum())
+class _Interval(NamedTuple):
+    """Whether an interval covers the true value, its length over the naive one, and what the test can detect."""
+
+    covers: bool
+    length: float
+    difference: float
 
 
-def _detectable_differences(results: Sequence[AttentionTestResult], alpha: float, power: float) -> NDArray[np.float64]:
-    """Return the least true differences (k,) that the tests of results of one test find with a power, given regions.
+def _intervals(
+    results: Sequence[AttentionTestResult], truths: Sequence[float], confidence_level: float, alpha: float, power: float
+) -> list[_Interval]:
+    """Return what the intervals of results of one test say; one-sided ones have no length.
 
-    Truncation sets were searched as far as the confidence intervals of the results need, which is far enough here.
+    Detectable differences are from the truncation sets as far as the confidence intervals needed them.
     """
     law = type(results[0].law).stack([result.law for result in results])
-    errors = np.array([result.standard_error for result in results])
-    return errors * detectable_means(
-        law, [result.intervals for result in results], results[0].alternative, alpha, power
-    )
+    means = detectable_means(law, [result.intervals for result in results], results[0].alternative, alpha, power)
+    found = []
+    intervals = confidence_intervals_of(results, confidence_level)
+    for result, interval, truth, mean in zip(results, intervals, truths, means, strict=True):
+        naive = result.naive_confidence_interval(confidence_level)
+        naive_length = naive.high - naive.low
+        length = (interval.high - interval.low) / naive_length if np.isfinite(naive_length) else np.nan
+        found.append(_Interval(truth in interval, length, float(mean * result.standard_error)))
+    return found
+
+
+def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
+    """Return the pixels in both the region and the square (H, W) over those in either."""
+    return float((region & square).sum() / (region | square).sum())
 
 
 def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
