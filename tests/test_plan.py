@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,7 @@ def test_the_detectable_signal_is_interpolated() -> None:
     at_once = planned(row(0, 1, 90), row(0, 2, 100))
     assert at_once.detectable_text(design) == "at most 2"
     assert at_once.detectable(design)[1] == 0  # type: ignore[index]
+    assert planned(row(0, 0, 90), row(0, 1, 95)).detectable_text(design) == "0 (as the images are)"
     unsure = planned(row(0, 0, 1, 10), row(0, 2, 9, 10))
     assert unsure.detectable_text(design) == "3.5 [2.74, above 4]"
     assert json.loads(json.dumps(never.to_dict(), allow_nan=False))["detectable"][0]["signal"] == "inf"
@@ -316,6 +318,20 @@ def test_the_figure_has_a_panel_for_what_is_there(deltas: tuple[float, ...], lev
     figure = power_figure(planned(*tests, confidence_level=level))
     assert len(figure.axes) == 1 + (deltas[-1] > 0) + (level is not None)
     figure.canvas.draw()
+
+
+def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() -> None:
+    other = replace(row(0, 0, 3), design=Design(0.0, "patches"))
+    figure = power_figure(planned(row(0, 0, 3), other, row(0, 1, 90, overlaps=np.ones(3)), confidence_level=0.95))
+    assert [axes.get_title() for axes in figure.axes] == [
+        "power, regions of pixels",
+        "power, regions of patches",
+        "quality of the region, signal of 2",
+    ]
+    figure.canvas.draw()
+    endless = planned(row(0, 0, 3, lengths=np.full(5, np.inf)), confidence_level=0.95)
+    assert len(power_figure(endless).axes) == 2
+    assert endless.to_dict()["tests"][0]["mean_length"] == "inf"
 
 
 def test_progress_is_reported_in_tests() -> None:

@@ -174,13 +174,15 @@ class Plan:
         return Detectable(*(self.noise_deviation * delta for delta in (value, low, high)))
 
     def detectable_text(self, design: Design) -> str:
-        """Return the detectable signal as text: "1.8 [1.6, 2.1]", "more than 3" or "at most 1"."""
+        """Return the detectable signal as text: "1.8 [1.6, 2.1]", "more than 3", "at most 1"."""
         found = self.detectable(design)
         if found is None:
             return ""
         tested = [self.noise_deviation * each.delta for each in self.of(design)]
         if np.isinf(found.value):
             return f"more than {tested[-1]:.3g}"
+        if found.value == 0:
+            return "0 (as the images are)"
         if found.value == tested[0]:
             return f"at most {tested[0]:.3g}"
         end = f"above {tested[-1]:.3g}" if np.isinf(found.high) else f"{found.high:.3g}"

@@ -37,7 +37,7 @@ def power_figure(plan: Plan) -> Figure:
         panels.append(partial(_draw_rejected, plan=plan, delta=compared, about=about))
     if compared:
         panels.append(partial(_draw_overlaps, plan=plan, delta=compared, about=about))
-    if plan.confidence_level is not None:
+    if any(tests.lengths is not None for tests in plan.tests):
         panels.append(partial(_draw_lengths, plan=plan, delta=compared, about=about))
     figure = new_figure(4.4 * len(panels), 4.4)
     for draw, axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
@@ -105,15 +105,17 @@ def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
 
 def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:
     def bar(tests: SimulatedTests) -> Bar:
-        middle, low, high = np.quantile([np.nan] if tests.lengths is None else tests.lengths, [0.5, 0.25, 0.75])
+        if tests.lengths is None:
+            return np.nan, np.nan, np.nan
+        middle, low, high = np.quantile(tests.lengths, [0.5, 0.25, 0.75], method="inverted_cdf")  # some are infinite
         return float(middle), float(low), float(high)
 
     _draw_by_gamma(axes, plan, delta, bar)
     low, high = axes.dataLim.intervaly
-    if high > LONG * low:
+    if np.isfinite(high) and high > LONG * low:
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
-    else:
+    elif np.isfinite(high):
         axes.set_ylim(0, 1.1 * high)
     axes.set_ylabel("median length over the naive one (bars: quartiles)")
     axes.set_title(f"confidence intervals, {about}")
@@ -125,7 +127,7 @@ def _draw_by_gamma(axes: Axes, plan: Plan, delta: float, bar: Callable[[Simulate
     regions = _regions(plan)
     for number, (region, colour) in enumerate(zip(regions, cycle(REGION_COLOURS), strict=False)):
         tests = [each for each in plan.tests if each.delta == delta and each.design.region == region]
-        bars = np.array([bar(each) for each in tests])
+        bars = np.array([bar(each) for each in tests]).reshape(-1, 3)  # none if the simulation was interrupted
         bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
         aside = 0.06 * (number - (len(regions) - 1) / 2)
         at = np.array([gammas.index(each.design.randomise) + aside for each in tests])
