@@ -74,6 +74,21 @@ def selective_row(number: int, p: float, search: str = "spectral") -> Row:
     }
 
 
+def interval_rows(series: Series, images: int) -> list[Row]:
+    """Intervals of which 4% miss the true difference; the longest are as long as their bounds, but for an error."""
+    rate = min(0.99, POWER[series.noise][series.delta] * (1 + series.randomise)) if series.delta else 0.05
+    bound = float(np.sqrt(1 + 1 / series.randomise**2)) if series.randomise else None
+    half = 10.0 if bound is None else bound
+    rows = []
+    for number, p in enumerate(with_rate(images, rate)):
+        centre = series.delta if number % 25 else series.delta + 1.5 * half
+        interval = {"low": centre - half, "high": centre + half + 1e-3, "interval_error": 1e-3, "naive_length": 2.0}
+        row = {**selective_row(number, float(p)), **interval, "bound": bound, "true_difference": series.delta}
+        row["evaluations"] = 100 - int(10 * series.randomise)
+        rows.append(row | ({"iou": 0.5} if series.delta else {}))
+    return rows
+
+
 def permutation_rows(series: Series, images: int) -> list[Row]:
     rate = PERMUTATION.get(series.model, 0.2) if series.noise == "correlated" else 0.05
     cost = {"seconds": 0.02, "statistic": 2.0, "evaluations": 1001}
@@ -126,6 +141,7 @@ def evaluation_rows(series: Series, images: int) -> list[Row]:
 
 ROWS: dict[str, Callable[[Series, int], list[Row]]] = {
     "selective": selective_rows,
+    "interval": interval_rows,
     "search": selective_rows,
     "permutation": permutation_rows,
     "curves": curve_rows,

@@ -19,9 +19,9 @@ from typer.testing import CliRunner, Result
 from attentest import InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted, Move
-from attentest.cli.reproduce import ExperimentName, ModelName, PresetName
+from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies import records
-from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.training.paper_model import MODELS
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from test_reproduction import coarse
@@ -40,7 +40,7 @@ def run(*arguments: str) -> Result:
 
 def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     coarse(monkeypatch)
-    for name in ("DEFAULT_MODEL", "PRECISION_MODEL"):
+    for name in ("DEFAULT_MODEL", "LARGE_MODEL", "PRECISION_MODEL"):
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
     done = run(*TINY, "--json")
     assert done.exit_code == 0, done.exception
@@ -80,13 +80,14 @@ def test_the_list_counts_trials() -> None:
     assert done.exit_code == 0, done.exception
     for name in EXPERIMENTS:
         assert name in done.stdout
-    assert "28,000" in done.stdout  # type I error: 14 settings, 1,000 images, selective and permuted
+    assert "112,000" in done.stdout  # type I error: 14 settings, 1,000 images, selective, permuted and six of ours
 
 
 def test_names_on_the_command_line_are_those_of_the_library() -> None:
     assert [name.value for name in ExperimentName] == list(EXPERIMENTS)
     assert [name.value for name in PresetName] == list(PRESETS)
     assert [name.value for name in ModelName] == list(MODELS)
+    assert [name.value for name in WhoseTests] == list(TESTS)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,10 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
             "a choice of models would change nothing for power: this is for type-i-error",
         ),
         (("--published", ".", "--experiment", "estimated-variance"), "authors' models would change nothing for"),
+        (
+            ("--tests", "ours", "--experiment", "precision"),
+            "there are no tests of ours in precision: they are in type-i-error, power",
+        ),
         ((*TINY, "--device", "cuda:99"), "cuda:99"),
     ],
 )
@@ -125,9 +130,11 @@ def test_what_takes_hours_is_said_first(monkeypatch: pytest.MonkeyPatch) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr("attentest.studies.reproduction.run.run", interrupted)
+    done = run("--preset", "paper", "--experiment", "type-i-error", "--tests", "paper")
+    assert "28,000 trials in 28 series" in done.stderr
     done = run("--preset", "paper", "--experiment", "type-i-error")
     assert isinstance(done.exception, Interrupted)
-    assert "28,000 trials in 28 series" in done.stderr
+    assert "112,000 trials in 112 series" in done.stderr
     assert "to be trained first: large16, huge16; this takes hours without a GPU" in done.stderr
     assert "the same command goes on from there" in str(done.exception)
 
@@ -141,6 +148,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
         yield stop
 
     command = (*TINY[:-4], "--images", "4", "--permutations", "2", "--experiment", "type-i-error")
+    command += ("--tests", "paper")
     data = Path("reproduction/data/selective/base8-independent.jsonl")
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules["attentest.cli.reproduce"], "progress_bar", interrupted)

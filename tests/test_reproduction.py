@@ -24,6 +24,7 @@ from attentest.studies.reproduction import run as running
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Experiment, chosen_experiments, plan_of
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
 from attentest.studies.reproduction.series import Series
+from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
 from attentest.training.classifier import ARCHITECTURES
 from attentest.training.paper_model import (
@@ -75,6 +76,7 @@ def test_series_that_are_compared_see_the_same_images() -> None:
     for other in (
         Series(work="permutation", model="base8", noise="correlated", permutations=20),
         Series(work="search", model="base8", noise="correlated", search="fixed"),
+        Series(work="interval", model="base8", noise="correlated", region="patches", randomise=0.5),
     ):
         np.testing.assert_array_equal(other.images(3, [0, 5]), NULL.images(3, [0, 5]))
 
@@ -109,6 +111,8 @@ def test_the_papers_counts() -> None:
         assert count(name, "full") == {10_000}
     plan = plan_of([EXPERIMENTS["type-i-error"]], PRESETS["paper"], published=False)
     assert sum(series.work == "selective" for series in plan) == 14
+    # Ours, and the paper's among them: gamma 0, 0.3 and 1, of pixels and of patches, in the same 14 settings.
+    assert [number for series, number in plan.items() if series.ours] == [1000] * 14 * 6
     assert {series.permutations for series in plan if series.work == "permutation"} == {1000}
     assert set(PRESETS["quick"].models) <= set(PUBLISHED)  # those that are bundled
 
@@ -170,6 +174,68 @@ def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
     assert data_file(tmp_path, NULL).path.read_bytes() == before
     assert run(settings_of(tmp_path, NULL, count=5), tmp_path).done == 2
     assert sorted(rows_of(tmp_path, NULL)) == [0, 1, 2, 3, 4]
+
+
+def test_rows_of_our_tests_have_intervals_bounds_and_the_truth(tmp_path: Path, small_base8: Path) -> None:
+    options: list[dict[str, Any]] = [{"randomise": 0.5, "region": "patches"}, {"randomise": 1.0, "delta": 2.0}, {}]
+    for option in options:
+        series = Series(work="interval", model="base8", **option)
+        run(settings_of(tmp_path, series, count=1), tmp_path)
+        gamma, region, delta = series.randomise, series.region, series.delta
+        test = AttentionTest.from_pretrained(small_base8, noise=1.0, search=SEARCH, region=region, randomise=gamma)
+        images, squares = series.images_and_squares(0, [0])
+        for row, result, square in zip(rows_of(tmp_path, series).values(), test.map(images), squares, strict=True):
+            interval = result.confidence_interval(0.95)
+            assert row["p"] == pytest.approx(result.pvalue, abs=1e-12)
+            # The square has the mean delta, and all else zero.
+            chosen = result.region
+            truth = delta * (square[chosen].mean() - square[~chosen].mean())
+            assert row["true_difference"] == pytest.approx(truth, abs=1e-12)
+            assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high), abs=1e-6)
+            assert row["naive_length"] == pytest.approx(2 * 1.959964 * result.standard_error, rel=1e-6)
+            if gamma:
+                assert row["bound"] == pytest.approx(np.sqrt(1 + 1 / gamma**2))
+                assert row["high"] - row["low"] - 2 * row["interval_error"] <= row["bound"] * row["naive_length"]
+            else:
+                assert row["bound"] is None
+            assert ("iou" in row) == bool(delta)
+            assert row["evaluations"] == result.evaluations
+
+
+@pytest.mark.usefixtures("small_base8")
+def test_a_directory_of_an_earlier_version_goes_on_and_gains_our_tests(tmp_path: Path) -> None:
+    run(settings_of(tmp_path, NULL, count=2), tmp_path)
+    path = data_file(tmp_path, NULL).path
+    header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for name in ("region", "randomise"):  # which that version did not have
+        header["header"]["series"].pop(name)
+        header["header"]["settings"].pop(name if name == "region" else "randomisation")
+    (entry,) = read_runs(tmp_path, RUN_FIELDS)
+    entry["counts"].pop("ours")
+    entry.pop("tests")
+    (tmp_path / "runs.jsonl").write_text(json.dumps(entry) + "\n")
+    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *rows)))
+    assert summarise(tmp_path)["runs"][0]["tests"] == "all"
+    assert not [one for one in summarise(tmp_path)["missing"] if one["series"].startswith("interval")]
+    ours = Series(work="interval", model="base8", noise="correlated", randomise=1.0)
+    assert run(settings_of(tmp_path, NULL, ours, count=3), tmp_path).done == 1 + 3
+    found = data_file(tmp_path, NULL).read()
+    assert [found.rows[row["image"]] for row in rows] == rows
+    assert sorted(found.rows) == [0, 1, 2]
+    # A region of patches is another test, whatever the version.
+    patches = {**header["header"]["settings"], "region": "patches"}
+    with pytest.raises(InputError, match=r"another settings region \(pixels, now patches\)"):
+        data_file(tmp_path, NULL).check_same(found, {"settings": patches})
+
+
+def test_ours_or_the_papers_tests_alone() -> None:
+    power, preset = [EXPERIMENTS["power"]], PRESETS["quick"]
+    everything, paper, ours = (plan_of(power, preset, True, tests) for tests in ("all", "paper", "ours"))
+    assert everything == paper | ours
+    assert not set(paper) & set(ours)
+    assert {series.work for series in paper} == {"selective"}
+    # For every setting of the paper, and a larger image: four gammas, of pixels and of patches.
+    assert len(ours) == 8 * (len(paper) + 2)
 
 
 @pytest.mark.usefixtures("small_base8")

@@ -14,7 +14,7 @@ from attentest.studies.document import markdown, table
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.finding import findings
 from attentest.studies.reproduction.page import command_of
-from attentest.studies.reproduction.tables import MODELS_USED, RUNS, TABLES, time_tables
+from attentest.studies.reproduction.tables import MODELS_USED, RUNS, TABLES, our_tables, time_tables
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduction"
 
@@ -51,6 +51,7 @@ def test_every_table_is_on_the_page_with_its_numbers(summary: dict[str, Any], pa
     tables = [one for name, settings in experiments.items() for one in TABLES[name](settings)]
     tables += [table(summary["runs"], RUNS), table(summary["models"], MODELS_USED), *time_tables(summary)]
     assert len(tables) == 16
+    tables += [one for found in summary["experiments"].values() for one in our_tables(found.get("ours", []))]
     for text in tables:
         for row in text.splitlines()[2:]:
             assert any(numbers(row) == found for found in shown), row

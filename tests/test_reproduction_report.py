@@ -30,6 +30,7 @@ from attentest.studies.reproduction.tables import TABLES
 from attentest.training.paper_model import ModelFolders
 from reproduction_data import (
     curve_row,
+    interval_rows,
     selective_row,
     selective_rows,
     spread_out,
@@ -190,6 +191,84 @@ def test_a_parabola_is_bent_where_it_turns() -> None:
     bent = bent_steps(z, np.array([z**2]), statistic=100.0)
     middles = np.arange(-3.9, 4.0, 0.2)
     assert bent.tolist() == (np.abs(middles) < 0.25).tolist()
+
+
+def our_settings(summary: dict[str, Any], experiment: str, **wanted: Any) -> list[dict[str, Any]]:
+    ours = summary["experiments"][experiment]["ours"]
+    return [one for one in ours if all(one[name] == value for name, value in wanted.items())]
+
+
+def test_our_tests_have_their_own_numbers_beside_the_papers(summary: dict[str, Any]) -> None:
+    assert len(our_settings(summary, "type-i-error")) == 14 * 6
+    for one in our_settings(summary, "type-i-error", randomise=1.0):
+        assert one["rejected"]["value"] == 0.05
+        assert one["missed"]["count"] == 8  # one of 25
+        assert one["bound"] == pytest.approx(np.sqrt(2))
+        assert one["length"]["median"] == pytest.approx(np.sqrt(2) + 5e-4)
+        assert (one["bounded"], one["over_bound"]) == (200, 0)  # what the search left open does not count
+        assert one["longest"] == pytest.approx(1.0, abs=1e-3)
+    (paper,) = our_settings(summary, "power", region="pixels", randomise=0.0, model="base64", published=False)
+    assert (paper["bound"], paper["bounded"], paper["longest"]) == (None, 0, None)
+    assert paper["iou"] == 0.5
+    for words, verdict in (
+        ("With randomised selection, whole patches and both", "holds"),
+        ("With randomised selection, of pixels or whole patches", "holds"),
+        ("With whole patches alone", "holds"),
+    ):
+        assert verdict_of(summary, words) == verdict
+    for words in ("Our 95% intervals miss", "No interval after randomised", "takes no more evaluations"):
+        assert [one["verdict"] for one in findings(summary) if words in one["statement"]] == ["holds", "holds"]
+
+
+def test_our_tests_are_marked_as_ours_wherever_they_are(report: Path, summary: dict[str, Any]) -> None:
+    text = (report / "reproduction.md").read_text()
+    before, *sections = text.split("### ")
+    assert [section.splitlines()[0] for section in sections] == ["Type I error rate: our tests", "Power: our tests"]
+    for section in sections:
+        shown = section.split("Made by:")[0]
+        assert "| the paper's | ours: gamma 0.3 |" in shown
+        assert "| ours: patches, gamma 1 |" in shown
+        assert "-ours.png)" in shown
+    assert "ours: gamma" not in before.split("## Findings")[1].split("## Type I error rate")[0].replace("ours, not", "")
+    for one in findings(summary):
+        assert (one["where"] == "ours, not in the paper") == one["ours"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "verdict"),
+    [
+        ({"high": 4.0, "interval_error": 0.1}, "No interval after randomised selection is longer", "differs"),
+        ({"high": 1.6, "interval_error": 0.2}, "No interval after randomised selection is longer", "holds"),
+        ({"low": None, "high": None, "interval_error": None}, "No interval after randomised", "not enough data"),
+        ({"low": 0.5, "high": 1.0}, "Our 95% intervals miss the true difference", "differs"),
+        ({"p": 0.04, "p_low": 0.04, "p_high": 0.04}, "whole patches and both, the selective test keeps", "differs"),
+        ({"evaluations": 300}, "takes no more evaluations", "differs"),
+    ],
+)
+def test_what_refutes_our_claims(tmp_path: Path, change: dict[str, Any], words: str, verdict: str) -> None:
+    hard, ours = (Series(work="interval", model="base16", randomise=gamma) for gamma in (0.0, 1.0))
+    write_series(tmp_path, hard, interval_rows(hard, 200))
+    write_series(tmp_path, ours, [{**row, **change} for row in interval_rows(ours, 200)])
+    assert verdict_of(summarise(tmp_path), words) == verdict
+
+
+def test_less_power_than_the_papers_is_said(tmp_path: Path) -> None:
+    hard, ours = (Series(work="interval", model="base16", delta=2.0, randomise=gamma) for gamma in (0.0, 1.0))
+    write_series(tmp_path, hard, interval_rows(hard, 200))
+    write_series(tmp_path, ours, [{**row, "p": 0.5} for row in interval_rows(ours, 200)])
+    assert verdict_of(summarise(tmp_path), "With randomised selection, of pixels or whole patches") == "differs"
+    failed = [{"image": number, "error": "ValueError: no", "seconds": 0.0} for number in range(200, 250)]
+    write_series(tmp_path, ours, failed)
+    (one,) = our_settings(summarise(tmp_path), "power", randomise=1.0)
+    assert one["missed"]["count"] == 8 + 50  # a failed trial covers nothing
+    assert one["rejected"]["count"] == 0
+
+
+def test_data_without_our_tests_have_no_statements_about_them(tmp_path: Path) -> None:
+    write_series(tmp_path, NULL, selective_rows(NULL, 100))
+    summary = summarise(tmp_path)
+    assert not [one for one in findings(summary) if one["ours"]]
+    assert "our tests" not in render_markdown(summary)
 
 
 def test_precision_numbers(summary: dict[str, Any]) -> None:

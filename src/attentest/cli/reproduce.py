@@ -42,6 +42,14 @@ class ExperimentName(StrEnum):
     precision = "precision"
 
 
+class WhoseTests(StrEnum):
+    """Whose tests are run."""
+
+    all = "all"
+    paper = "paper"
+    ours = "ours"
+
+
 class ModelName(StrEnum):
     """Classifiers of the paper: architecture and side of the images."""
 
@@ -87,6 +95,14 @@ def run(
         int | None,
         typer.Option(help="At most this many permutations.", show_default="as preset", min=1, rich_help_panel=RUN),
     ] = None,
+    tests: Annotated[
+        WhoseTests,
+        typer.Option(
+            help="Only the paper's tests, or only ours: randomised selection and whole patches, beside the paper's in "
+            "type-i-error and power.",
+            rich_help_panel=RUN,
+        ),
+    ] = WhoseTests.all,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
     model: Annotated[
@@ -135,7 +151,7 @@ def run(
 
     chosen = PRESETS[preset.value].limited(images, permutations)
     experiments = chosen_experiments(None if not experiment else [name.value for name in experiment])
-    check_choice(experiments, models=bool(model), published=published is not None)
+    check_choice(experiments, models=bool(model), published=published is not None, tests=tests.value)
     settings = RunSettings(
         preset_name=preset.value,
         preset=chosen.with_models(None if not model else tuple(name.value for name in model)),
@@ -144,6 +160,7 @@ def run(
         seed=seed,
         device=device,
         retry=retry,
+        tests=tests.value,
     )
     _announce(settings, out)
     try:

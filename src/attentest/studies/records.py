@@ -28,6 +28,7 @@ Work: TypeAlias = Callable[[list[int]], list[Row]]
 LOCK = ".lock"  # in a directory that one run at a time may write to
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
+EARLIER = {"region": "pixels", "randomise": 0.0}  # values of what headers of earlier versions do not name
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 
 CHUNK_SECONDS = 20.0  # rows are written about this often, so that an interruption loses little work
@@ -223,7 +224,8 @@ def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | Non
     """Return the first place where two JSON values differ by more than rounding, and both values there."""
     if isinstance(before, dict) and isinstance(now, dict):
         names = dict.fromkeys([*before, *now])
-        parts = [(before.get(name), now.get(name), f"{where} {name}") for name in names]
+        values = ((name, EARLIER.get(name)) for name in names)
+        parts = [(before.get(name, other), now.get(name, other), f"{where} {name}") for name, other in values]
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         parts = [(a, b, f"{where} {i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
     elif isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):

@@ -16,14 +16,19 @@ from attentest.training.paper_model import MODELS, is_bundled
 
 DEFAULT_MODEL = "base16"  # of the experiments on one image size and architecture
 PRECISION_MODEL = "base64"  # of the experiment on float32
+LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
+REGIONS = ("pixels", "patches")
+GAMMAS = (0.0, 0.3, 0.5, 1.0)  # of the randomised selection; the first, with pixels, is the paper's test
+NULL_GAMMAS = (0.0, 0.3, 1.0)
+TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
 DISTANCES = (0.01, 0.02, 0.03, 0.04)
 EVALUATION_REPEATS = 3  # timings of an evaluation on the CPU, from which the time of all experiments is estimated
 
 MOST_IMAGES = 10**6
 """Largest number of images per series; more can only be a typing error."""
 
-COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian")
+COUNTS = ("null", "permuted", "additional", "power", "estimated", "nearly_gaussian", "ours")
 """Numbers of images of the experiments that count rejections."""
 
 
@@ -44,6 +49,7 @@ class Preset:
     nearly_gaussian: int = 1000
     curves: int = 3  # images whose f_i are drawn
     precision: int = 200  # images that are tested in float32 and float64
+    ours: int = 0  # images for each of our tests; earlier versions had none
 
     def limited(self, images: int | None, permutations: int | None) -> Preset:
         """Return the preset with at most these numbers of images per series and of permutations."""
@@ -80,14 +86,16 @@ PRESETS: Mapping[str, Preset] = {
         estimated=40,
         nearly_gaussian=10,
         precision=2,
+        ours=2,
     ),
-    "paper": Preset(timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
+    "paper": Preset(ours=1000, timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
     "full": Preset(
         additional=10_000,
         timed=dict.fromkeys(("spectral", "adaptive", "combination", "fixed"), 200),
         estimated=10_000,
         nearly_gaussian=10_000,
         precision=1000,
+        ours=1000,
     ),
 }
 """Some minutes on two cores; the counts of the paper's main text; those of its appendices."""
@@ -108,7 +116,13 @@ def _type_i_error(preset: Preset, published: bool) -> Counted:
     if published:
         counted += _series(preset.null, work=["selective"], model=base, noise=["correlated"], published=[True])
     permuted = partial(replace, work="permutation", permutations=preset.permutations)
-    return [pair for one, count in counted for pair in ((one, count), (permuted(one), preset.permuted))]
+    paper = [pair for one, count in counted for pair in ((one, count), (permuted(one), preset.permuted))]
+    return paper + _ours(preset, model=preset.models, noise=NOISES, region=REGIONS, randomise=NULL_GAMMAS)
+
+
+def _ours(preset: Preset, **choices: Iterable[Any]) -> Counted:
+    """Return series of our tests, with the paper's among them: the tests of a setting are next to each other."""
+    return _series(preset.ours, work=["interval"], **choices)
 
 
 def _computation_time(preset: Preset, published: bool) -> Counted:
@@ -125,8 +139,11 @@ def _additional_trials(preset: Preset, published: bool) -> Counted:
 
 
 def _power(preset: Preset, published: bool) -> Counted:
-    choices = {"published": (False, True)[: 1 + published], "noise": NOISES, "delta": DELTAS}
-    return _series(preset.power, work=["selective"], model=[DEFAULT_MODEL], **choices)
+    whose, tests = (False, True)[: 1 + published], {"region": REGIONS, "randomise": GAMMAS}
+    choices = {"model": [DEFAULT_MODEL], "published": whose, "noise": NOISES, "delta": DELTAS}
+    large = {"model": [LARGE_MODEL], "published": whose, "delta": [LARGE_DELTA]}
+    paper = _series(preset.power, work=["selective"], **choices)
+    return paper + _ours(preset, **choices, **tests) + _ours(preset, **large, **tests)
 
 
 def _estimated_variance(preset: Preset, published: bool) -> Counted:
@@ -158,13 +175,19 @@ class Experiment:
 
     @property
     def uses_several_models(self) -> bool:
-        """Whether it is run on more than one classifier."""
-        return len({series.model for series, _ in self.series(PRESETS["full"], False)}) > 1
+        """Whether it is run on the classifiers that a preset names."""
+        full = PRESETS["full"]
+        return self.series(full, False) != self.series(full.with_models(full.models[:1]), False)
 
     @property
     def uses_published_models(self) -> bool:
         """Whether it is also run with the authors' models."""
         return any(series.published for series, _ in self.series(PRESETS["full"], True))
+
+    @property
+    def has_ours(self) -> bool:
+        """Whether our tests are run beside the paper's."""
+        return any(series.ours for series, _ in self.series(PRESETS["full"], False))
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -182,14 +205,17 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 }
 
 
-def check_choice(experiments: Iterable[Experiment], models: bool, published: bool) -> None:
-    """Refuse a choice of classifiers, or of authors' models, that would change none of the chosen experiments."""
+def check_choice(experiments: Iterable[Experiment], models: bool, published: bool, tests: str = "all") -> None:
+    """Refuse a choice of classifiers, of authors' models or of our tests that no chosen experiment has a use for."""
     chosen = [experiment.name for experiment in experiments]
     several = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_several_models]
     authors = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_published_models]
     for given, what, users in ((models, "a choice of models", several), (published, "authors' models", authors)):
         if given and not set(chosen) & set(users):
             raise InputError(f"{what} would change nothing for {', '.join(chosen)}: this is for {', '.join(users)}.")
+    ours = [name for name, experiment in EXPERIMENTS.items() if experiment.has_ours]
+    if tests == "ours" and not set(chosen) & set(ours):
+        raise InputError(f"there are no tests of ours in {', '.join(chosen)}: they are in {', '.join(ours)}.")
 
 
 def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
@@ -201,10 +227,13 @@ def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:
     return [experiment for name, experiment in EXPERIMENTS.items() if name in wanted]
 
 
-def plan_of(experiments: Iterable[Experiment], preset: Preset, published: bool) -> dict[Series, int]:
-    """Return the series that experiments need, each once, with the number of images."""
+def plan_of(
+    experiments: Iterable[Experiment], preset: Preset, published: bool, tests: str = "all"
+) -> dict[Series, int]:
+    """Return the series that experiments need, each once, with the number of images; all, the paper's or ours."""
     plan: dict[Series, int] = {}
     for experiment in experiments:
         for series, count in experiment.series(preset, published):
-            plan[series] = max(plan.get(series, 0), count)
+            if tests == "all" or series.ours == (tests == "ours"):
+                plan[series] = max(plan.get(series, 0), count)
     return plan

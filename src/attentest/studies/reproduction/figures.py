@@ -13,8 +13,8 @@ from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, new_figure
 from attentest.simulation.nearly_gaussian import FAMILIES, nearly_gaussian
 from attentest.studies.document import png
 from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below
-from attentest.studies.reproduction.experiment import DISTANCES
-from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
+from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, REGIONS
+from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen, name_of_test
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.series import NOISES
 from attentest.training.paper_model import MODELS, architecture_of, side_of
@@ -30,6 +30,7 @@ GREEN, ORANGE, PURPLE = "#5b8e7d", "#e09f3e", "#7b5ea7"
 TEST_COLOURS = {"selective": EXTREME_COLOUR, "naive": REGION_COLOUR, "permutation": ORANGE, "bonferroni": GREEN}
 TEST_NAMES = {test: "Bonferroni" if test == "bonferroni" else test for test in TEST_COLOURS}
 LEVEL_COLOURS = {"0.01": GREEN, "0.05": EXTREME_COLOUR, "0.1": ORANGE}
+GAMMA_COLOURS = dict(zip(GAMMAS, (REGION_COLOUR, ORANGE, GREEN, EXTREME_COLOUR), strict=True))
 FAMILY_COLOURS = dict(zip(FAMILIES, (GREEN, REGION_COLOUR, ORANGE, EXTREME_COLOUR, PURPLE), strict=True))
 SEARCH_COLOURS = {"spectral": EXTREME_COLOUR, "adaptive": GREEN, "combination": ORANGE, "fixed": REGION_COLOUR}
 MODEL_COLOURS = dict(
@@ -109,6 +110,59 @@ def power_figure(settings: Sequence[Setting]) -> Figure:
         axes.set(xlabel="strength of the signal, Delta", ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
         draw_grid(axes)
     return _finished(figure, "share of images with p at most 0.05", 3)
+
+
+def our_levels_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the type I error of our tests and the paper's with their bands, hollow for whole patches."""
+    figure = new_figure(11.0, 4.6)
+    models = [model for model in MODELS if chosen(settings, model=model)]
+    for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
+        shown = chosen(settings, noise=noise)
+        low, high = np.mean([one["rejected"]["band"] for one in shown or settings], axis=0)
+        axes.axhspan(low, high, color="0.93", lw=0, zorder=0)
+        axes.axhline(0.05, color="0.4", lw=1, ls="--", zorder=0, label="level 0.05, and its band")
+        _draw_our_tests(axes, shown, lambda one: models.index(one["model"]), 0.3)
+        axes.set_title(f"{noise} noise")
+        axes.set_xticks(range(len(models)), models)
+        draw_grid(axes)
+    return _finished(figure, "share of null images rejected", 4, from_zero=True)
+
+
+def our_power_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the power of our tests and the paper's above the length of their intervals, hollow for whole patches."""
+    figure = new_figure(11.0, 8.0)
+    own = chosen(settings, model=DEFAULT_MODEL, published=False) or settings
+    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    for (above, below), noise in zip(panels.T, NOISES, strict=True):
+        shown = chosen(own, noise=noise)
+        _draw_our_tests(above, shown, lambda one: one["delta"], 0.3)
+        lengths = [one for one in shown if one["length"]["median"] is not None]
+        _draw_our_tests(below, lengths, lambda one: one["delta"], 0.3, lambda one: one["length"]["median"])
+        above.set_title(f"{noise} noise")
+        above.set_ylim(-0.03, 1.05)
+        below.set(yscale="log", xlabel="strength of the signal, Delta", xticks=list(POWER[noise]))
+        for axes in (above, below):
+            draw_grid(axes)
+    panels[1, 0].set_ylabel("median length of the interval over the naive one")
+    return _finished(figure, "share of images with p at most 0.05", 4)
+
+
+def _draw_our_tests(
+    axes: Axes,
+    settings: Sequence[Setting],
+    place: Callable[[Setting], float],
+    width: float,
+    length: Callable[[Setting], float] | None = None,
+) -> None:
+    """Draw the shares rejected by each test, or a length, side by side at the place of their setting."""
+    tests = [(region, gamma) for gamma in GAMMAS for region in REGIONS]
+    for offset, (region, gamma) in zip(np.linspace(-width, width, len(tests)), tests, strict=True):
+        own = chosen(settings, region=region, randomise=gamma)
+        lengths = [] if length is None else [length(one) for one in own]
+        values = [{"value": one, "low": one, "high": one} for one in lengths] or [one["rejected"] for one in own]
+        places = [place(one) + offset for one in own]
+        name = name_of_test(own[0]) if own else None
+        draw_rates(axes, places, values, GAMMA_COLOURS[gamma], name, hollow=region == "patches")
 
 
 def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
@@ -220,10 +274,11 @@ class PageFigure(NamedTuple):
     draw: Callable[[Sequence[Setting]], Figure]
     caption: str
     models: Sequence[str] | None = None  # whose settings are drawn; those of all by default
+    part: str = "settings"  # of the experiment; or "ours", our tests
 
     def settings(self, summary: Mapping[str, Any]) -> list[Setting]:
         """Return the settings that it shows."""
-        settings = summary["experiments"].get(self.experiment, {}).get("settings", [])
+        settings = summary["experiments"].get(self.experiment, {}).get(self.part, [])
         return [one for one in settings if self.models is None or one["model"] in self.models]
 
 
@@ -259,6 +314,21 @@ FIGURES: tuple[PageFigure, ...] = (
     ),
     PageFigure(
         "power", "power", power_figure, "Share of images with a signal that are found, with 95% Wilson intervals."
+    ),
+    PageFigure(
+        "type-i-error-ours",
+        "type-i-error",
+        our_levels_figure,
+        f"{RATES}, of our tests and the paper's. Hollow: whole patches. Shaded: the band.",
+        part="ours",
+    ),
+    PageFigure(
+        "power-ours",
+        "power",
+        our_power_figure,
+        "Above: share of images with a signal that are found, with 95% Wilson intervals. Below: length of the 95% "
+        "interval in units of the naive one. Our tests and the paper's; hollow: whole patches.",
+        part="ours",
     ),
     PageFigure(
         "computation-time",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict
 from attentest.studies.reproduction import rules
 from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label
+from attentest.studies.reproduction.measures import Setting, chosen, label, name_of_test
 from attentest.studies.reproduction.published import PERMUTATION, POWER
 
 Select: TypeAlias = Callable[[Sequence[Setting]], Sequence[Any]]
@@ -22,18 +22,22 @@ class Finding(NamedTuple):
     rule: Callable[[Any], Verdict]
     evidence: Select = list  # all settings
     where: str | None = None  # place in the paper, if it is not that of the experiment
+    ours: bool = False  # whether it is about our tests: earlier data have none, and it is then left out
 
 
 def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return every statement with its verdict and the numbers, JSON-ready."""
     found = []
     for experiment, statements in FINDINGS.items():
-        settings = summary["experiments"].get(experiment, {}).get("settings", [])
-        for statement, rule, select, where in statements:
+        data = summary["experiments"].get(experiment, {})
+        for statement, rule, select, where, ours in statements:
+            settings = data.get("ours" if ours else "settings", [])
+            if ours and not settings:
+                continue
             evidence = select(settings)
             outcome, numbers = rule(evidence) if evidence else NO_DATA
             entry = {"experiment": experiment, "statement": statement, "where": where or EXPERIMENTS[experiment].where}
-            found.append({**entry, "verdict": outcome, "numbers": numbers})
+            found.append({**entry, "verdict": outcome, "numbers": numbers, "ours": ours})
     return found
 
 
@@ -74,6 +78,26 @@ def _family(family: str) -> Select:
     return lambda settings: chosen(settings, family=family)
 
 
+def _our_rates(name: str) -> Select:
+    """Select a rate of each of our tests in each setting."""
+    return lambda settings: [
+        (f"{label(one)}, {name_of_test(one)}", one[name])
+        for one in settings
+        if one["region"] != "pixels" or one["randomise"]
+    ]
+
+
+def _with_the_papers(wanted: Callable[[Setting], bool]) -> Select:
+    """Select some of our tests, and the paper's beside them."""
+    return lambda settings: [
+        one for one in settings if wanted(one) or (one["region"] == "pixels" and not one["randomise"])
+    ]
+
+
+def _ours(statement: str, rule: Callable[[Any], Verdict], evidence: Select = list) -> Finding:
+    return Finding(statement, rule, evidence, f"ours, {NOT_IN_THE_PAPER}", ours=True)
+
+
 KEEPS = "test keeps the level 0.05 for every image size and architecture, with both covariances."
 BREAKS = "The permutation test does not keep the level with"
 ERROR = "models and correlated noise, the permutation test has its published type I error."
@@ -81,6 +105,17 @@ POWERFUL = "models the selective test has its published power."
 LEAST = "than the fixed and the combination search."
 SLIGHTLY = "noise the selective test keeps the level, or exceeds it slightly."
 CURVES = "sections 3 and 4, figure 9"
+
+OF_OUR_INTERVALS = (
+    _ours(
+        "Our 95% intervals miss the true difference in no more than 5% of the images, in every setting.",
+        rules.keeps_level,
+        _our_rates("missed"),
+    ),
+    _ours("No interval after randomised selection is longer than its bound.", rules.within_bounds),
+    _ours("Randomised selection takes no more evaluations of the model.", rules.takes_no_more),
+)
+"""Statements that are judged with signal and without."""
 
 FINDINGS: Mapping[str, Sequence[Finding]] = {
     "type-i-error": (
@@ -91,6 +126,13 @@ FINDINGS: Mapping[str, Sequence[Finding]] = {
         Finding(f"{BREAKS} independent noise.", rules.breaks_level, _rates("permutation", noise="independent")),
         Finding(f"With attentest's {ERROR}", rules.agrees, _permutation(False), "figure 4, of other models"),
         Finding(f"With the authors' {ERROR}", rules.agrees, _permutation(True), "figure 4"),
+        _ours(
+            "With randomised selection, whole patches and both, the selective test keeps the level 0.05 in every "
+            "setting.",
+            rules.keeps_level,
+            _our_rates("rejected"),
+        ),
+        *OF_OUR_INTERVALS,
     ),
     "additional-trials": (
         Finding(
@@ -106,6 +148,18 @@ FINDINGS: Mapping[str, Sequence[Finding]] = {
         ),
         Finding(f"With attentest's {POWERFUL}", rules.agrees, _power(False), "figure 6, of another model"),
         Finding(f"With the authors' {POWERFUL}", rules.agrees, _power(True), "figure 6"),
+        _ours(
+            "With randomised selection, of pixels or whole patches, the test finds at least as many signals as the "
+            "paper's.",
+            rules.finds_as_many,
+            _with_the_papers(lambda one: one["randomise"] > 0),
+        ),
+        _ours(
+            "With whole patches alone the test finds at least as many signals as the paper's.",
+            rules.finds_as_many,
+            _with_the_papers(lambda one: one["region"] == "patches" and not one["randomise"]),
+        ),
+        *OF_OUR_INTERVALS,
     ),
     "computation-time": (
         Finding(f"The adaptive search takes less time {LEAST}", rules.adaptive_needs_least("seconds")),

@@ -50,13 +50,12 @@ def render_markdown(summary: Summary) -> str:
         "experiments": [
             {
                 **found,
-                "figures": [
-                    document.picture(figure.name, found["title"], figure.caption)
-                    for figure in FIGURES
-                    if figure.experiment == name and figure.settings(summary)
-                ],
-                "findings": [one for one in judged if one["experiment"] == name],
+                "figures": _pictures(summary, name, found["title"], "settings"),
+                "findings": [one for one in judged if one["experiment"] == name and not one["ours"]],
                 "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
+                "our_figures": _pictures(summary, name, f"{found['title']}, our tests", "ours"),
+                "our_findings": [one for one in judged if one["experiment"] == name and one["ours"]],
+                "our_tables": tables.our_tables(found.get("ours", [])),
                 "command": document.code(command_of(name, summary)),
             }
             for name, found in experiments.items()
@@ -80,17 +79,29 @@ FINDING: document.Columns = {
 }
 
 
+def _pictures(summary: Summary, experiment: str, title: str, part: str) -> list[Markdown]:
+    """Return the figures of a part of an experiment that have data."""
+    return [
+        document.picture(figure.name, title, figure.caption)
+        for figure in FIGURES
+        if (figure.experiment, figure.part) == (experiment, part) and figure.settings(summary)
+    ]
+
+
 def command_of(experiment: str, summary: Summary) -> str:
     """Return the command that computes the data of an experiment again."""
     made, settings = summary["experiments"][experiment]["made"], summary["experiments"][experiment]["settings"]
     runs = [run for run in summary["runs"] if experiment in (run.get("experiments") or ())]
     words = ["attentest", "reproduce", "--experiment", experiment]
     if runs:
-        largest = max(runs, key=lambda run: sum(run["counts"][name] for name in COUNTS))
+        names = [name for name in COUNTS if all(name in run["counts"] for run in runs)]  # earlier ones know fewer
+        largest = max(runs, key=lambda run: sum(run["counts"][name] for name in names))
         preset, counts = PRESETS[largest["preset"]], largest["counts"]
         words += ["--preset", largest["preset"]]
-        if any(counts[name] < getattr(preset, name) for name in COUNTS):
-            words += ["--images", str(max(counts[name] for name in COUNTS))]
+        if any(counts[name] < getattr(preset, name) for name in names):
+            words += ["--images", str(max(counts[name] for name in names))]
+        tests = {run.get("tests", "all") for run in runs}
+        words += ["--tests", *tests] if len(tests) == 1 and tests != {"all"} else []
         if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
             words += ["--permutations", str(counts["permutations"])]
         words += _model_options(experiment, {model for run in runs for model in run["counts"]["models"]}, preset)

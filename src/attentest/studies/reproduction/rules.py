@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from attentest.statistics.multiplicity import rate_of
 from attentest.studies.document import NO_DATA, Outcome, Verdict, number
-from attentest.studies.reproduction.measures import Setting, label
+from attentest.studies.reproduction.measures import Setting, chosen, label
 from attentest.studies.reproduction.published import COUNTS, IMAGES, SECONDS
 
 Rated: TypeAlias = tuple[str, Mapping[str, Any]]
@@ -103,6 +103,75 @@ def more_powerful(settings: Sequence[Setting]) -> Verdict:
         f"In {apart} of {len(pairs)} settings the interval of the selective test lies above that of Bonferroni; "
         f"selective {min(values):.3f} to {max(values):.3f}, Bonferroni at most "
         f"{max(other['value'] for _, other in pairs):.3f}.",
+    )
+
+
+def finds_as_many(settings: Sequence[Setting]) -> Verdict:
+    """Judge that our tests find as many signals as the paper's: none finds fewer by more than chance explains.
+
+    They see the same images, so that differences are taken for more random than they are.
+    """
+    pairs = [
+        (paper["rejected"], one["rejected"])
+        for one in settings
+        for paper in _beside(one, settings, "pixels")
+        if paper is not one
+    ]
+    if not pairs:
+        return NO_DATA
+    scores = [_difference(paper, ours) for paper, ours in pairs]
+    most = float(norm.isf(SIGNIFICANCE / len(pairs)))
+    fewer, more = sum(z < -most for z in scores), sum(z > most for z in scores)
+    few = min(ours["total"] for _, ours in pairs) < FEWEST_IMAGES
+    paper_rates, our_rates = (span([pair[at]["value"] for pair in pairs], "{:.3f}".format) for at in (0, 1))
+    return Verdict(
+        "not enough data" if few else "differs" if fewer else "holds",
+        f"Of {len(pairs)} comparisons ours finds more in {more} and fewer in {fewer}, by more than chance explains; "
+        f"the paper's {paper_rates}, ours {our_rates}.",
+    )
+
+
+def _beside(setting: Setting, settings: Sequence[Setting], region: str) -> list[Setting]:
+    """Return the test without randomised selection on the same images, with pixels or patches."""
+    names = ("model", "noise", "published", "delta")
+    return chosen(settings, randomise=0.0, region=region, **{name: setting[name] for name in names})
+
+
+def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
+    """Return the difference of two rates in units of its standard error; each counts half an image more, of two."""
+    shares = [((one["count"] + 0.5) / (one["total"] + 1), one["total"]) for one in (first, second)]
+    return float((shares[1][0] - shares[0][0]) / np.sqrt(sum(share * (1 - share) / total for share, total in shares)))
+
+
+def within_bounds(settings: Sequence[Setting]) -> Verdict:
+    """Judge that no interval is longer than its bound, but for what its search left open."""
+    count, over = (sum(setting[name] for setting in settings) for name in ("bounded", "over_bound"))
+    if not count:
+        return NO_DATA
+    longest = max(setting["longest"] for setting in settings if setting["longest"] is not None)
+    return Verdict(
+        "differs" if over else "holds",
+        f"{over:,} of {count:,} intervals are longer than their bounds; the longest has {longest:.4f} times its bound.",
+    )
+
+
+def takes_no_more(settings: Sequence[Setting]) -> Verdict:
+    """Judge that randomised selection takes no more evaluations than conditioning on the same kind of region does."""
+    pairs = [
+        (exact["evaluations"], one["evaluations"])
+        for one in settings
+        if one["randomise"] and one["evaluations"]
+        for exact in _beside(one, settings, one["region"])
+        if exact["evaluations"]
+    ]
+    if not pairs:
+        return NO_DATA
+    more, few = sum(ours > exact for exact, ours in pairs), min(one["images"] for one in settings) < FEWEST_TIMED
+    exact_range, our_range = (span([pair[at] for pair in pairs], number) for at in (0, 1))
+    return Verdict(
+        "not enough data" if few else "differs" if more else "holds",
+        f"More in {more} of {len(pairs)} comparisons of mean evaluations per image; without randomising {exact_range}, "
+        f"with it {our_range}. All searches go as far as a 95% interval needs, to the same tolerance.",
     )
 
 

@@ -53,10 +53,11 @@ class RunSettings:
     seed: int = 0  # of the images
     device: str = "cpu"
     retry: bool = False  # whether trials that failed before are repeated
+    tests: str = "all"  # or only "paper", or only "ours"
 
     def plan(self) -> dict[Series, int]:
         """Return the series, with the number of images of each."""
-        return plan_of(self.experiments, self.preset, self.folders.published is not None)
+        return plan_of(self.experiments, self.preset, self.folders.published is not None, self.tests)
 
     def untrained(self) -> list[str]:
         """Return the models that have to be trained first."""
@@ -93,6 +94,7 @@ def run(settings: RunSettings, out: Path, progress: Progress = lambda label, don
             "counts": asdict(settings.preset),
             "experiments": [experiment.name for experiment in settings.experiments],
             "published": settings.folders.published is not None,
+            "tests": settings.tests,
             "seed": settings.seed,
             "began": began.isoformat(timespec="seconds"),
             "seconds": round(seconds, 3),

@@ -14,7 +14,7 @@ from attentest.simulation.nearly_gaussian import NearlyGaussian, nearly_gaussian
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.training.paper_model import side_of
 
-Work: TypeAlias = Literal["selective", "permutation", "search", "curves", "precision", "evaluation"]
+Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "curves", "precision", "evaluation"]
 
 NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "correlated": AR1(0.5)}
 """The paper's two covariances: the identity, and 0.5^|i-j| over the flattened index."""
@@ -24,9 +24,10 @@ NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "correlated": AR
 class Series:
     """What is computed on which images.
 
-    "selective" computes the selective, the naive and the Bonferroni p-value; "permutation" the permutation test;
-    "search" the selective p-value with a given search, for its time; "curves" the functions f_i; "precision" the same
-    test in float32 and float64; "evaluation" the time of one evaluation of the model.
+    "selective" computes the selective, the naive and the Bonferroni p-value; "interval" the selective p-value with its
+    confidence interval, for our ways to select the region and the paper's; "permutation" the permutation test; "search"
+    the selective p-value with a given search, for its time; "curves" the functions f_i; "precision" the same test in
+    float32 and float64; "evaluation" the time of one evaluation of the model.
     """
 
     work: Work
@@ -40,6 +41,8 @@ class Series:
     search: str = "spectral"  # name of the search for the truncation set
     permutations: int | None = None  # of the permutation test
     device: str | None = None  # where an evaluation is timed: "cpu" or "cuda"
+    region: str = "pixels"  # what regions consist of; or "patches"
+    randomise: float = 0.0  # gamma of the randomised selection; 0 for none
 
     @property
     def name(self) -> str:
@@ -52,8 +55,15 @@ class Series:
             "estimated" if self.estimated else "",
             self.search if self.work == "search" else "",
             "" if self.permutations is None else f"{self.permutations}",
+            "patches" if self.region == "patches" else "",
+            f"gamma{self.randomise:g}" if self.randomise else "",
         ]
         return f"{self.work}/" + "-".join(part for part in parts if part)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is one of our tests, or the paper's beside them, rather than an experiment of the paper."""
+        return self.work == "interval"
 
     @property
     def noise_model(self) -> NoiseModel:
@@ -72,7 +82,13 @@ class Series:
 
     def images(self, seed: int, numbers: list[int]) -> NDArray[np.float64]:
         """Draw the images (k, size, size) of given numbers."""
-        return np.concatenate([self._draw(self.generator(seed, number)) for number in numbers])
+        return self.images_and_squares(seed, numbers)[0]
+
+    def images_and_squares(self, seed: int, numbers: list[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Draw the images (k, size, size) of given numbers, and the pixels of each that have the signal."""
+        drawn = [self._draw(self.generator(seed, number)) for number in numbers]
+        images, squares = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        return images, squares
 
     def describe(self) -> dict[str, Any]:
         """Return all fields and what follows from them, JSON-ready."""
@@ -80,13 +96,15 @@ class Series:
         shape = None if family is None else family.shape
         return {**asdict(self), "noise_model": dict(self.noise_model.describe()), "family_shape": shape}
 
-    def _draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
+    def _draw(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         size = side_of(self.model)
-        if (family := self._family()) is not None:
-            return family.sample(rng, size * size).reshape(1, size, size)
         if self.delta:
-            return signal_images(rng, 1, size, self.delta, self.noise_model)[0]
-        return null_images(rng, 1, size, self.noise_model)
+            return signal_images(rng, 1, size, self.delta, self.noise_model)
+        if (family := self._family()) is not None:
+            image = family.sample(rng, size * size).reshape(1, size, size)
+        else:
+            image = null_images(rng, 1, size, self.noise_model)
+        return image, np.zeros(image.shape, dtype=bool)
 
     def _family(self) -> NearlyGaussian | None:
         if self.family is None or self.distance is None:

@@ -13,7 +13,7 @@ import numpy as np
 from attentest.errors import InputError
 from attentest.studies.records import read_runs
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
-from attentest.studies.reproduction.measures import MEASURES
+from attentest.studies.reproduction.measures import MEASURES, our_tests
 from attentest.studies.reproduction.run import RUN_FIELDS
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.series_rows import SeriesRows
@@ -49,7 +49,10 @@ def summarise(out: Path) -> dict[str, Any]:
         everything[name].series.model: float(np.median([row["seconds_an_evaluation"] for row in rows]))
         for name, rows in timed.items()
     }
-    runs = [{name: entry[name] for name in RUN_FIELDS} for entry in read_runs(out, RUN_FIELDS)]
+    runs = [
+        {**{name: entry[name] for name in RUN_FIELDS}, "tests": entry.get("tests", "all")}
+        for entry in read_runs(out, RUN_FIELDS)
+    ]
     return {
         "format": FORMAT,
         "made": _origin(everything.values()),
@@ -61,7 +64,8 @@ def summarise(out: Path) -> dict[str, Any]:
                 "where": EXPERIMENTS[name].where,
                 "made": _origin(rows),
                 "time": _time(rows, on_cpu),
-                "settings": MEASURES[name](rows),
+                "settings": MEASURES[name]([one for one in rows if not one.series.ours]),
+                "ours": our_tests([one for one in rows if one.series.ours]),
             }
             for name, rows in found.items()
             if rows
@@ -116,7 +120,7 @@ def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> lis
     wanted: dict[Series, int] = {}
     for run in runs:
         chosen, preset = chosen_experiments(run["experiments"]), Preset(**run["counts"])
-        for series, count in plan_of(chosen, preset, bool(run["published"])).items():
+        for series, count in plan_of(chosen, preset, bool(run["published"]), run["tests"]).items():
             wanted[series] = max(wanted.get(series, 0), count)
     return [
         {"series": series.name, "trials": found.get(series.name, 0), "asked": count}

@@ -9,7 +9,7 @@ from attentest.results.pvalue_text import pvalue_text
 from attentest.search import CONVERGED
 from attentest.studies.document import Columns, Markdown, duration, number, rate_text, table
 from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label
+from attentest.studies.reproduction.measures import Setting, chosen, label, name_of_test
 from attentest.studies.reproduction.published import PERMUTATION, POWER
 from attentest.training.paper_model import MODELS
 
@@ -167,6 +167,54 @@ TABLES: Mapping[str, Callable[[Sequence[Setting]], list[Markdown]]] = {
     "precision": _precision,
 }
 """For each experiment, the function from its settings, at least one, to its tables."""
+
+
+def _our_share(setting: Setting) -> str:
+    return rate_text(setting["rejected"])
+
+
+def _coverage(setting: Setting) -> str:
+    missed = setting["missed"]
+    outside = " (too low)" if missed["above_band"] else " (high)" if not missed["within_band"] else ""
+    return f"{1 - missed['value']:.3f}{outside}"
+
+
+def _length(setting: Setting) -> str:
+    return f"{number(setting['length']['median'])} ({number(setting['length']['mean'])})"
+
+
+def _within_bound(setting: Setting) -> str:
+    bound, longest = number(setting["bound"]), number(setting["longest"])
+    return "-" if setting["bound"] is None else f"{bound}: {longest}, {setting['over_bound']:,} over"
+
+
+OURS: Mapping[str, Callable[[Setting], str]] = {
+    "share with p at most 0.05": _our_share,
+    "coverage of the 95% interval": _coverage,
+    "length of the interval over that of the naive one: median (mean)": _length,
+    "bound on that length: the longest over its bound": _within_bound,
+    "evaluations per image": _number("evaluations"),
+    "IoU of region and signal": _number("iou"),
+}
+"""What the tables of our tests show, by their headings."""
+
+
+def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
+    """Return a table for each value of our tests, with a line per setting and a column per test; none without data."""
+    by_setting: dict[str, dict[str, Setting]] = {}
+    for one in settings:
+        where = f"{label(one)}, Delta {one['delta']:g}" if one["delta"] else label(one)
+        by_setting.setdefault(f"{where}, {one['images']:,} images", {})[name_of_test(one)] = one
+    tests = list(dict.fromkeys(name_of_test(one) for one in settings))
+
+    def cell(test: str, text: Callable[[Setting], str]) -> Callable[[tuple[str, dict[str, Setting]]], str]:
+        return lambda line: text(line[1][test]) if test in line[1] else "-"
+
+    return [
+        table(by_setting.items(), {heading: lambda line: line[0], **{test: cell(test, text) for test in tests}})
+        for heading, text in OURS.items()
+        if any(text(one) != "-" for one in settings)
+    ]
 
 
 def time_tables(summary: Mapping[str, Any]) -> list[Markdown]:

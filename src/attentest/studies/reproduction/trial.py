@@ -15,6 +15,7 @@ from torch import Tensor
 from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
+from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.studies.records import Row, isolated_rows
 from attentest.studies.reproduction.series import Series
@@ -23,6 +24,8 @@ TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error
 
 SEARCH = SpectralSearch(tol=TOL, precision="float64")
 """The search of the experiments; not in mixed precision, so that numbers are the same on every device."""
+
+CONFIDENCE_LEVEL = 0.95  # of the intervals, where they are computed
 
 PRECISE = SpectralSearch(tol=1e-6, precision="float64")  # gives the exact p where precisions are compared
 
@@ -82,7 +85,14 @@ class Trials:
 
     def _test_with(self, scores: Any, search: Search) -> AttentionTest:
         noise = FromImage("sample") if self._series.estimated else self._series.noise_model
-        return AttentionTest(scores, noise=noise, search=search, confidence_level=None)
+        return AttentionTest(
+            scores,
+            noise=noise,
+            region=self._series.region,
+            randomise=self._series.randomise,
+            search=search,
+            confidence_level=CONFIDENCE_LEVEL if self._series.work == "interval" else None,
+        )
 
     def _images(self, numbers: list[int]) -> NDArray[np.float64]:
         return self._series.images(self._seed, numbers)
@@ -91,20 +101,28 @@ class Trials:
         return torch.zeros(count, *self._scores.image_shape, dtype=torch.float64, device=self.device)
 
     def _selective(self, numbers: list[int]) -> list[Row]:
-        return [
-            {
-                "statistic": result.statistic,
-                "p": result.pvalue,
-                "p_low": result.pvalue_bounds[0],
-                "p_high": result.pvalue_bounds[1],
-                "log_naive": result.naive_log_pvalue,
-                "log_bonferroni": result.bonferroni_log_pvalue,
-                "region": int(result.region.sum()),
-                "evaluations": result.evaluations,
-                "status": result.status,
+        return [_values(result) for result in self._test.map(self._images(numbers))]
+
+    def _interval(self, numbers: list[int]) -> list[Row]:
+        images, squares = self._series.images_and_squares(self._seed, numbers)
+        results = list(self._test.map(images))
+        intervals = confidence_intervals_of(results, CONFIDENCE_LEVEL)
+        rows = []
+        for result, interval, square in zip(results, intervals, squares, strict=True):
+            region, naive = result.region, result.naive_confidence_interval(CONFIDENCE_LEVEL)
+            weights = self._test.contrast.weights(result.part, region, result.seen).reshape(square.shape)
+            row: Row = {
+                "low": _finite(interval.low),
+                "high": _finite(interval.high),
+                "interval_error": _finite(interval.error),
+                "naive_length": naive.high - naive.low,
+                "bound": _finite(result.interval_bound),
+                "true_difference": self._series.delta * float(weights[square].sum()),
             }
-            for result in self._test.map(self._images(numbers))
-        ]
+            if self._series.delta:
+                row["iou"] = float((region & square).sum() / (region | square).sum())
+            rows.append(_values(result) | row)
+        return rows
 
     def _one_by_one(self, numbers: list[int]) -> list[Row]:
         row = {"permutation": self._permutation, "curves": self._curves}[self._series.work]
@@ -189,12 +207,33 @@ class Trials:
 
 WORK: dict[str, Callable[[Trials, list[int]], list[Row]]] = {
     "selective": Trials._selective,
+    "interval": Trials._interval,
     "search": Trials._selective,
     "permutation": Trials._one_by_one,
     "curves": Trials._one_by_one,
     "precision": Trials._precision,
     "evaluation": Trials._evaluation,
 }
+
+
+def _values(result: AttentionTestResult) -> Row:
+    """Return what the row of every selective test has."""
+    return {
+        "statistic": result.statistic,
+        "p": result.pvalue,
+        "p_low": result.pvalue_bounds[0],
+        "p_high": result.pvalue_bounds[1],
+        "log_naive": result.naive_log_pvalue,
+        "log_bonferroni": result.bonferroni_log_pvalue,
+        "region": int(result.region.sum()),
+        "evaluations": result.evaluations,
+        "status": result.status,
+    }
+
+
+def _finite(value: float) -> float | None:
+    """Return a number as JSON has it: None for an infinite one."""
+    return value if np.isfinite(value) else None
 
 
 def _rounded(values: NDArray[np.float64]) -> list[float]:
