@@ -41,6 +41,8 @@ def expected(summary: dict[str, Any]) -> Iterator[str]:
         yield from map(number, np.quantile(values, [0, 0.25, 0.5, 0.75, 1]))
     for condition in summary["conditions"]:
         yield from (condition["noise"], condition["contrast"], number(condition["threshold"]))
+        if "region" in condition:  # earlier summaries have neither
+            yield from (condition["region"], number(condition["randomise"]))
         yield from (number(condition[name]) for name in ("separation", "naive_separation"))
         yield " / ".join(f"{one['images']:,}" for one in condition["classes"].values())
         for one in condition["classes"].values():

@@ -82,8 +82,14 @@ def interval_rows(series: Series, images: int) -> list[Row]:
     rows = []
     for number, p in enumerate(with_rate(images, rate)):
         centre = series.delta if number % 25 else series.delta + 1.5 * half
-        interval = {"low": centre - half, "high": centre + half + 1e-3, "interval_error": 1e-3, "naive_length": 2.0}
-        row = {**selective_row(number, float(p)), **interval, "bound": bound, "true_difference": series.delta}
+        interval = {"confidence_low": centre - half, "confidence_high": centre + half + 1e-3, "confidence_error": 1e-3}
+        row = {
+            **selective_row(number, float(p)),
+            **interval,
+            "confidence_bound": bound,
+            "true_difference": series.delta,
+        }
+        row["standard_error"] = 1 / 1.959963984540054  # the naive interval has length 2
         row["evaluations"] = 100 - int(10 * series.randomise)
         rows.append(row | ({"iou": 0.5} if series.delta else {}))
     return rows

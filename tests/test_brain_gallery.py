@@ -1,4 +1,4 @@
-"""Pictures of example slices, and the slack of their statistics."""
+"""Pictures of example slices, and the room of a result."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.studies.brain.condition import PAPER
-from attentest.studies.brain.examples import Gallery, example_galleries, slack_of
+from attentest.studies.brain.examples import Gallery, example_galleries
 from attentest.studies.brain.figures import gallery_figure
+from attentest.studies.brain.slice_tests import room_of
 from attentest.studies.document import png
 from brain_gallery import FakeTests, cohort, gallery, result, slices_of
 from truncated import normal
@@ -83,9 +85,12 @@ def test_a_slice_that_fails_does_not_affect_the_others() -> None:
     full_figure(found)
 
 
-def test_slack_is_the_length_of_the_interval_around_the_statistic() -> None:
+def test_room_is_the_length_of_the_interval_around_the_statistic_in_grey_levels() -> None:
     intervals = np.array([[-3.0, -1.0], [38.0, 45.0], [50.0, 60.0]])
     one = replace(result(), intervals=intervals)
-    assert slack_of(one) == 7.0
-    assert slack_of(replace(one, law=normal(-2.0))) == 2.0
-    assert slack_of(replace(one, law=normal(50.0))) == 10.0
+    assert room_of(one) == 7.0 * 0.8  # standard error 0.8
+    assert room_of(replace(one, law=normal(-2.0))) == 2.0 * 0.8
+    assert room_of(replace(one, law=normal(50.0))) == 10.0 * 0.8
+    # With randomised selection the region is that of the image that the model saw.
+    law = RandomisedNormal(statistic=np.array([20.0]), observed_z=np.array([-2.5]), gamma=np.array([1.0]))
+    assert room_of(replace(one, law=law)) == 2.0 * 0.8

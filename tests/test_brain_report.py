@@ -8,31 +8,27 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from attentest.errors import InputError
-from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.studies.brain.examples import SLACK_CONDITIONS, Gallery, slacks_of
+from attentest.studies.brain.condition import CONDITIONS, OUR_CONDITIONS, PAPER, Condition
 from attentest.studies.brain.figures import FIGURES, drawn_charts
 from attentest.studies.brain.page import render_markdown, text, write_report
-from attentest.studies.brain.slices import SIDE
 from attentest.studies.brain.statements import STATEMENTS, condition_of, findings
-from attentest.studies.brain.summary import summarise
+from attentest.studies.brain.summary import ROOM_CONDITIONS, summarise
 from attentest.studies.document import to_html
 from brain_data import failed_row, row, rows, write_everything, write_study
-from brain_gallery import FakeTests, gallery, slices_of
+from brain_gallery import gallery
 from brain_page import expected, figures_of, plain
 
-NAIVE, LARGE, SMALL, SMALLER = (statement.text for statement in STATEMENTS)
+NAIVE, LARGE, SMALL, SMALLER, RANDOMISED, PATCHES = (statement.text for statement in STATEMENTS)
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of data of every condition."""
     out = write_everything(tmp_path_factory.mktemp("out"))
-    galleries = {"tumour": gallery(8), "free": gallery(3)}
-    write_report(summarise(out), out / "report", galleries, slacks_of(FakeTests(), galleries))
+    write_report(summarise(out), out / "report", {"tumour": gallery(8), "free": gallery(3)})
     return out / "report"
 
 
@@ -129,14 +125,14 @@ def test_one_class_alone(tmp_path: Path) -> None:
     assert judged[SMALL]["numbers"] == "There are no data."
     assert judged[LARGE]["verdict"] == "holds"
     write_report(summary, tmp_path / "report")
-    assert {path.stem for path in (tmp_path / "report" / "figures").iterdir()} == {"pvalues", "noise"}
+    assert {path.stem for path in (tmp_path / "report" / "figures").iterdir()} == {"pvalues", "noise", "slack"}
     assert cells((tmp_path / "report" / "brain.md").read_text(), "background", "ar1")[0] == "- / 20"
 
 
 def test_the_papers_condition_alone(tmp_path: Path) -> None:
     summary = summarise(write_study(tmp_path, {PAPER: rows(20)}))
     charts = drawn_charts(summary)
-    assert list(charts) == ["pvalues", "overlap"]
+    assert list(charts) == ["pvalues", "overlap", "slack"]
     assert all(chart.startswith(b"\x89PNG") for chart in charts.values())
     page = render_markdown(summary, charts)
     assert "no slices are shown" in page
@@ -189,7 +185,13 @@ def test_numbers_in_the_tables(report: Path) -> None:
     assert cells(page, "none")[0] == "2"
     assert cells(page, "ar1")[2] == "sigma 24.9, rho 0.728"
     assert cells(page, "median of the selective p") == ["0.01", "0.5"]
-    assert cells(page, "background", "pooled", "11") == ["16 (16 to 16)", "20 (20 to 20)", "800 (800 to 800)"]
+    assert cells(page, "background", "pooled", "200") == ["15 (15 to 15)", "20 (20 to 20)", "860 (820 to 900)"]
+    assert cells(page, "reference", "stationary", "patches", "0.3", "20 / 20")[0] == "43 / 43"
+    found = cells(page, "reference", "stationary", "patches", "0.3", "15 / 15")
+    assert found == ["2 / 2", "3.48", "0 / 0", "1,030 / 1,010", "200", "0.5"]
+    assert cells(page, "background", "stationary", "patches", "0", "15 / 15")[:3] == ["2 / 2", "-", "-"]
+    # The lengths of the paper's selection were not computed.
+    assert cells(page, "background", "stationary", "pixels", "0", "15 / 15")[0] == "- / -"
 
 
 def test_texts_of_numbers() -> None:
@@ -226,16 +228,60 @@ def test_without_an_optional_package_the_error_says_what_to_install(
     assert not (tmp_path / "report").exists()
 
 
-def test_slacks_are_of_every_slice_that_could_be_tested(summary: dict[str, Any]) -> None:
-    assert [one["name"] for one in summary["room"]] == [condition.name for condition in SLACK_CONDITIONS]
-    for one in summary["room"]:
-        assert one["room"] == [20.0] * 11
-        assert one["room_in_grey_levels"] == [16.0] * 11  # standard error 0.8
-        assert one["fall"] == [800.0] * 11  # statistic 40
-    flair = np.zeros((5, SIDE, SIDE), dtype=np.uint8)
-    flair[:, 0, 0] = np.arange(5)
-    one_fails = Gallery(slices_of(flair, flair > 255), (None,) * 5)
-    assert [len(one["p"]) for one in slacks_of(FakeTests(bad=3), {"free": one_fails})] == [4] * len(SLACK_CONDITIONS)
+def test_rooms_are_of_every_slice_that_could_be_tested(tmp_path: Path, summary: dict[str, Any]) -> None:
+    assert [one["name"] for one in summary["room"]] == [condition.name for condition in ROOM_CONDITIONS]
+    for one, count in zip(summary["room"], (200, 40, 40, 40), strict=True):
+        assert one["room_in_grey_levels"] == [15.0] * count
+        assert one["room"] == [20.0] * count  # standard error 0.75
+        assert sorted(set(one["fall"])) == [20.0 * statistic for statistic in range(40, 47)]
+    found = [*rows(20), failed_row(100, tumour=True)]
+    assert len(summarise(write_study(tmp_path, {PAPER: found}))["room"][0]["p"]) == 40
+
+
+def test_data_of_an_earlier_version_have_neither_rooms_nor_our_tests(tmp_path: Path) -> None:
+    found = [{name: value for name, value in one.items() if name != "room"} for one in rows(20)]
+    summary = summarise(write_study(tmp_path, {PAPER: found}))
+    assert summary["room"] == []
+    assert len(findings(summary)) == 4
+    (condition,) = summary["conditions"]
+    for name in ("region", "randomise"):  # which earlier summaries do not have
+        del condition[name]
+    page = render_markdown(summary, drawn_charts(summary))
+    assert "Slack of the statistic" not in page
+    assert "Our tests" not in page
+
+
+def test_our_tests_are_marked_as_ours(report: Path, summary: dict[str, Any]) -> None:
+    page = (report / "brain.md").read_text()
+    section = page.split("## Our tests: randomised selection and whole patches")[1].split("\n## ")[0]
+    assert "Not in the paper." in section
+    assert section.count("| background |") + section.count("| reference |") == 2 * len(OUR_CONDITIONS)
+    assert "figures/ours.png" in section
+    ours = [one for one in findings(summary) if one["where"] == "ours, not in the paper"]
+    assert [one["statement"] for one in ours] == [RANDOMISED, PATCHES]
+    assert all("stationary-background-0.6" in one["numbers"] for one in ours)
+
+
+@pytest.mark.parametrize(("paper", "verdict"), [(0.1, "holds"), (0.7, "differs")])
+def test_verdicts_on_our_tests(tmp_path: Path, paper: float, verdict: str) -> None:
+    correlated, ours = Condition(noise="stationary"), Condition(noise="stationary", randomise=1.0)
+    found = {PAPER: rows(100), correlated: rows(100, with_tumour=paper), ours: rows(100)}
+    judged = {one["statement"]: one["verdict"] for one in findings(summarise(write_study(tmp_path, found)))}
+    assert judged[RANDOMISED] == verdict
+    assert PATCHES not in judged  # there are no such data
+
+
+def test_an_interval_longer_than_its_bound_is_counted(tmp_path: Path) -> None:
+    ours = Condition(randomise=1.0)
+    ends = {"confidence_low": 0.0, "confidence_high": 10.0, "confidence_error": 0.1, "confidence_bound": 1.5}
+    found = [{**one, **ends} for one in rows(20)]
+    found[-1] |= {"confidence_low": None, "confidence_error": None}
+    summary = summarise(write_study(tmp_path, {PAPER: rows(20), ours: found}))
+    tumour, free = (condition_of(summary, ours)["classes"][name]["interval"] for name in ("tumour", "free"))
+    assert (tumour["over_bound"], free["over_bound"]) == (20, 19)
+    assert free["infinite"] == 1
+    assert free["mean"] is None
+    assert tumour["median"] == pytest.approx(10 / (2 * 1.959964 * 0.75))
 
 
 @pytest.mark.parametrize(

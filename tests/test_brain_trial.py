@@ -16,6 +16,7 @@ from attentest.studies.brain.condition import (
     CONDITIONS,
     CONTRASTS,
     ESTIMATORS,
+    OUR_CONDITIONS,
     PAPER,
     THRESHOLDS,
     Condition,
@@ -24,7 +25,7 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.performance import clustered_rate
-from attentest.studies.brain.slice_tests import overlap, result_values, slice_rows
+from attentest.studies.brain.slice_tests import overlap, result_values, room_of, slice_rows
 from attentest.studies.brain.slices import SIDE, Slices
 from attentest.studies.records import Row
 
@@ -32,6 +33,9 @@ from attentest.studies.records import Row
 def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the_papers() -> None:
     assert CONDITIONS[0] == PAPER
     assert len(set(CONDITIONS)) == len(CONDITIONS) == len({one.name for one in CONDITIONS})
+    assert len({(one.noise, one.contrast, one.region, one.randomise) for one in OUR_CONDITIONS}) == 2 * 2 * 2 * 3
+    assert set(OUR_CONDITIONS) <= set(CONDITIONS)
+    assert [one.name for one in CONDITIONS if one.ours][-1] == "stationary-reference-0.6-patches-gamma1"
     pairs = {(one.noise, one.contrast) for one in CONDITIONS if one.threshold == PAPER.threshold}
     assert {(noise, contrast) for noise in ESTIMATORS for contrast in CONTRASTS} <= pairs
     assert {one.threshold for one in CONDITIONS if (one.noise, one.contrast) == ("pooled", "background")} == set(
@@ -49,6 +53,7 @@ def test_without_scikit_learn_the_shrunk_covariance_is_left_out(monkeypatch: pyt
     ("options", "complaint"),
     [
         ({"noise": "white"}, "noise must be one of pooled, .* got 'white'"),
+        ({"region": "voxels"}, "region must be one of pixels, patches, got 'voxels'"),
         ({"contrast": "elsewhere"}, "contrast must be one of background, .* got 'elsewhere'"),
         ({"noise": "sample", "contrast": "reference"}, "'sample' does not apply"),
     ],
@@ -103,6 +108,8 @@ def test_a_row_says_what_the_result_says() -> None:
     assert first["region"] == result.region.sum()
     assert first["iou"] == overlap(result.region, slices.mask[0])
     assert first["in_the_dark"] == np.mean(flair[0][result.region] <= 20)
+    assert first["room"] == pytest.approx(room_of(result), abs=1e-6)
+    assert first["confidence_bound"] is None
     interval = result.confidence_interval(0.95)
     assert first["confidence_low"] == pytest.approx(interval.low, abs=1e-6)
     assert (first["patient"], first["tumour"], first["image"]) == ("P0", True, 0)

@@ -191,13 +191,16 @@ def test_rows_of_our_tests_have_intervals_bounds_and_the_truth(tmp_path: Path, s
             chosen = result.region
             truth = delta * (square[chosen].mean() - square[~chosen].mean())
             assert row["true_difference"] == pytest.approx(truth, abs=1e-12)
-            assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high), abs=1e-6)
-            assert row["naive_length"] == pytest.approx(2 * 1.959964 * result.standard_error, rel=1e-6)
+            assert (row["confidence_low"], row["confidence_high"]) == pytest.approx(
+                (interval.low, interval.high), abs=1e-6
+            )
+            assert row["standard_error"] == result.standard_error
             if gamma:
-                assert row["bound"] == pytest.approx(np.sqrt(1 + 1 / gamma**2))
-                assert row["high"] - row["low"] - 2 * row["interval_error"] <= row["bound"] * row["naive_length"]
+                assert row["confidence_bound"] == pytest.approx(np.sqrt(1 + 1 / gamma**2))
+                naive = 2 * 1.96 * result.standard_error
+                assert interval.high - interval.low - 2 * interval.error <= row["confidence_bound"] * naive
             else:
-                assert row["bound"] is None
+                assert row["confidence_bound"] is None
             assert ("iou" in row) == bool(delta)
             assert row["evaluations"] == result.evaluations
 

@@ -203,12 +203,13 @@ def test_our_tests_have_their_own_numbers_beside_the_papers(summary: dict[str, A
     for one in our_settings(summary, "type-i-error", randomise=1.0):
         assert one["rejected"]["value"] == 0.05
         assert one["missed"]["count"] == 8  # one of 25
-        assert one["bound"] == pytest.approx(np.sqrt(2))
-        assert one["length"]["median"] == pytest.approx(np.sqrt(2) + 5e-4)
-        assert (one["bounded"], one["over_bound"]) == (200, 0)  # what the search left open does not count
-        assert one["longest"] == pytest.approx(1.0, abs=1e-3)
+        length = one["length"]
+        assert length["bound"] == pytest.approx(np.sqrt(2))
+        assert length["median"] == pytest.approx(np.sqrt(2) + 5e-4)
+        assert (length["bounded"], length["over_bound"]) == (200, 0)  # what the search left open does not count
+        assert length["longest"] == pytest.approx(1.0, abs=1e-3)
     (paper,) = our_settings(summary, "power", region="pixels", randomise=0.0, model="base64", published=False)
-    assert (paper["bound"], paper["bounded"], paper["longest"]) == (None, 0, None)
+    assert [paper["length"][name] for name in ("bound", "bounded", "longest")] == [None, 0, None]
     assert paper["iou"] == 0.5
     for words, verdict in (
         ("With randomised selection, whole patches and both", "holds"),
@@ -237,10 +238,22 @@ def test_our_tests_are_marked_as_ours_wherever_they_are(report: Path, summary: d
 @pytest.mark.parametrize(
     ("change", "words", "verdict"),
     [
-        ({"high": 4.0, "interval_error": 0.1}, "No interval after randomised selection is longer", "differs"),
-        ({"high": 1.6, "interval_error": 0.2}, "No interval after randomised selection is longer", "holds"),
-        ({"low": None, "high": None, "interval_error": None}, "No interval after randomised", "not enough data"),
-        ({"low": 0.5, "high": 1.0}, "Our 95% intervals miss the true difference", "differs"),
+        (
+            {"confidence_high": 4.0, "confidence_error": 0.1},
+            "No interval after randomised selection is longer",
+            "differs",
+        ),
+        (
+            {"confidence_high": 1.6, "confidence_error": 0.2},
+            "No interval after randomised selection is longer",
+            "holds",
+        ),
+        (
+            {"confidence_low": None, "confidence_high": None, "confidence_error": None},
+            "No interval after randomised",
+            "not enough data",
+        ),
+        ({"confidence_low": 0.5, "confidence_high": 1.0}, "Our 95% intervals miss the true difference", "differs"),
         ({"p": 0.04, "p_low": 0.04, "p_high": 0.04}, "whole patches and both, the selective test keeps", "differs"),
         ({"evaluations": 300}, "takes no more evaluations", "differs"),
     ],

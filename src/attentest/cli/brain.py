@@ -54,7 +54,8 @@ def brain(
         str,
         typer.Option(
             help="Test slices of each class that are also tested with other noise models, contrasts and thresholds "
-            "than the paper's: a number, or all. (All test slices are tested as in the paper.)",
+            "than the paper's, with randomised selection and with whole patches: a number, or all. (All test slices "
+            "are tested as in the paper.)",
             rich_help_panel=TESTS,
         ),
     ] = "100",
@@ -145,7 +146,7 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
 
 
 def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device: torch.device) -> None:
-    from attentest.studies.brain.examples import COUNT, example_galleries, slacks_of
+    from attentest.studies.brain.examples import COUNT, example_galleries
     from attentest.studies.brain.page import write_report
     from attentest.studies.brain.slice_tests import SliceTests
     from attentest.studies.document import check_can_report
@@ -154,6 +155,5 @@ def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device:
     tests = SliceTests(cohort, out, device)
     with progress_bar("pictures"):
         galleries = example_galleries(tests, cohort, COUNT)
-        slacks = slacks_of(tests, galleries)
-        page = write_report(summary, out / "report", galleries, slacks)
+        page = write_report(summary, out / "report", galleries)
     say(f"page: {page}")

@@ -1,4 +1,4 @@
-"""The conditions under which slices are tested: noise model, threshold, and what the region is compared with."""
+"""The conditions under which slices are tested: noise model, region, and what the region is compared with."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ FROM_THE_SLICE: Mapping[str, str] = {
 NOISES = {**ESTIMATORS, **FROM_THE_SLICE}
 CONTRASTS = ("background", "neighbourhood", "reference")
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8)
+REGIONS = ("pixels", "patches")
+GAMMAS = (0.0, 0.3, 1.0)
 
 RADIUS = 5
 """Width of the neighbourhood in pixels: with one score per 8 pixels, the border of the region is not known better."""
@@ -44,25 +46,37 @@ class Condition:
     """One way to test a slice; the defaults are the paper's.
 
     The region is compared with the rest of the slice ("background"), a ring around it ("neighbourhood"), or the mean
-    of the slices that the noise is estimated from ("reference").
+    of the slices that the noise is estimated from ("reference"). Regions of whole patches and randomised selection, by
+    its gamma, are ours.
     """
 
     noise: str = "pooled"
     threshold: float = 0.6
     contrast: str = "background"
+    region: str = "pixels"
+    randomise: float = 0.0
 
     def __post_init__(self) -> None:
         if self.noise not in NOISES:
             raise InputError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}.")
         if self.contrast not in CONTRASTS:
             raise InputError(f"contrast must be one of {', '.join(CONTRASTS)}, got {self.contrast!r}.")
+        if self.region not in REGIONS:
+            raise InputError(f"region must be one of {', '.join(REGIONS)}, got {self.region!r}.")
         if self.contrast == "reference" and self.noise in FROM_THE_SLICE:
             raise InputError(f"the noise of a reference is not that of one slice: {self.noise!r} does not apply.")
 
     @property
     def name(self) -> str:
         """The name in files and tables."""
-        return f"{self.noise}-{self.contrast}-{self.threshold:g}"
+        patches = "-patches" if self.region == "patches" else ""
+        gamma = f"-gamma{self.randomise:g}" if self.randomise else ""
+        return f"{self.noise}-{self.contrast}-{self.threshold:g}{patches}{gamma}"
+
+    @property
+    def ours(self) -> bool:
+        """Whether the region is selected in another way than the paper's."""
+        return self.region != "pixels" or self.randomise > 0
 
     def describe(self) -> dict[str, Any]:
         """Return the condition as JSON-ready values."""
@@ -71,21 +85,33 @@ class Condition:
 
 PAPER = Condition()
 
+OUR_CONDITIONS = tuple(
+    Condition(contrast=contrast, noise=noise, region=region, randomise=gamma)
+    for contrast in ("background", "reference")
+    for noise in ("pooled", "stationary")
+    for region in REGIONS
+    for gamma in GAMMAS
+)
+"""Ways to select the region, ours and the paper's: with independent and correlated noise, each with the paper's
+contrast and with the one that allows for anatomy."""
+
 CONDITIONS = tuple(
     dict.fromkeys(
         [
             *(Condition(noise=noise, contrast=contrast) for contrast in CONTRASTS for noise in ESTIMATORS),
             *(Condition(noise=noise) for noise in FROM_THE_SLICE),
             *(Condition(threshold=threshold) for threshold in THRESHOLDS),
+            *OUR_CONDITIONS,
         ]
     )
 )
-"""All that are tested, the paper's first: every noise model with every contrast, and every threshold."""
+"""All that are tested, the paper's first: every noise model with every contrast, every threshold, and ours."""
 
 NOISE_CONDITIONS = sorted(
-    (one for one in CONDITIONS if one.threshold == PAPER.threshold), key=lambda one: CONTRASTS.index(one.contrast)
+    (one for one in CONDITIONS if one.threshold == PAPER.threshold and not one.ours),
+    key=lambda one: CONTRASTS.index(one.contrast),
 )
-"""Those with the paper's threshold, by contrast."""
+"""Those with the paper's threshold and selection, by contrast."""
 
 
 def available() -> tuple[Condition, ...]:

@@ -11,7 +11,15 @@ from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, draw_outline,
 from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
-from attentest.studies.brain.condition import CONTRASTS, NOISE_CONDITIONS, NOISES, PAPER, THRESHOLDS, Condition
+from attentest.studies.brain.condition import (
+    CONTRASTS,
+    NOISE_CONDITIONS,
+    NOISES,
+    OUR_CONDITIONS,
+    PAPER,
+    THRESHOLDS,
+    Condition,
+)
 from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slice_tests import SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
@@ -88,6 +96,29 @@ def noise_figure(summary: Summary) -> Figure | None:
     return figure
 
 
+def ours_figure(summary: Summary) -> Figure | None:
+    """Draw the shares rejected, with a row for each way to select the region and a panel for each contrast."""
+    if not _others_tested(summary, [one for one in OUR_CONDITIONS if one.ours]):
+        return None
+    figure = new_figure(11.0, 6.0)
+    contrasts = dict.fromkeys(one.contrast for one in OUR_CONDITIONS)
+    for axes, contrast in zip(figure.subplots(1, len(contrasts), sharey=True), contrasts, strict=True):
+        rows = [one for one in OUR_CONDITIONS if one.contrast == contrast]
+        for place, one in enumerate(rows):
+            if not one.ours:
+                axes.axhspan(place - 0.5, place + 0.5, color="0.93", lw=0, zorder=0)
+        _draw_classes(axes, summary, {float(place): one for place, one in enumerate(rows)}, 0.16, horizontal=True)
+        axes.axvline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
+        axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
+        axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"share with p at most {LEVEL}")
+        names = [f"{one.noise}, {one.region}, gamma {one.randomise:g}" if one.ours else one.noise for one in rows]
+        axes.set_yticks(
+            range(len(rows)), [name if ", " in name else f"{name}, the paper's selection" for name in names]
+        )
+    legend_below(figure, 3)
+    return figure
+
+
 def threshold_figure(summary: Summary) -> Figure | None:
     """Draw the shares rejected and the size of the region against tau."""
     conditions = {tau: Condition(threshold=tau) for tau in THRESHOLDS}
@@ -160,6 +191,7 @@ def slack_figure(summary: Summary) -> Figure | None:
 FIGURES: Mapping[str, Callable[[Summary], Figure | None]] = {
     "pvalues": pvalues_figure,
     "noise": noise_figure,
+    "ours": ours_figure,
     "threshold": threshold_figure,
     "overlap": overlap_figure,
     "slack": slack_figure,

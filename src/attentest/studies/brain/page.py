@@ -12,7 +12,15 @@ from attentest.results.calibration import ALPHAS
 from attentest.search import CONVERGED
 from attentest.studies import document
 from attentest.studies.brain import statements
-from attentest.studies.brain.condition import CONDITIONS, NOISE_CONDITIONS, NOISES, RADIUS, THRESHOLDS, Condition
+from attentest.studies.brain.condition import (
+    CONDITIONS,
+    NOISE_CONDITIONS,
+    NOISES,
+    OUR_CONDITIONS,
+    RADIUS,
+    THRESHOLDS,
+    Condition,
+)
 from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
@@ -34,18 +42,17 @@ def write_report(
     summary: Summary,
     target: Path,
     galleries: Mapping[str, Gallery] | None = None,
-    slacks: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write the page of a study to a directory, and return the path of its HTML.
 
-    Galleries and slacks are from `attentest.studies.brain.examples`. The directory gets ``index.html``, ``brain.md``,
+    Galleries are from `attentest.studies.brain.examples`. The directory gets ``index.html``, ``brain.md``,
     ``figures`` and ``summary.json``. All but ``index.html`` may be shared: with galleries it shows slices of the
     dataset.
     """
     document.check_can_report()
     galleries = galleries or {}
     counts = {name: len(gallery.results) for name, gallery in galleries.items()}
-    summary = {**summary, "gallery": counts, "room": list(slacks)}
+    summary = {**summary, "gallery": counts}
     shared, own = drawn_charts(summary), {}
     for name, gallery in galleries.items():
         shared[f"maps-{name}"] = document.png(gallery_figure(gallery, maps_only=True))
@@ -100,6 +107,7 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],
         "noise_conditions": [tested[one.name] for one in NOISE_CONDITIONS if one.name in tested],
         "threshold_conditions": [tested[name] for name in taus if name in tested],
+        "our_conditions": [tested[one.name] for one in OUR_CONDITIONS if one.name in tested],
         "slacks": [one for one in summary.get("room", ()) if one["room"]],
         "failures": list(_failures(summary)),
         "not_tested": [one.name for one in CONDITIONS if one.name not in tested],
@@ -136,7 +144,7 @@ def _both(condition: Summary, *keys: str) -> str:
     """Return a value of both classes, with and without tumour, by the keys that lead to it."""
     found = [condition["classes"].get(name) for name in CLASS_NAMES]
     for key in keys:
-        found = [one and one[key] for one in found]
+        found = [one and one.get(key) for one in found]
     return " / ".join(text(one) for one in found)
 
 

@@ -19,20 +19,21 @@ from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
-from attentest.results.result import AttentionTestResult
+from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import SpectralSearch
+from attentest.statistics.confidence_interval import ConfidenceInterval
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
 from attentest.studies.brain.slices import LEAST_BRIGHT, Slices
+from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
 from attentest.studies.records import RecordFile, Row, isolated_rows, recorded
 from attentest.training.classifier import RECORD_FILE
 from attentest.training.provenance import described_machine
 
 SEARCH = SpectralSearch()
-CONFIDENCE_LEVEL = 0.95
 
 SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
-"""Search under other conditions than the paper's: of p alone, and to a larger tolerance."""
+"""Search under other conditions than the paper's: to a larger tolerance, and of p alone, unless they are ours."""
 
 TRAINING_FIELDS = (
     *("data", "settings", "accuracy", "parameters", "seconds"),
@@ -90,9 +91,11 @@ class SliceTests:
             noise=self._noise.noise(condition),
             contrast=self._noise.contrast(condition),
             threshold=condition.threshold,
+            region=condition.region,
+            randomise=condition.randomise,
             preprocessing=self._preprocessing,
             search=SEARCH if paper else SENSITIVITY_SEARCH,
-            confidence_level=CONFIDENCE_LEVEL if paper else None,
+            confidence_level=CONFIDENCE_LEVEL if paper or condition.ours else None,
         )
 
     def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
@@ -144,11 +147,17 @@ def slice_rows(test: AttentionTest, slices: Slices, numbers: list[int]) -> list[
 
     def rows(some: list[int]) -> list[Row]:
         start = time.perf_counter()
-        results = test.map(list(slices.flair[some]))
+        results = list(test.map(list(slices.flair[some])))
+        level = results[0].confidence_level
+        intervals = [None] * len(some) if level is None else confidence_intervals_of(results, level)
         seconds = (time.perf_counter() - start) / len(some)
         return [
-            {"image": number, "seconds": seconds, **result_values(result, slices.flair[number], slices.mask[number])}
-            for number, result in zip(some, results, strict=True)
+            {
+                "image": number,
+                "seconds": seconds,
+                **result_values(result, slices.flair[number], slices.mask[number], interval),
+            }
+            for number, result, interval in zip(some, results, intervals, strict=True)
         ]
 
     return [
@@ -162,7 +171,12 @@ def slice_rows(test: AttentionTest, slices: Slices, numbers: list[int]) -> list[
     ]
 
 
-def result_values(result: AttentionTestResult, flair: NDArray[np.uint8], mask: NDArray[np.bool_]) -> Row:
+def result_values(
+    result: AttentionTestResult,
+    flair: NDArray[np.uint8],
+    mask: NDArray[np.bool_],
+    interval: ConfidenceInterval | None = None,
+) -> Row:
     """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W)."""
     low, high = result.pvalue_bounds
     region = result.region
@@ -176,6 +190,7 @@ def result_values(result: AttentionTestResult, flair: NDArray[np.uint8], mask: N
         "log_bonferroni": result.bonferroni_log_pvalue,
         "difference": result.difference,
         "standard_error": result.standard_error,
+        "room": room_of(result),
         "region": int(region.sum()),
         "iou": overlap(region, mask),
         "in_tumour": float(mask[region].mean()),
@@ -183,10 +198,20 @@ def result_values(result: AttentionTestResult, flair: NDArray[np.uint8], mask: N
         "evaluations": result.evaluations,
         "status": result.status,
     }
-    if result.confidence_level is not None:
-        ends = zip(("low", "high"), result.confidence_interval(result.confidence_level), strict=True)
-        row |= {f"confidence_{name}": float(end) if np.isfinite(end) else None for name, end in ends}
+    if interval is not None:
+        row |= interval_values(result, interval)
     return row
+
+
+def room_of(result: AttentionTestResult) -> float:
+    """Return how far the compared difference can move before the region changes, in the units of the pixels.
+
+    It is the length of the interval of the truncation set around the observed point: with randomised selection, around
+    that of the image that the model saw.
+    """
+    low, high = result.intervals.T
+    around = (low <= result.law.z_obs[0]) & (result.law.z_obs[0] <= high)
+    return float((high - low)[around].max()) * result.standard_error
 
 
 def overlap(region: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:

@@ -20,6 +20,7 @@ from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Con
 from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
+from attentest.studies.intervals import interval_lengths
 from attentest.studies.records import RecordFile, Records, Row, read_runs
 
 FORMAT = 1
@@ -36,6 +37,14 @@ SPREADS = ("statistic", "log_naive", "difference", "standard_error", "region", "
 
 NUMBERS_OF_ROWS = (*TESTS.values(), *SPREADS, "p", "p_low", "p_high", "evaluations")
 """Numbers that the row of every tested slice must have."""
+
+ROOM_CONDITIONS = (
+    PAPER,
+    Condition(contrast="reference"),
+    Condition(noise="stationary"),
+    Condition(noise="stationary", contrast="reference"),
+)
+"""Those of which the room of every slice is shown: the paper's selection with our two noise models and contrasts."""
 
 OVERLAPS = (0.0, 0.1, 0.3, 1.0)
 """Ends of the classes of IoU; slices without any overlap are a class of their own."""
@@ -74,6 +83,11 @@ def summarise(out: Path) -> dict[str, Any]:
         ],
         "overlap": _overlap(rows[PAPER]),
         "slices": _points(rows[PAPER]),
+        "room": [
+            {"name": one.name, **one.describe(), **columns}
+            for one in ROOM_CONDITIONS
+            if (columns := _room(rows[one])) is not None
+        ],
     }
 
 
@@ -154,7 +168,25 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
         "quantiles": _rounded(np.quantile(p, np.linspace(0, 1, 101))) if good else [],
         "ks_pvalue": float(kstest(p, "uniform").pvalue) if good else None,
         **{name: _spread([row[name] for row in good]) for name in SPREADS},
+        "room": _spread([row["room"] for row in good if "room" in row]),
+        "interval": interval_lengths(good),
     }
+
+
+def _room(rows: Sequence[Row]) -> dict[str, list[float | None]] | None:
+    """Return a column for each value that figures show of the room of slices; None if it was not recorded.
+
+    Names are those of the first version of the summary: ``room`` is in standard errors, and ``fall`` that times the
+    statistic: the normal density falls by exp(-fall) over the room.
+    """
+    good = [row for row in _good(rows) if "room" in row]
+    if not good:
+        return None
+    room, error, statistic, p = (
+        np.array([row[key] for row in good]) for key in ("room", "standard_error", "statistic", "p")
+    )
+    columns = {"room": room / error, "room_in_grey_levels": room, "fall": room / error * np.abs(statistic), "p": p}
+    return {name: _rounded(column.tolist()) for name, column in columns.items()}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:

@@ -118,8 +118,9 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
     models = [model for model in MODELS if chosen(settings, model=model)]
     for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
         shown = chosen(settings, noise=noise)
-        low, high = np.mean([one["rejected"]["band"] for one in shown or settings], axis=0)
-        axes.axhspan(low, high, color="0.93", lw=0, zorder=0)
+        for at, model in enumerate(models):
+            for one in chosen(shown, model=model)[:1]:  # all tests have the same band
+                axes.fill_between([at - 0.4, at + 0.4], *one["rejected"]["band"], color="0.93", lw=0, zorder=0)
         axes.axhline(0.05, color="0.4", lw=1, ls="--", zorder=0, label="level 0.05, and its band")
         _draw_our_tests(axes, shown, lambda one: models.index(one["model"]), 0.3)
         axes.set_title(f"{noise} noise")
@@ -136,7 +137,7 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
     for (above, below), noise in zip(panels.T, NOISES, strict=True):
         shown = chosen(own, noise=noise)
         _draw_our_tests(above, shown, lambda one: one["delta"], 0.3)
-        lengths = [one for one in shown if one["length"]["median"] is not None]
+        lengths = [one for one in shown if one["length"] and one["length"]["median"] is not None]
         _draw_our_tests(below, lengths, lambda one: one["delta"], 0.3, lambda one: one["length"]["median"])
         above.set_title(f"{noise} noise")
         above.set_ylim(-0.03, 1.05)

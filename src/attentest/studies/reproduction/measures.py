@@ -13,6 +13,7 @@ from scipy import stats
 
 from attentest.results.calibration import ALPHAS
 from attentest.statistics.multiplicity import rate_of
+from attentest.studies.intervals import interval_lengths
 from attentest.studies.reproduction.series_rows import SeriesRows
 from attentest.training.paper_model import architecture_of, side_of
 
@@ -23,7 +24,6 @@ LEVEL = 0.05  # significance level of the paper's main text
 TOGETHER = 0.95  # probability with which a valid test stays in the band in all settings
 REJECTED, MISSED = 0.0, 1.0  # p of a failed trial: a rejection where there is no signal, a miss where there is one
 QUANTILES = np.linspace(0.0, 1.0, 101)  # probabilities at which the quantiles of null p-values are drawn
-ROUNDING = 1e-9  # relative, by which an interval may exceed its bound
 STEP = 0.2  # the paper's largest grid width, over which f_i is taken for linear
 NEAR = 0.1  # distance from the statistic within which f_i is not taken for linear
 BEND = 0.1  # a curve is bent where it leaves its chord by more than this share of its change...
@@ -142,15 +142,6 @@ def our_tests(found: Sequence[SeriesRows]) -> list[Setting]:
 def _our_test(rows: SeriesRows, together: int) -> Setting:
     series, good = rows.series, rows.good
     rejected = rows.pvalues("selective", MISSED if series.delta else REJECTED) <= LEVEL
-    names = ("high", "interval_error", "bound", "naive_length", "true_difference")
-    high, error, bound, naive, truth = (_column(good, name, np.inf) for name in names)
-    low = _column(good, "low", -np.inf)
-    missed = np.concatenate([(truth < low) | (truth > high), np.ones(len(rows.rows) - len(good), dtype=bool)])
-    ratio = (high - low) / naive
-    # The ends lie outside those of the exact interval by as much as the search left open.
-    known = np.isfinite(bound) & np.isfinite(error)
-    over = (high - low)[known] - 2 * error[known]
-    over /= (bound * naive)[known]
     overlap = [row["iou"] for row in good if "iou" in row]
     return {
         **rows.setting(),
@@ -158,18 +149,18 @@ def _our_test(rows: SeriesRows, together: int) -> Setting:
         "randomise": series.randomise,
         "delta": series.delta,
         "rejected": rate(rejected) if series.delta else judged_rate(rejected, together, LEVEL),
-        "missed": judged_rate(missed, together, LEVEL),
-        "length": {
-            "median": _finite(float(np.median(ratio))) if good else None,
-            "mean": _finite(float(np.mean(ratio))) if good else None,
-            "infinite": int(np.isinf(ratio).sum()),
-        },
-        "bound": _finite(bound.max()) if good else None,
-        "bounded": int(known.sum()),
-        "over_bound": int((over > 1 + ROUNDING).sum()),
-        "longest": float(over.max()) if known.any() else None,
+        "missed": judged_rate(np.array([_misses(row) for row in rows.rows]), together, LEVEL),
+        "length": interval_lengths(good),
         "iou": float(np.mean(overlap)) if overlap else None,
     }
+
+
+def _misses(row: Mapping[str, Any]) -> bool:
+    """Return whether an interval misses the true difference, or there is none because the trial failed."""
+    if "error" in row:
+        return True
+    low, high, truth = (row[name] for name in ("confidence_low", "confidence_high", "true_difference"))
+    return (low is not None and truth < low) or (high is not None and truth > high)
 
 
 def search_times(found: Sequence[SeriesRows]) -> list[Setting]:
@@ -274,15 +265,6 @@ def _thinned(part: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
     chosen = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
     curves = {name: [_rounded(curve[chosen], 4) for curve in part[name]] for name in ("inside", "outside")}
     return {"z": _rounded(part["z"][chosen]), **curves}
-
-
-def _column(rows: Sequence[Mapping[str, Any]], name: str, infinite: float) -> NDArray[np.float64]:
-    """Return a value of every row; JSON has None for an infinite one."""
-    return np.array([infinite if row[name] is None else row[name] for row in rows], dtype=np.float64)
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:

@@ -145,10 +145,11 @@ def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> float:
 
 def within_bounds(settings: Sequence[Setting]) -> Verdict:
     """Judge that no interval is longer than its bound, but for what its search left open."""
-    count, over = (sum(setting[name] for setting in settings) for name in ("bounded", "over_bound"))
-    if not count:
+    lengths = [one["length"] for one in settings if one["length"] and one["length"]["bounded"]]
+    if not lengths:
         return NO_DATA
-    longest = max(setting["longest"] for setting in settings if setting["longest"] is not None)
+    count, over = (sum(length[name] for length in lengths) for name in ("bounded", "over_bound"))
+    longest = max(length["longest"] for length in lengths)
     return Verdict(
         "differs" if over else "holds",
         f"{over:,} of {count:,} intervals are longer than their bounds; the longest has {longest:.4f} times its bound.",

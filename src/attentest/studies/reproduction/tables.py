@@ -169,30 +169,28 @@ TABLES: Mapping[str, Callable[[Sequence[Setting]], list[Markdown]]] = {
 """For each experiment, the function from its settings, at least one, to its tables."""
 
 
-def _our_share(setting: Setting) -> str:
-    return rate_text(setting["rejected"])
-
-
 def _coverage(setting: Setting) -> str:
     missed = setting["missed"]
-    outside = " (too low)" if missed["above_band"] else " (high)" if not missed["within_band"] else ""
+    outside = ", below" if missed["above_band"] else "" if missed["within_band"] else ", above"
     return f"{1 - missed['value']:.3f}{outside}"
 
 
-def _length(setting: Setting) -> str:
-    return f"{number(setting['length']['median'])} ({number(setting['length']['mean'])})"
+def _length(text: str) -> Callable[[Setting], str]:
+    """Return the lengths of intervals by a format; "-" if there are none, or none has a bound."""
 
+    def shown(setting: Setting) -> str:
+        length = setting["length"] or {"longest": None}
+        absent = "longest" in text and length["longest"] is None
+        return "-" if absent else text.format_map({name: number(value) for name, value in length.items()})
 
-def _within_bound(setting: Setting) -> str:
-    bound, longest = number(setting["bound"]), number(setting["longest"])
-    return "-" if setting["bound"] is None else f"{bound}: {longest}, {setting['over_bound']:,} over"
+    return shown
 
 
 OURS: Mapping[str, Callable[[Setting], str]] = {
-    "share with p at most 0.05": _our_share,
+    "share with p at most 0.05": lambda setting: rate_text(setting["rejected"]),
     "coverage of the 95% interval": _coverage,
-    "length of the interval over that of the naive one: median (mean)": _length,
-    "bound on that length: the longest over its bound": _within_bound,
+    "length of the interval over that of the naive one: median (mean)": _length("{median} ({mean})"),
+    "bound on that length: the longest over its bound": _length("{bound}: {longest}"),
     "evaluations per image": _number("evaluations"),
     "IoU of region and signal": _number("iou"),
 }

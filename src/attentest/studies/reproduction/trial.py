@@ -17,6 +17,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import Search, SpectralSearch, as_search
+from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
 from attentest.studies.records import Row, isolated_rows
 from attentest.studies.reproduction.series import Series
 
@@ -24,8 +25,6 @@ TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error
 
 SEARCH = SpectralSearch(tol=TOL, precision="float64")
 """The search of the experiments; not in mixed precision, so that numbers are the same on every device."""
-
-CONFIDENCE_LEVEL = 0.95  # of the intervals, where they are computed
 
 PRECISE = SpectralSearch(tol=1e-6, precision="float64")  # gives the exact p where precisions are compared
 
@@ -109,19 +108,12 @@ class Trials:
         intervals = confidence_intervals_of(results, CONFIDENCE_LEVEL)
         rows = []
         for result, interval, square in zip(results, intervals, squares, strict=True):
-            region, naive = result.region, result.naive_confidence_interval(CONFIDENCE_LEVEL)
-            weights = self._test.contrast.weights(result.part, region, result.seen).reshape(square.shape)
-            row: Row = {
-                "low": _finite(interval.low),
-                "high": _finite(interval.high),
-                "interval_error": _finite(interval.error),
-                "naive_length": naive.high - naive.low,
-                "bound": _finite(result.interval_bound),
-                "true_difference": self._series.delta * float(weights[square].sum()),
-            }
+            weights = self._test.contrast.weights(result.part, result.region, result.seen).reshape(square.shape)
+            truth = {"true_difference": self._series.delta * float(weights[square].sum())}
             if self._series.delta:
-                row["iou"] = float((region & square).sum() / (region | square).sum())
-            rows.append(_values(result) | row)
+                truth["iou"] = float((result.region & square).sum() / (result.region | square).sum())
+            known = {"standard_error": result.standard_error, **interval_values(result, interval)}
+            rows.append(_values(result) | known | truth)
         return rows
 
     def _one_by_one(self, numbers: list[int]) -> list[Row]:
@@ -229,11 +221,6 @@ def _values(result: AttentionTestResult) -> Row:
         "evaluations": result.evaluations,
         "status": result.status,
     }
-
-
-def _finite(value: float) -> float | None:
-    """Return a number as JSON has it: None for an infinite one."""
-    return value if np.isfinite(value) else None
 
 
 def _rounded(values: NDArray[np.float64]) -> list[float]:
