@@ -22,6 +22,7 @@ from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies import records
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
+from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from test_reproduction import coarse
@@ -42,6 +43,8 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     coarse(monkeypatch)
     for name in ("DEFAULT_MODEL", "LARGE_MODEL", "PRECISION_MODEL"):
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
+    for name, values in (("DELTAS", (1.0,)), ("GAMMAS", (0.0, 1.0)), ("NULL_GAMMAS", (0.0, 1.0))):  # as many as needed
+        monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", values)
     done = run(*TINY, "--json")
     assert done.exit_code == 0, done.exception
     summary = json.loads(done.stdout)
@@ -50,8 +53,11 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(summary["findings"]) > 15
     report = Path("reproduction/report")
     assert (report / "index.html").stat().st_size > 10_000
+    # Two covariances, one strength of the signal: the paper's test, randomised, of patches, and both.
+    assert [len(summary["experiments"][name]["ours"]) for name in ("type-i-error", "power")] == [8, 8]
+    assert "Power: our tests" in (report / "reproduction.md").read_text()
     assert "## Findings" in (report / "reproduction.md").read_text()
-    assert len(list((report / "figures").glob("*.png"))) >= 10
+    assert {path.stem for path in (report / "figures").glob("*.png")} == {figure.name for figure in FIGURES}
     # Everything is there: the same command has nothing left to do.
     monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     again = run(*TINY)

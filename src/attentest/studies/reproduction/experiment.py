@@ -86,7 +86,7 @@ PRESETS: Mapping[str, Preset] = {
         estimated=40,
         nearly_gaussian=10,
         precision=2,
-        ours=2,
+        ours=1,
     ),
     "paper": Preset(ours=1000, timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
     "full": Preset(

@@ -35,7 +35,7 @@ def summarise(out: Path) -> dict[str, Any]:
     found: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}
     for name, experiment in EXPERIMENTS.items():
-        series = [one for one, _ in experiment.series(PRESETS["full"], True)]
+        series = dict.fromkeys(one for one, _ in experiment.series(PRESETS["full"], True))
         # The additional trials have more of the images of the type I error.
         most = PRESETS["paper"].null if name == "type-i-error" else None
         found[name] = [rows for one in series if (rows := read(one, most)) is not None]
