@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CLASS_COLOURS = {"tumour": REGION_COLOUR, "free": EXTREME_COLOUR}
 TUMOUR_COLOUR = "#f2c14e"
 SLACK_STYLES = ((REGION_COLOUR, "o"), ("#e09f3e", "s"), (EXTREME_COLOUR, "^"), ("#5b8e7d", "D"))
-DASHED = {"color": "0.4", "lw": 1, "ls": "--"}
+DASHED: dict[str, Any] = {"color": "0.4", "lw": 1, "ls": "--"}
 
 CONTRAST_TITLES = {
     "background": "region against background",
@@ -80,17 +80,8 @@ def noise_figure(summary: Summary) -> Figure | None:
         return None
     figure = new_figure(11.0, 5.0)
     for axes, contrast in zip(figure.subplots(1, len(CONTRASTS), sharey=True), CONTRASTS, strict=True):
-        conditions = {float(list(NOISES).index(one.noise)): one for one in NOISE_CONDITIONS if one.contrast == contrast}
-        for row in range(len(NOISES)):
-            if row % 2:
-                axes.axhspan(row - 0.5, row + 0.5, color="0.955", lw=0, zorder=0)
-            if row not in conditions:
-                axes.text(0.5, row, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
-        _draw_classes(axes, summary, conditions, 0.16, horizontal=True)
-        axes.axvline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
-        axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
-        axes.set(xlim=(-0.04, 1.04), ylim=(len(NOISES) - 0.5, -0.5), xlabel=f"share with p at most {LEVEL}")
-        axes.set_yticks(range(len(NOISES)), NOISES)
+        tested = {one.noise: one for one in NOISE_CONDITIONS if one.contrast == contrast}
+        _draw_rows(axes, summary, contrast, {noise: tested.get(noise) for noise in NOISES}, range(1, len(NOISES), 2))
     figure.axes[0].set_ylabel("noise model")
     legend_below(figure, 3)
     return figure
@@ -103,20 +94,29 @@ def ours_figure(summary: Summary) -> Figure | None:
     figure = new_figure(11.0, 6.0)
     contrasts = dict.fromkeys(one.contrast for one in OUR_CONDITIONS)
     for axes, contrast in zip(figure.subplots(1, len(contrasts), sharey=True), contrasts, strict=True):
-        rows = [one for one in OUR_CONDITIONS if one.contrast == contrast]
-        for place, one in enumerate(rows):
-            if not one.ours:
-                axes.axhspan(place - 0.5, place + 0.5, color="0.93", lw=0, zorder=0)
-        _draw_classes(axes, summary, {float(place): one for place, one in enumerate(rows)}, 0.16, horizontal=True)
-        axes.axvline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
-        axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
-        axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"share with p at most {LEVEL}")
-        names = [f"{one.noise}, {one.region}, gamma {one.randomise:g}" if one.ours else one.noise for one in rows]
-        axes.set_yticks(
-            range(len(rows)), [name if ", " in name else f"{name}, the paper's selection" for name in names]
-        )
+        own = [one for one in OUR_CONDITIONS if one.contrast == contrast]
+        ways = [f"{one.region}, gamma {one.randomise:g}" if one.ours else "the paper's" for one in own]
+        rows = {f"{one.noise}: {way}": one for one, way in zip(own, ways, strict=True)}
+        _draw_rows(axes, summary, contrast, rows, [place for place, one in enumerate(own) if not one.ours])
     legend_below(figure, 3)
     return figure
+
+
+def _draw_rows(
+    axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, Condition | None], shaded: Iterable[int]
+) -> None:
+    """Draw the shares rejected along named rows, some of them shaded; those without condition were not tested."""
+    for place in shaded:
+        axes.axhspan(place - 0.5, place + 0.5, color="0.955", lw=0, zorder=0)
+    for place, condition in enumerate(rows.values()):
+        if condition is None:
+            axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
+    tested = {float(place): one for place, one in enumerate(rows.values()) if one is not None}
+    _draw_classes(axes, summary, tested, 0.16, horizontal=True)
+    axes.axvline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
+    axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
+    axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"share with p at most {LEVEL}")
+    axes.set_yticks(range(len(rows)), rows)
 
 
 def threshold_figure(summary: Summary) -> Figure | None:

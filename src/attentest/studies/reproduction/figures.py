@@ -14,7 +14,7 @@ from attentest.simulation.nearly_gaussian import FAMILIES, nearly_gaussian
 from attentest.studies.document import png
 from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below
 from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, REGIONS
-from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen, name_of_test
+from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.series import NOISES
 from attentest.training.paper_model import MODELS, architecture_of, side_of
@@ -122,7 +122,7 @@ def our_levels_figure(settings: Sequence[Setting]) -> Figure:
             for one in chosen(shown, model=model)[:1]:  # all tests have the same band
                 axes.fill_between([at - 0.4, at + 0.4], *one["rejected"]["band"], color="0.93", lw=0, zorder=0)
         axes.axhline(0.05, color="0.4", lw=1, ls="--", zorder=0, label="level 0.05, and its band")
-        _draw_our_tests(axes, shown, lambda one: models.index(one["model"]), 0.3)
+        _draw_our_tests(axes, shown, lambda one: models.index(one["model"]))
         axes.set_title(f"{noise} noise")
         axes.set_xticks(range(len(models)), models)
         draw_grid(axes)
@@ -136,11 +136,13 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
     panels = figure.subplots(2, 2, sharex=True, sharey="row")
     for (above, below), noise in zip(panels.T, NOISES, strict=True):
         shown = chosen(own, noise=noise)
-        _draw_our_tests(above, shown, lambda one: one["delta"], 0.3)
-        lengths = [one for one in shown if one["length"] and one["length"]["median"] is not None]
-        _draw_our_tests(below, lengths, lambda one: one["delta"], 0.3, lambda one: one["length"]["median"])
-        above.set_title(f"{noise} noise")
-        above.set_ylim(-0.03, 1.05)
+        known = [one for one in shown if one["length"] and one["length"]["median"] is not None]
+        lengths = [
+            {**one, "rejected": dict.fromkeys(("value", "low", "high"), one["length"]["median"])} for one in known
+        ]
+        _draw_our_tests(above, shown, lambda one: one["delta"])
+        _draw_our_tests(below, lengths, lambda one: one["delta"])
+        above.set(title=f"{noise} noise", ylim=(-0.03, 1.05))
         below.set(yscale="log", xlabel="strength of the signal, Delta", xticks=list(POWER[noise]))
         for axes in (above, below):
             draw_grid(axes)
@@ -148,22 +150,13 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
     return _finished(figure, "share of images with p at most 0.05", 4)
 
 
-def _draw_our_tests(
-    axes: Axes,
-    settings: Sequence[Setting],
-    place: Callable[[Setting], float],
-    width: float,
-    length: Callable[[Setting], float] | None = None,
-) -> None:
-    """Draw the shares rejected by each test, or a length, side by side at the place of their setting."""
-    tests = [(region, gamma) for gamma in GAMMAS for region in REGIONS]
-    for offset, (region, gamma) in zip(np.linspace(-width, width, len(tests)), tests, strict=True):
-        own = chosen(settings, region=region, randomise=gamma)
-        lengths = [] if length is None else [length(one) for one in own]
-        values = [{"value": one, "low": one, "high": one} for one in lengths] or [one["rejected"] for one in own]
-        places = [place(one) + offset for one in own]
-        name = name_of_test(own[0]) if own else None
-        draw_rates(axes, places, values, GAMMA_COLOURS[gamma], name, hollow=region == "patches")
+def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Setting], float]) -> None:
+    """Draw the shares rejected by each test side by side at the place of their setting."""
+    tests = [(gamma, region) for gamma in GAMMAS for region in REGIONS]
+    for offset, (gamma, region) in zip(np.linspace(-0.3, 0.3, len(tests)), tests, strict=True):
+        if own := chosen(settings, region=region, randomise=gamma):
+            places, rates = [place(one) + offset for one in own], [one["rejected"] for one in own]
+            draw_rates(axes, places, rates, GAMMA_COLOURS[gamma], own[0]["test"], hollow=region == "patches")
 
 
 def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:

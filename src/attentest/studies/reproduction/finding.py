@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict
 from attentest.studies.reproduction import rules
 from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label, name_of_test
+from attentest.studies.reproduction.measures import Setting, chosen, label
 from attentest.studies.reproduction.published import PERMUTATION, POWER
+from attentest.studies.reproduction.series import PAPERS
 
 Select: TypeAlias = Callable[[Sequence[Setting]], Sequence[Any]]
 """Selects what a rule judges from the settings of an experiment: named rates, or settings."""
@@ -80,18 +81,12 @@ def _family(family: str) -> Select:
 
 def _our_rates(name: str) -> Select:
     """Select a rate of each of our tests in each setting."""
-    return lambda settings: [
-        (f"{label(one)}, {name_of_test(one)}", one[name])
-        for one in settings
-        if one["region"] != "pixels" or one["randomise"]
-    ]
+    return lambda settings: [(f"{label(one)}, {one['test']}", one[name]) for one in settings if one["test"] != PAPERS]
 
 
 def _with_the_papers(wanted: Callable[[Setting], bool]) -> Select:
     """Select some of our tests, and the paper's beside them."""
-    return lambda settings: [
-        one for one in settings if wanted(one) or (one["region"] == "pixels" and not one["randomise"])
-    ]
+    return lambda settings: [one for one in settings if wanted(one) or one["test"] == PAPERS]
 
 
 def _ours(statement: str, rule: Callable[[Any], Verdict], evidence: Select = list) -> Finding:
@@ -157,7 +152,7 @@ FINDINGS: Mapping[str, Sequence[Finding]] = {
         _ours(
             "With whole patches alone the test finds at least as many signals as the paper's.",
             rules.finds_as_many,
-            _with_the_papers(lambda one: one["region"] == "patches" and not one["randomise"]),
+            _with_the_papers(lambda one: not one["randomise"]),
         ),
         *OF_OUR_INTERVALS,
     ),

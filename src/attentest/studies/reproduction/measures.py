@@ -39,13 +39,6 @@ def label(setting: Setting) -> str:
     return f"{architecture_of(setting['model'])} {side}x{side}{authors}, {setting['noise']} noise"
 
 
-def name_of_test(setting: Setting) -> str:
-    """Return which of our tests it is, or "the paper's"."""
-    parts = ["patches"] if setting["region"] == "patches" else []
-    parts += [f"gamma {setting['randomise']:g}"] if setting["randomise"] else []
-    return f"ours: {', '.join(parts)}" if parts else "the paper's"
-
-
 def chosen(settings: Iterable[Setting], **wanted: Any) -> list[Setting]:
     """Return the settings whose fields have the wanted values."""
     return [one for one in settings if all(one[name] == value for name, value in wanted.items())]
@@ -145,6 +138,7 @@ def _our_test(rows: SeriesRows, together: int) -> Setting:
     overlap = [row["iou"] for row in good if "iou" in row]
     return {
         **rows.setting(),
+        "test": series.test,
         "region": series.region,
         "randomise": series.randomise,
         "delta": series.delta,

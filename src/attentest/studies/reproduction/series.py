@@ -19,6 +19,8 @@ Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "cur
 NOISES: dict[str, NoiseModel] = {"independent": Isotropic(1.0), "correlated": AR1(0.5)}
 """The paper's two covariances: the identity, and 0.5^|i-j| over the flattened index."""
 
+PAPERS = "the paper's"  # how tables call its test, where others are ours
+
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
@@ -59,6 +61,13 @@ class Series:
             f"gamma{self.randomise:g}" if self.randomise else "",
         ]
         return f"{self.work}/" + "-".join(part for part in parts if part)
+
+    @property
+    def test(self) -> str:
+        """Which of our tests it is, or "the paper's"."""
+        parts = ["patches" if self.region == "patches" else "", f"gamma {self.randomise:g}" if self.randomise else ""]
+        named = ", ".join(part for part in parts if part)
+        return f"ours: {named}" if named else PAPERS
 
     @property
     def ours(self) -> bool:

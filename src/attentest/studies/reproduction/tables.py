@@ -9,7 +9,7 @@ from attentest.results.pvalue_text import pvalue_text
 from attentest.search import CONVERGED
 from attentest.studies.document import Columns, Markdown, duration, number, rate_text, table
 from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label, name_of_test
+from attentest.studies.reproduction.measures import Setting, chosen, label
 from attentest.studies.reproduction.published import PERMUTATION, POWER
 from attentest.training.paper_model import MODELS
 
@@ -202,8 +202,8 @@ def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
     by_setting: dict[str, dict[str, Setting]] = {}
     for one in settings:
         where = f"{label(one)}, Delta {one['delta']:g}" if one["delta"] else label(one)
-        by_setting.setdefault(f"{where}, {one['images']:,} images", {})[name_of_test(one)] = one
-    tests = list(dict.fromkeys(name_of_test(one) for one in settings))
+        by_setting.setdefault(f"{where}, {one['images']:,} images", {})[one["test"]] = one
+    tests = list(dict.fromkeys(one["test"] for one in settings))
 
     def cell(test: str, text: Callable[[Setting], str]) -> Callable[[tuple[str, dict[str, Setting]]], str]:
         return lambda line: text(line[1][test]) if test in line[1] else "-"
