@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attentest.contrast import Background, Contrast, Neighbourhood, Reference
 from attentest.errors import InputError
 from attentest.noise import Averaged, FromImage, ImageNoise, NoiseModel, as_noise
-from attentest.registry import NOISE_ESTIMATORS
+from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS
 
 ESTIMATORS: Mapping[str, str] = {
     "pooled": "one variance for all pixels, independent",
@@ -34,7 +34,6 @@ FROM_THE_SLICE: Mapping[str, str] = {
 NOISES = {**ESTIMATORS, **FROM_THE_SLICE}
 CONTRASTS = ("background", "neighbourhood", "reference")
 THRESHOLDS = (0.4, 0.5, 0.6, 0.7, 0.8)
-REGIONS = ("pixels", "patches")
 GAMMAS = (0.0, 0.3, 1.0)
 
 RADIUS = 5
@@ -61,8 +60,8 @@ class Condition:
             raise InputError(f"noise must be one of {', '.join(NOISES)}, got {self.noise!r}.")
         if self.contrast not in CONTRASTS:
             raise InputError(f"contrast must be one of {', '.join(CONTRASTS)}, got {self.contrast!r}.")
-        if self.region not in REGIONS:
-            raise InputError(f"region must be one of {', '.join(REGIONS)}, got {self.region!r}.")
+        if self.region not in REGION_UNITS:
+            raise InputError(f"region must be one of {', '.join(REGION_UNITS)}, got {self.region!r}.")
         if self.contrast == "reference" and self.noise in FROM_THE_SLICE:
             raise InputError(f"the noise of a reference is not that of one slice: {self.noise!r} does not apply.")
 
@@ -89,7 +88,7 @@ OUR_CONDITIONS = tuple(
     Condition(contrast=contrast, noise=noise, region=region, randomise=gamma)
     for contrast in ("background", "reference")
     for noise in ("pooled", "stationary")
-    for region in REGIONS
+    for region in REGION_UNITS
     for gamma in GAMMAS
 )
 """Ways to select the region, ours and the paper's: with independent and correlated noise, each with the paper's

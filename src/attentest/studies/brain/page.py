@@ -75,6 +75,7 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
     """Return the values and functions of the template."""
     findings = statements.findings(summary)
     tested = {one["name"]: one for one in summary["conditions"]}
+    has_ours = any(one.ours and one.name in tested for one in OUR_CONDITIONS)
     noises = {one["noise"] for one in tested.values()}
     taus = [Condition(threshold=tau).name for tau in THRESHOLDS]
     paper = statements.condition_of(summary) or {"classes": {}}
@@ -107,7 +108,7 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],
         "noise_conditions": [tested[one.name] for one in NOISE_CONDITIONS if one.name in tested],
         "threshold_conditions": [tested[name] for name in taus if name in tested],
-        "our_conditions": [tested[one.name] for one in OUR_CONDITIONS if one.name in tested],
+        "our_conditions": [tested[one.name] for one in OUR_CONDITIONS if has_ours and one.name in tested],
         "slacks": [one for one in summary.get("room", ()) if one["room"]],
         "failures": list(_failures(summary)),
         "not_tested": [one.name for one in CONDITIONS if one.name not in tested],

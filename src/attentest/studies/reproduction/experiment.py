@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
+from attentest.registry import REGION_UNITS
 from attentest.simulation.nearly_gaussian import FAMILIES
 from attentest.studies.reproduction.series import NOISES, Series
 from attentest.training.paper_model import MODELS, is_bundled
@@ -18,7 +19,6 @@ DEFAULT_MODEL = "base16"  # of the experiments on one image size and architectur
 PRECISION_MODEL = "base64"  # of the experiment on float32
 LARGE_MODEL, LARGE_DELTA = "base64", 1.0  # a larger image, in which our tests are compared with the paper's too
 DELTAS = (1.0, 2.0, 3.0, 4.0)
-REGIONS = ("pixels", "patches")
 GAMMAS = (0.0, 0.3, 0.5, 1.0)  # of the randomised selection; the first, with pixels, is the paper's test
 NULL_GAMMAS = (0.0, 0.3, 1.0)
 TESTS = ("all", "paper", "ours")  # which tests of an experiment are run
@@ -117,7 +117,7 @@ def _type_i_error(preset: Preset, published: bool) -> Counted:
         counted += _series(preset.null, work=["selective"], model=base, noise=["correlated"], published=[True])
     permuted = partial(replace, work="permutation", permutations=preset.permutations)
     paper = [pair for one, count in counted for pair in ((one, count), (permuted(one), preset.permuted))]
-    return paper + _ours(preset, model=preset.models, noise=NOISES, region=REGIONS, randomise=NULL_GAMMAS)
+    return paper + _ours(preset, model=preset.models, noise=NOISES, region=REGION_UNITS, randomise=NULL_GAMMAS)
 
 
 def _ours(preset: Preset, **choices: Iterable[Any]) -> Counted:
@@ -139,7 +139,7 @@ def _additional_trials(preset: Preset, published: bool) -> Counted:
 
 
 def _power(preset: Preset, published: bool) -> Counted:
-    whose, tests = (False, True)[: 1 + published], {"region": REGIONS, "randomise": GAMMAS}
+    whose, tests = (False, True)[: 1 + published], {"region": REGION_UNITS, "randomise": GAMMAS}
     choices = {"model": [DEFAULT_MODEL], "published": whose, "noise": NOISES, "delta": DELTAS}
     large = {"model": [LARGE_MODEL], "published": whose, "delta": [LARGE_DELTA]}
     paper = _series(preset.power, work=["selective"], **choices)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from attentest.registry import REGION_UNITS
 from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, new_figure
 from attentest.simulation.nearly_gaussian import FAMILIES, nearly_gaussian
 from attentest.studies.document import png
 from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below
-from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, REGIONS
+from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS
 from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
 from attentest.studies.reproduction.published import POWER
 from attentest.studies.reproduction.series import NOISES
@@ -152,7 +153,7 @@ def our_power_figure(settings: Sequence[Setting]) -> Figure:
 
 def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Setting], float]) -> None:
     """Draw the shares rejected by each test side by side at the place of their setting."""
-    tests = [(gamma, region) for gamma in GAMMAS for region in REGIONS]
+    tests = [(gamma, region) for gamma in GAMMAS for region in REGION_UNITS]
     for offset, (gamma, region) in zip(np.linspace(-0.3, 0.3, len(tests)), tests, strict=True):
         if own := chosen(settings, region=region, randomise=gamma):
             places, rates = [place(one) + offset for one in own], [one["rejected"] for one in own]

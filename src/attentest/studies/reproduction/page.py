@@ -25,7 +25,11 @@ Summary: TypeAlias = Mapping[str, Any]
 def write_report(out: Path, target: Path) -> Path:
     """Write the page of the data in a directory to another directory, and return the path of its HTML."""
     document.check_can_report()
-    summary = summarise(out)
+    return write_page(summarise(out), target)
+
+
+def write_page(summary: Summary, target: Path) -> Path:
+    """Write the page of a summary to a directory, and return the path of its HTML."""
     figures, text = drawn_figures(summary), render_markdown(summary)
     pages = {
         "summary.json": document.summary_text(summary),
