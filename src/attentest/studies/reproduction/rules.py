@@ -151,7 +151,7 @@ def within_bounds(settings: Sequence[Setting]) -> Verdict:
     count, over = (sum(length[name] for length in lengths) for name in ("bounded", "over_bound"))
     longest = max(length["longest"] for length in lengths)
     return Verdict(
-        "differs" if over else "holds",
+        "differs" if over else "not enough data" if count < FEWEST_IMAGES else "holds",
         f"{over:,} of {count:,} intervals are longer than their bounds; the longest has {longest:.4f} times its bound.",
     )
 

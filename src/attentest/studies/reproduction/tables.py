@@ -95,6 +95,7 @@ RUNS: Columns = {
     "began": "{began}",
     "preset": "{preset}",
     "experiments": lambda run: "all" if len(run["experiments"]) == len(EXPERIMENTS) else ", ".join(run["experiments"]),
+    "tests": lambda run: run.get("tests", "all"),
     "seed": "{seed}",
     "device": "{device}",
     "trials": "{trials:,}",
