@@ -91,6 +91,7 @@ def test_room_is_the_length_of_the_interval_around_the_statistic_in_grey_levels(
     assert room_of(one) == 7.0 * 0.8  # standard error 0.8
     assert room_of(replace(one, law=normal(-2.0))) == 2.0 * 0.8
     assert room_of(replace(one, law=normal(50.0))) == 10.0 * 0.8
+    assert room_of(replace(one, intervals=np.array([[38.0, np.inf]]))) is None
     # With randomised selection the region is that of the image that the model saw.
     law = RandomisedNormal(statistic=np.array([20.0]), observed_z=np.array([-2.5]), gamma=np.array([1.0]))
     assert room_of(replace(one, law=law)) == 2.0 * 0.8

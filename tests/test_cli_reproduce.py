@@ -57,7 +57,9 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     assert [len(summary["experiments"][name]["ours"]) for name in ("type-i-error", "power")] == [8, 8]
     assert "Power: our tests" in (report / "reproduction.md").read_text()
     assert "## Findings" in (report / "reproduction.md").read_text()
-    assert {path.stem for path in (report / "figures").glob("*.png")} == {figure.name for figure in FIGURES}
+    drawn = {path.stem for path in (report / "figures").glob("*.png")}
+    # With images of one size there is nothing to draw by architecture.
+    assert drawn == {figure.name for figure in FIGURES if not figure.name.endswith("architecture")}
     # Everything is there: the same command has nothing left to do.
     monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     again = run(*TINY)

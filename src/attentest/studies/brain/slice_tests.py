@@ -203,15 +203,16 @@ def result_values(
     return row
 
 
-def room_of(result: AttentionTestResult) -> float:
+def room_of(result: AttentionTestResult) -> float | None:
     """Return how far the compared difference can move before the region changes, in the units of the pixels.
 
     It is the length of the interval of the truncation set around the observed point: with randomised selection, around
-    that of the image that the model saw.
+    that of the image that the model saw. None if the interval has no end.
     """
     low, high = result.intervals.T
     around = (low <= result.law.z_obs[0]) & (result.law.z_obs[0] <= high)
-    return float((high - low)[around].max()) * result.standard_error
+    room = float((high - low)[around].max()) * result.standard_error
+    return room if np.isfinite(room) else None
 
 
 def overlap(region: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:

@@ -16,7 +16,7 @@ from scipy.stats import kstest, spearmanr
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
 from attentest.search import CONVERGED
-from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, PAPER, Condition
+from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Condition
 from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
@@ -38,13 +38,8 @@ SPREADS = ("statistic", "log_naive", "difference", "standard_error", "region", "
 NUMBERS_OF_ROWS = (*TESTS.values(), *SPREADS, "p", "p_low", "p_high", "evaluations")
 """Numbers that the row of every tested slice must have."""
 
-ROOM_CONDITIONS = (
-    PAPER,
-    Condition(contrast="reference"),
-    Condition(noise="stationary"),
-    Condition(noise="stationary", contrast="reference"),
-)
-"""Those of which the room of every slice is shown: the paper's selection with our two noise models and contrasts."""
+ROOM_CONDITIONS = tuple(one for one in OUR_CONDITIONS if not one.ours)
+"""Those of which the room of every slice is shown: with the paper's selection, beside which ours are."""
 
 OVERLAPS = (0.0, 0.1, 0.3, 1.0)
 """Ends of the classes of IoU; slices without any overlap are a class of their own."""
@@ -168,7 +163,7 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
         "quantiles": _rounded(np.quantile(p, np.linspace(0, 1, 101))) if good else [],
         "ks_pvalue": float(kstest(p, "uniform").pvalue) if good else None,
         **{name: _spread([row[name] for row in good]) for name in SPREADS},
-        "room": _spread([row["room"] for row in good if "room" in row]),
+        "room": _spread([row["room"] for row in good if row.get("room") is not None]),
         "interval": interval_lengths(good),
     }
 
@@ -179,7 +174,7 @@ def _room(rows: Sequence[Row]) -> dict[str, list[float | None]] | None:
     Names are those of the first version of the summary: ``room`` is in standard errors, and ``fall`` that times the
     statistic: the normal density falls by exp(-fall) over the room.
     """
-    good = [row for row in _good(rows) if "room" in row]
+    good = [row for row in _good(rows) if row.get("room") is not None]
     if not good:
         return None
     room, error, statistic, p = (

@@ -81,7 +81,9 @@ def _family(family: str) -> Select:
 
 def _our_rates(name: str) -> Select:
     """Select a rate of each of our tests in each setting."""
-    return lambda settings: [(f"{label(one)}, {one['test']}", one[name]) for one in settings if one["test"] != PAPERS]
+    return lambda settings: [
+        (f"{label(one)}, Delta {one['delta']:g}, {one['test']}", one[name]) for one in settings if one["test"] != PAPERS
+    ]
 
 
 def _with_the_papers(wanted: Callable[[Setting], bool]) -> Select:
