@@ -336,7 +336,7 @@ class AttentionTest:
     def with_region(self, region: str) -> AttentionTest:
         """Return the same test with regions of "pixels" or of whole "patches"; the model is shared."""
         geometries = self._inputs.geometries.with_region(region)
-        other = self._with(settings={**self._pipeline.settings, "region": geometries.region})
+        other = self._with(settings={**self._pipeline.settings, "region_unit": geometries.region})
         other._inputs = replace(self._inputs, geometries=geometries)
         return other
 

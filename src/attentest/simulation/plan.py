@@ -324,7 +324,7 @@ def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
 
 def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
     """Return each region with each gamma; refuse what the test refuses."""
-    units = tuple(dict.fromkeys(test.with_region(unit).settings["region"] for unit in _listed(region, "region")))
+    units = tuple(dict.fromkeys(test.with_region(unit).settings["region_unit"] for unit in _listed(region, "region")))
     gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
     for gamma in gammas:
         test.with_randomise(gamma)
