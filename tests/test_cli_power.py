@@ -44,17 +44,17 @@ def report(*arguments: str) -> dict[str, Any]:
 
 
 def test_it_is_the_plan_of_the_library_and_is_written() -> None:
-    done = run("--noise", "2", "--images", "2", "--seed", "5", "--randomise", "0", "--randomise", "1", "--delta", "0",
+    done = run("--noise", "2", "--images", "1", "--seed", "5", "--randomise", "0", "--randomise", "1", "--delta", "0",
                "--delta", "3", "--side", "4", "--region", "patches", "--decide", "--out", "out/here")  # fmt: skip
     assert done.exit_code == 0, done.exception
-    assert "8 tests: 2 image(s), 2 way(s) to choose the region, 2 height(s) of the square" in done.stderr
+    assert "4 tests: 1 image(s), 2 way(s) to choose the region, 2 height(s) of the square" in done.stderr
     test = AttentionTest.from_pretrained(MODEL, noise=2.0, search=SpectralSearch(tol=1e-2))
     expected = attentest.plan(
-        test, 2, 5, randomise=[0, 1], region=["patches"], deltas=[0, 3], side=4, confidence_level=None
+        test, 1, 5, randomise=[0, 1], region=["patches"], deltas=[0, 3], side=4, confidence_level=None
     )
     written = json.loads(Path("out/here/power.json").read_text())
     assert {name: written[name] for name in expected.to_dict()} == json.loads(json.dumps(expected.to_dict()))
-    assert (written["images"], written["seed"], written["settings"]["noise"]["sigma"]) == (2, 5, 2.0)
+    assert (written["images"], written["seed"], written["settings"]["noise"]["sigma"]) == (1, 5, 2.0)
     with Path("out/here/power.csv").open() as table:
         rows = list(csv.DictReader(table))
     assert [float(row["evaluations"]) for row in rows] == [tests.evaluations for tests in expected.tests]
