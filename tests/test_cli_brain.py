@@ -106,10 +106,9 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     header, first, *rest = broken.read_text().splitlines()
     # Data of an earlier version, whose headers name neither region nor randomised selection, go on as well.
     earlier = json.loads(header)
-    for name in ("region", "randomise"):
-        del earlier["header"]["series"][name]
-    for name in ("region", "randomisation"):
-        del earlier["header"]["settings"][name]
+    for part, names in (("series", ("region", "randomise")), ("settings", ("region_unit", "randomisation"))):
+        for name in names:
+            del earlier["header"][part][name]
     header = json.dumps(earlier)
     failed = {name: json.loads(first)[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
     broken.write_text("\n".join([header, json.dumps({**failed, "error": "MemoryError: once"}), *rest]) + "\n")

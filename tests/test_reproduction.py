@@ -210,9 +210,9 @@ def test_a_directory_of_an_earlier_version_goes_on_and_gains_our_tests(tmp_path:
     run(settings_of(tmp_path, NULL, count=2), tmp_path)
     path = data_file(tmp_path, NULL).path
     header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for name in ("region", "randomise"):  # which that version did not have
-        header["header"]["series"].pop(name)
-        header["header"]["settings"].pop(name if name == "region" else "randomisation")
+    for part, names in (("series", ("region", "randomise")), ("settings", ("region_unit", "randomisation"))):
+        for name in names:  # which that version did not have
+            header["header"][part].pop(name)
     (entry,) = read_runs(tmp_path, RUN_FIELDS)
     entry["counts"].pop("ours")
     entry.pop("tests")

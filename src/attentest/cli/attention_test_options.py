@@ -228,11 +228,11 @@ class AttentionTestOptions:
         ]
         return [path for path in found if path is not None]
 
-    def _search(self) -> Search:
-        from attentest.search import SpectralSearch, as_search
+    def _search(self) -> str | Search:
+        from attentest.search import SpectralSearch
 
         if self.search != SPECTRAL:
-            return as_search(str(self.search))
+            return str(self.search)
         return SpectralSearch(tol=self.tol, max_evaluations=self.max_evaluations, strict=self.strict)
 
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
