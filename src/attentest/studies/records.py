@@ -28,11 +28,8 @@ Work: TypeAlias = Callable[[list[int]], list[Row]]
 LOCK = ".lock"  # in a directory that one run at a time may write to
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
-EARLIER = {
-    "region": "pixels",
-    "region_unit": "pixels",
-    "randomise": 0.0,
-}  # values of what headers of earlier versions do not name
+# What headers of earlier versions do not name, and its value then.
+EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0}
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 
 CHUNK_SECONDS = 20.0  # rows are written about this often, so that an interruption loses little work
