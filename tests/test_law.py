@@ -68,7 +68,7 @@ class NoisyLaplace(Law):
 
     def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
         low, high = np.full(len(state), -60.0), np.full(len(state), 60.0)
-        for _ in range(60):
+        for _ in range(45):
             middle = (low + high) / 2
             above = _z_below(middle) > stats.norm.cdf(state)
             low, high = np.where(above, low, middle), np.where(above, middle, high)
