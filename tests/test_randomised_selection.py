@@ -165,7 +165,7 @@ def _area(vertices: NDArray[np.float64]) -> float:
         ({"randomise": float("nan")}, "randomise must be"),
         ({"randomise": "much"}, "randomise must be"),
         ({"randomise_seed": -1}, "randomise_seed must be"),
-        ({"randomise": 0, "randomise_seed": 3}, "randomise_seed is for randomise, which is 0 here"),
+        ({"randomise": 0, "randomise_seed": 3}, "randomise_seed 3 does nothing without randomise="),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
@@ -184,3 +184,8 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = json.loads(run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--json").out)
     assert found["randomisation"] == {"gamma": 0.5, "seed": 3}
     assert "--randomise must be 0" in run_main(capsys, *call, "50").err
+    assert run_main(capsys, *call, "0", "--randomise-seed", "3").err == (
+        "attentest: --randomise-seed 3 does nothing without --randomise: give both, or neither.\n"
+    )
+    table = run_main(capsys, *call, "0.5").out
+    assert "regions were chosen on the images plus noise of 0.5 times their own (--randomise)" in table

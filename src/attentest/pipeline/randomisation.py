@@ -63,6 +63,6 @@ def as_randomisation(randomise: float, seed: int | None) -> Randomisation | None
     chosen = None if seed is None else whole_number(seed, "randomise_seed", 0, 2**64 - 1)
     if gamma == 0:
         if chosen is not None:
-            raise InputError(f"randomise_seed is for randomise, which is 0 here, got {chosen}: leave it out.")
+            raise InputError(f"randomise_seed {chosen} does nothing without randomise=: give both, or neither.")
         return None
     return Randomisation(gamma=gamma, seed=chosen)
