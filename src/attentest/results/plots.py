@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 from scipy.stats import beta
 
 from attentest.errors import InputError
@@ -18,6 +19,7 @@ from attentest.results.calibration import ERROR_RATE, Calibration
 from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range
+from attentest.statistics.conditional_mean import increasing_roots
 from attentest.statistics.intervals import clip
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ FEW_POINTS = 100
 
 FAR_OUT = 15.0
 """A statistic farther from zero than this is shown with its surroundings only."""
+
+UNSEEN = 1e-4
+"""Share of the law of a statistic that may lie outside the picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +130,7 @@ def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:
             # The edge keeps a set far narrower than a pixel visible.
             axes.fill_between(at, floor, height, color=colour, lw=1.0)
     axes.axvline(result.statistic, color=REGION_COLOUR, lw=1.5)
-    _annotate_statistic(axes, result.statistic, beside=result.statistic < low + 0.75 * (high - low))
+    _annotate_statistic(axes, "z", result.statistic, beside=result.statistic < low + 0.75 * (high - low))
     axes.set_xlim(low, high)
     axes.set_ylim(floor, ceiling + 0.1 * (ceiling - floor))
     axes.set_xlabel("z; shaded: same region chosen; dark: at least as extreme")
@@ -140,23 +145,24 @@ def draw_conditional_density(axes: Axes, result: AttentionTestResult) -> None:
     Dark is what is at least as extreme as the observed statistic: its share of the area is the p-value.
     """
     t = result.statistic
-    middle = 0.0 if abs(t) <= FAR_OUT else t
-    reach = max(4.0, abs(t - middle) + 1.5)
-    edges = np.linspace(middle - reach, middle + reach, 401)
+    low, high = _quantiles(result, [UNSEEN / 2, 1 - UNSEEN / 2])
+    margin = 0.05 * (max(high, t) - min(low, t))
+    start, end = min(low, t) - margin, max(high, t) + margin
+    ordinary = np.concatenate(ordinary_range(result.law.statistic, result.alternative))
+    # Many points between each two of these, so that the density is smooth however far from there T is.
+    ends = np.unique(np.clip([start, low, *ordinary, high, end], start, end))
+    edges = np.unique(np.concatenate([np.linspace(left, right, 201) for left, right in pairwise(ends)]))
+    density = np.exp(_log_masses_given_set(result, edges[:-1], edges[1:])) / np.diff(edges)
     at = (edges[1:] + edges[:-1]) / 2
-    mass = _log_masses_given_set(result, edges)
-    density = np.exp(mass - mass.max())
-    density /= density.sum() * (edges[1] - edges[0])
-    lower, upper = (float(end[0]) for end in ordinary_range(result.law.statistic, result.alternative))
-    extreme = (at <= lower) | (at >= upper)
-    axes.fill_between(at, 0, density, color=KEPT_COLOUR, lw=0)
-    axes.fill_between(at, 0, density, where=extreme, color=EXTREME_COLOUR, lw=0)
+    extreme = (at <= ordinary[0]) | (at >= ordinary[1])
+    axes.stairs(density, edges, fill=True, color=KEPT_COLOUR, lw=0)
+    axes.stairs(np.where(extreme, density, 0.0), edges, fill=True, color=EXTREME_COLOUR, lw=0)
     axes.plot(at, density, color="0.4", lw=1)
     axes.axvline(t, color=REGION_COLOUR, lw=1.5)
-    _annotate_statistic(axes, t, beside=t < middle + 0.5 * reach)
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * density.max()))
-    axes.set_xlabel("statistic if there were no difference; dark: at least as extreme")
-    axes.set_ylabel("density given the region")
+    _annotate_statistic(axes, "T", t, beside=t < start + 0.75 * (end - start))
+    axes.set(xlim=(start, end), ylim=(0, 1.15 * density.max()))
+    axes.set_xlabel("T if there were no difference; dark: at least as extreme")
+    axes.set_ylabel("density of T given the region")
     axes.set_title(_title(result), fontsize=9.5)
 
 
@@ -265,19 +271,33 @@ def _log10_density(
     return density, np.exp(extreme[:-1] - mass[:-1])
 
 
-def _log_masses_given_set(result: AttentionTestResult, edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log masses (m - 1,) of the statistic between edges (m,), for mean zero and z in the truncation set."""
+def _quantiles(result: AttentionTestResult, levels: Sequence[float]) -> NDArray[np.float64]:
+    """Return quantiles (k,) of the statistic, for mean zero and z in the truncation set."""
+    log_odds = logit(np.array(levels))
+
+    def excess(rows: NDArray[np.int64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+        below = _log_masses_given_set(result, np.full(len(at), -np.inf), at)
+        above = _log_masses_given_set(result, at, np.full(len(at), np.inf))
+        return np.asarray(below - above - log_odds[rows])
+
+    return increasing_roots(excess, len(levels))
+
+
+def _log_masses_given_set(
+    result: AttentionTestResult, lower: NDArray[np.float64], upper: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return log probabilities (m,) of a statistic between ends (m,), for mean zero and z in the truncation set."""
     left, right = result.intervals.T
-    _, between = result.law.log_masses(
-        np.zeros(len(left), dtype=np.int64), left, right, mean=0.0, lower=edges[:-1, None], upper=edges[1:, None]
-    )
-    return np.asarray(np.logaddexp.reduce(between, axis=1))
+    image = np.zeros(len(left), dtype=np.int64)
+    elsewhere, between = result.law.log_masses(image, left, right, mean=0.0, lower=lower[:, None], upper=upper[:, None])
+    inside, outside = (np.logaddexp.reduce(masses, axis=1) for masses in (between, elsewhere))
+    return np.asarray(inside - np.logaddexp(inside, outside))
 
 
-def _annotate_statistic(axes: Axes, statistic: float, *, beside: bool) -> None:
+def _annotate_statistic(axes: Axes, name: str, statistic: float, *, beside: bool) -> None:
     """Write the observed statistic to the right of its line, or to the left."""
     axes.annotate(
-        f"z = {statistic:.2f}",
+        f"{name} = {statistic:.2f}",
         (statistic, 0.93),
         xycoords=("data", "axes fraction"),
         xytext=(4 if beside else -4, 0),
