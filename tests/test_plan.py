@@ -323,6 +323,16 @@ def test_the_figure_has_a_panel_for_what_is_there(deltas: tuple[float, ...], lev
     figure.canvas.draw()
 
 
+def test_table_and_figure_show_one_median_length() -> None:
+    lengths = [[1.0, 2.0, 4.0, 9.0], [1.0, 2.0, np.inf, np.inf], [1.0, 3.0]]
+    tests = [row(gamma, 0, 3, lengths=np.array(some)) for gamma, some in zip((0.0, 0.5, 1.0), lengths, strict=True)]
+    assert [each.length_quartiles for each in tests] == [(1, 3, 4), (1, np.inf, np.inf), (1, 2, 3)]
+    found = planned(*tests, confidence_level=0.95)
+    assert found.table()["median_length"] == [3, np.inf, 2]
+    (line,) = power_figure(found).axes[-1].lines
+    assert np.array_equal(line.get_ydata(), [3, np.nan, 2], equal_nan=True)
+
+
 def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() -> None:
     other = replace(row(0, 0, 3), design=Design(0.0, "patches"))
     figure = power_figure(planned(row(0, 0, 3), other, row(0, 1, 90, overlaps=np.ones(3)), confidence_level=0.95))

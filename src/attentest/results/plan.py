@@ -79,6 +79,14 @@ class SimulatedTests:
         return None if self.lengths is None else float(np.median(self.lengths))
 
     @property
+    def length_quartiles(self) -> tuple[float, float, float] | None:
+        """Lower quartile, median and upper quartile of the lengths, some of which may be infinite."""
+        if self.lengths is None or self.median_length is None:
+            return None
+        low, high = np.quantile(self.lengths, [0.25, 0.75], method="inverted_cdf")
+        return float(low), self.median_length, float(high)
+
+    @property
     def mean_length(self) -> float | None:
         """Mean of the lengths; infinite if one interval is."""
         return None if self.lengths is None else float(np.mean(self.lengths))
