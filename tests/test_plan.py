@@ -239,13 +239,18 @@ def test_the_detectable_signal_is_interpolated() -> None:
     assert found.high == pytest.approx(2.0 * (1 + (0.8 - at_1.low) / (at_2.low - at_1.low)))
     never = planned(row(0, 0, 5), row(0, 3, 20))
     assert never.detectable(design) == (np.inf, np.inf, np.inf)
-    assert never.detectable_text(design) == "more than 6"
+    assert never.detectable_text(design) == (
+        "power 0.8 is not reached at any height up to 6: rejected there 0.2 [0.1334, 0.2888] (20 of 100)"
+    )
     at_once = planned(row(0, 1, 90), row(0, 2, 100))
-    assert at_once.detectable_text(design) == "at most 2"
+    assert at_once.detectable_text(design).startswith(
+        "power 0.8 is reached at the least height, 2, already: rejected there 0.9 ["
+    )
     assert at_once.detectable(design)[1] == 0  # type: ignore[index]
-    assert planned(row(0, 0, 90), row(0, 1, 95)).detectable_text(design) == "0 (as the images are)"
+    without = planned(row(0, 0, 90), row(0, 1, 95)).detectable_text(design)
+    assert without.startswith("power 0.8 is reached without a signal: rejected there 0.9 [")
     unsure = planned(row(0, 0, 1, 10), row(0, 2, 9, 10))
-    assert unsure.detectable_text(design) == "3.5 [2.74, above 4]"
+    assert unsure.detectable_text(design) == "a signal of 3.5 [2.74, above 4] is found with a probability of 0.8"
     assert json.loads(json.dumps(never.to_dict(), allow_nan=False))["detectable"][0]["signal"] == "inf"
     with pytest.raises(InputError, match=r"no tests of patches, gamma 0\.5: it has pixels, not randomised"):
         never.of(Design(0.5, "patches"))

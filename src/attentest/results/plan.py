@@ -182,19 +182,26 @@ class Plan:
         return Detectable(*(self.noise_deviation * delta for delta in (value, low, high)))
 
     def detectable_text(self, design: Design) -> str:
-        """Return the detectable signal as text: "1.8 [1.6, 2.1]", "more than 3", "at most 1"."""
+        """Return in words which signal a design finds, or at which heights its power is on one side; empty without any.
+
+        "a signal of 1.8 [1.6, 2.1] is found with a probability of 0.8", "power 0.8 is not reached at any height up to
+        3: rejected there 0.2 [0.1334, 0.2888] (20 of 100)".
+        """
         found = self.detectable(design)
         if found is None:
             return ""
-        tested = [self.noise_deviation * each.delta for each in self.of(design)]
+        tests = self.of(design)
+        weakest, strongest = tests[0], tests[-1]
+        least, most = (f"{self.noise_deviation * each.delta:.3g}" for each in (weakest, strongest))
         if np.isinf(found.value):
-            return f"more than {tested[-1]:.3g}"
-        if found.value == 0:
-            return "0 (as the images are)"
-        if found.value == tested[0]:
-            return f"at most {tested[0]:.3g}"
-        end = f"above {tested[-1]:.3g}" if np.isinf(found.high) else f"{found.high:.3g}"
-        return f"{found.value:.3g} [{found.low:.3g}, {end}]"
+            return (
+                f"power {self.power:g} is not reached at any height up to {most}: rejected there {strongest.rejected}"
+            )
+        if weakest.rejected.value >= self.power:
+            where = f"at the least height, {least}, already" if weakest.delta else "without a signal"
+            return f"power {self.power:g} is reached {where}: rejected there {weakest.rejected}"
+        end = f"above {most}" if np.isinf(found.high) else f"{found.high:.3g}"
+        return f"a signal of {found.value:.3g} [{found.low:.3g}, {end}] is found with a probability of {self.power:g}"
 
     def table(self) -> dict[str, list[Any]]:
         """Return columns with a row for each design and height of the signal; None where there is nothing to say."""
@@ -234,8 +241,7 @@ class Plan:
                 if (least := strongest.detectable_difference) is not None:
                     lines[-1] += f"; a difference of {least.value:.3g} is found with a probability of {self.power:g}"
             else:
-                found = self.detectable_text(design)
-                lines.append(f"{design}: a signal of {found} is found with a probability of {self.power:g}")
+                lines.append(f"{design}: {self.detectable_text(design)}")
         undecided = sum(tests.undecided for tests in self.tests)
         if undecided:
             lines.append(f"error bars that contain {self.alpha:g}, counted as not rejected: {undecided}")
