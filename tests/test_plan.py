@@ -352,6 +352,12 @@ def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() ->
     assert endless.to_dict()["tests"][0]["mean_length"] == "inf"
 
 
+def test_a_plan_keeps_the_seed_of_the_test() -> None:
+    options: dict[str, Any] = {"randomise": [0.5, 1], "region": ["pixels"], "deltas": [2], "confidence_level": None}
+    found = [plan(bright(randomise=0.5, randomise_seed=seed), 8, 0, **options).table() for seed in (None, 3, 3)]
+    assert found[1] == found[2] != found[0]
+
+
 def test_progress_is_reported_in_tests() -> None:
     seen: list[tuple[float, int | None]] = []
     plan(bright(), 2, randomise=[0, 1], region=["pixels"], deltas=[0, 1], confidence_level=None,
@@ -396,7 +402,11 @@ def test_the_same_test_with_another_randomisation_or_region() -> None:
     test, image = bright(**p_alone), np.random.default_rng(0).normal(size=(6, 6))
     for changed, made in (
         (test.with_randomise(0.5, 3), bright(randomise=0.5, randomise_seed=3, **p_alone)),
-        (bright(randomise=0.5, **p_alone).with_randomise(0), test),
+        (bright(randomise=0.5, randomise_seed=3, **p_alone).with_randomise(0), test),
+        (
+            bright(randomise=0.5, randomise_seed=3, **p_alone).with_randomise(1.0),
+            bright(randomise=1.0, randomise_seed=3, **p_alone),
+        ),
         (test.with_region("patches"), bright(region="patches", **p_alone)),
         (bright(region="patches", **p_alone).with_region("pixels"), test),
     ):

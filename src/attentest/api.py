@@ -328,7 +328,13 @@ class AttentionTest:
         return self._with(search=chosen, settings={**self._pipeline.settings, "search": dict(chosen.describe())})
 
     def with_randomise(self, randomise: float, randomise_seed: int | None = None) -> AttentionTest:
-        """Return the same test with another randomised selection, or with 0 without one; the model is shared."""
+        """Return the same test with another randomised selection, or with 0 without one; the model is shared.
+
+        Without a ``randomise_seed`` it keeps that of this test, if it has one.
+        """
+        own = self._pipeline.randomisation
+        if randomise_seed is None and own is not None and randomise != 0:
+            randomise_seed = own.seed
         chosen = as_randomisation(randomise, randomise_seed)
         described = None if chosen is None else chosen.describe()
         return self._with(randomisation=chosen, settings={**self._pipeline.settings, "randomisation": described})

@@ -69,7 +69,8 @@ def plan(
     Parameters
     ----------
     test
-        The test, with its own model, noise model and settings; ``randomise`` and ``region`` replace its own.
+        The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise`` and
+        ``region`` replace its own.
     n
         Number of images for each gamma, kind of region and height.
     rng
