@@ -381,6 +381,8 @@ def test_progress_is_reported_in_tests() -> None:
         ({"deltas": [-1]}, "deltas .the heights of the square. must be from 0 to 1e.06 standard deviations, got -1"),
         ({"deltas": ["x"]}, "deltas .the heights of the square. must be a number"),
         ({"side": 7}, "side .of the square, in pixels. must be at least 1 and at most 6"),
+        ({"side": 6}, "side = 6 makes the square all of the image, so that there is nothing to compare it with"),
+        ({"n": 1, "backgrounds": [np.zeros((6, 6))] * 2}, "n = 1 would leave out .* give n=2 or more, or fewer"),
         ({"backgrounds": [np.zeros((6, 6)), np.zeros((4, 4))]}, "image 1: the model takes images of"),
         ({"backgrounds": []}, "backgrounds must hold at least one value"),
         ({"backgrounds": [np.zeros((6, 6))], "image_shape": (6, 6)}, "leave one of them out"),

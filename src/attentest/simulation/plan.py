@@ -191,9 +191,13 @@ class Simulation:
             raise InputError(f"n = {count} would take {tests} tests, and at most {MOST_TESTS} are possible.")
         means = _backgrounds(test, backgrounds, image_shape)
         drawn_from = noise_to_draw(test, noise, (mean.shape for mean in means))
+        if count < len(means):
+            raise InputError(
+                f"n = {count} would leave out backgrounds after the first {count} of {len(means)}: give n={len(means)} "
+                "or more, or fewer backgrounds."
+            )
         if side is not None:
-            shortest = min(min(mean.shape[1:]) for mean in means)
-            side = whole_number(side, "side (of the square, in pixels)", 1, shortest)
+            side = _side(side, means)
         images = PlantedSquares(
             backgrounds=means,
             side=side,
@@ -338,6 +342,18 @@ def _backgrounds(test: AttentionTest, backgrounds: Any, image_shape: Any) -> tup
     if image_shape is not None:
         raise InputError("image_shape is for a constant background, but backgrounds are given: leave one of them out.")
     return tuple(as_sample(image) for image in _listed(backgrounds, "backgrounds"))
+
+
+def _side(side: Any, means: Sequence[Sample]) -> int:
+    """Return the side of a square that fits in each image and is not all of it."""
+    shortest = min(min(mean.shape[1:]) for mean in means)
+    chosen = whole_number(side, "side (of the square, in pixels)", 1, shortest)
+    if any(mean.shape[1:] == (chosen, chosen) for mean in means):
+        raise InputError(
+            f"side = {chosen} makes the square all of the image, so that there is nothing to compare it with: give a "
+            "smaller one."
+        )
+    return chosen
 
 
 def _check_images(test: AttentionTest, images: PlantedSquares, named: bool) -> None:
