@@ -80,6 +80,8 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
     (row,) = report("--noise", "1", "--images", "1", "--randomise", "1", "--region", "patches", "--delta", "1")["tests"]
     assert 1 < row["mean_length"] < 2**0.5 + 1e-2
     assert (drawn["noise_deviation"], drawn["power"]) == (3.0, 0.5)
+    assert drawn["side"] == 8 // 3
+    assert not {"region_unit", "randomisation", "confidence_level"} & set(drawn["settings"])  # they differ by row
 
 
 @pytest.mark.parametrize(

@@ -166,13 +166,13 @@ def power(
         finished = list(interruption.until(simulation.tests(progress)))
     if finished:
         plan = simulation.plan(finished)
-        report = {"images": images, "seed": seed, **plan.to_dict(), "settings": simulation.test.settings}
+        report = {"images": images, "seed": seed, **plan.to_dict(), "settings": simulation.settings}
+        if out is not None:
+            _write(report, plan, out)
         if as_json:
             print_json(report)
         else:
             _print_plan(plan)
-        if out is not None:
-            _write(report, plan, out)
     interruption.finish(len(simulation) // images, "rows")
 
 

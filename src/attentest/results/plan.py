@@ -131,7 +131,7 @@ class Plan:
     noise_deviation
         Standard deviation of the noise of a pixel, in the units of the pixels: the unit of ``delta``.
     side
-        Side of the planted square in pixels; None if it is a third of each image's shorter side.
+        Side of the planted square in pixels; None if it differs between images, as a third of their shorter sides.
     """
 
     tests: tuple[SimulatedTests, ...]

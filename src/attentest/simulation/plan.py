@@ -39,6 +39,9 @@ MOST_TESTS = 10**6
 LARGEST_DELTA = 1e6
 """Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""
 
+VARIED = ("region_unit", "randomisation", "confidence_level")
+"""Settings of the given test that are not those of the simulated tests."""
+
 RESULTS_TOGETHER = 32
 """Results whose confidence intervals are computed together: faster than one by one, and little memory."""
 
@@ -222,15 +225,21 @@ class Simulation:
         """Return the number of tests."""
         return self.count * len(self.designs) * len(self.deltas)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings that all tests share, JSON-ready."""
+        return {name: value for name, value in self.test.settings.items() if name not in VARIED}
+
     def plan(self, tests: Iterable[SimulatedTests]) -> Plan:
         """Return the plan of the simulated tests, or of those that are finished."""
+        sides = {self.images.side_of(number) for number in range(len(self.images.backgrounds))}
         return Plan(
             tests=tuple(tests),
             alpha=self.alpha,
             power=self.power,
             confidence_level=self.confidence_level,
             noise_deviation=self.noise_deviation,
-            side=self.images.side,
+            side=sides.pop() if len(sides) == 1 else None,
         )
 
     def tests(self, progress: Progress | None = None) -> Iterator[SimulatedTests]:

@@ -56,10 +56,13 @@ class PlantedSquares:
         """Return the background of an image."""
         return self.backgrounds[number % len(self.backgrounds)]
 
+    def side_of(self, number: int) -> int:
+        """Return the side of the square of an image in pixels."""
+        return max(1, min(self.background(number).shape[1:]) // 3) if self.side is None else self.side
+
     def square(self, number: int) -> NDArray[np.bool_]:
         """Return the pixels (H, W) of the square of an image."""
-        size = self.background(number).shape[1:]
-        side = max(1, min(size) // 3) if self.side is None else self.side
+        size, side = self.background(number).shape[1:], self.side_of(number)
         top, left = self._rng(number, 2).integers(0, np.array(size) - side + 1)
         mask = np.zeros(size, dtype=bool)
         mask[top : top + side, left : left + side] = True
