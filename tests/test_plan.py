@@ -352,6 +352,12 @@ def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() ->
     assert endless.to_dict()["tests"][0]["mean_length"] == "inf"
 
 
+def test_one_value_is_a_list_of_one() -> None:
+    p_alone: dict[str, Any] = {"n": 1, "confidence_level": None}
+    one = plan(bright(), randomise=0.5, region="patches", deltas=2, **p_alone)
+    assert one.table() == plan(bright(), randomise=[0.5], region=["patches"], deltas=[2], **p_alone).table()
+
+
 def test_a_plan_keeps_the_seed_of_the_test() -> None:
     options: dict[str, Any] = {"randomise": [0.5, 1], "region": ["pixels"], "deltas": [2], "confidence_level": None}
     found = [plan(bright(randomise=0.5, randomise_seed=seed), 8, 0, **options).table() for seed in (None, 3, 3)]
@@ -373,10 +379,11 @@ def test_progress_is_reported_in_tests() -> None:
         ({"n": 0}, "the number of images. must be at least 1"),
         ({"n": 500_000}, "n = 500000 would take 16000000 tests, and at most 1000000"),
         ({"rng": "seed"}, "rng must be a numpy.random.Generator or a seed"),
-        ({"randomise": 0.5}, "randomise must be a list, got 0.5"),
+        ({"randomise": None}, "randomise must be a value or a list of them, got None"),
+        ({"randomise": "much"}, "randomise must be a number"),
         ({"randomise": []}, "randomise must hold at least one value"),
         ({"randomise": [0, 11]}, "randomise must be 0, for the paper's test, or a number"),
-        ({"region": "pixels"}, "region must be a list, got 'pixels'"),
+        ({"region": "circles"}, "region must be pixels or patches, got 'circles'"),
         ({"region": ["circles"]}, "region must be pixels or patches, got 'circles'"),
         ({"deltas": [-1]}, "deltas .the heights of the square. must be from 0 to 1e.06 standard deviations, got -1"),
         ({"deltas": ["x"]}, "deltas .the heights of the square. must be a number"),
@@ -384,6 +391,7 @@ def test_progress_is_reported_in_tests() -> None:
         ({"side": 6}, "side = 6 makes the square all of the image, so that there is nothing to compare it with"),
         ({"n": 1, "backgrounds": [np.zeros((6, 6))] * 2}, "n = 1 would leave out .* give n=2 or more, or fewer"),
         ({"backgrounds": [np.zeros((6, 6)), np.zeros((4, 4))]}, "image 1: the model takes images of"),
+        ({"backgrounds": 3}, "image"),
         ({"backgrounds": []}, "backgrounds must hold at least one value"),
         ({"backgrounds": [np.zeros((6, 6))], "image_shape": (6, 6)}, "leave one of them out"),
         ({"image_shape": (9, 9)}, "the model takes images of"),

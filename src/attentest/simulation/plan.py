@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,9 +52,9 @@ def plan(
     n: int = 50,
     rng: np.random.Generator | int = 0,
     *,
-    randomise: Sequence[float] = RANDOMISE,
-    region: Sequence[str] = REGIONS,
-    deltas: Sequence[float] | None = None,
+    randomise: float | Sequence[float] = RANDOMISE,
+    region: str | Sequence[str] = REGIONS,
+    deltas: float | Sequence[float] | None = None,
     side: int | None = None,
     backgrounds: Iterable[ImageLike] | None = None,
     image_shape: tuple[int, ...] | None = None,
@@ -79,12 +80,12 @@ def plan(
     rng
         A generator, or a seed for one.
     randomise
-        Values of gamma to compare; 0 is the paper's test.
+        One value of gamma, or several to compare; 0 is the paper's test.
     region
-        What regions consist of: "pixels", "patches" or both.
+        What regions consist of: "pixels", "patches", or a list of both.
     deltas
-        Heights of the square in standard deviations of the noise. By default 0, 1, 2 and 3; with ``backgrounds`` 0,
-        the backgrounds as they are.
+        One height of the square, or several, in standard deviations of the noise. By default 0, 1, 2 and 3; with
+        ``backgrounds`` 0, the backgrounds as they are.
     side
         Side of the square in pixels; by default a third of the shorter side of the image, as in the paper.
     backgrounds
@@ -170,9 +171,9 @@ class Simulation:
         n: int,
         rng: np.random.Generator | int,
         *,
-        randomise: Sequence[float],
-        region: Sequence[str],
-        deltas: Sequence[float] | None,
+        randomise: float | Sequence[float],
+        region: str | Sequence[str],
+        deltas: float | Sequence[float] | None,
         side: int | None,
         backgrounds: Iterable[ImageLike] | None,
         image_shape: tuple[int, ...] | None,
@@ -384,9 +385,11 @@ def _height(delta: Any) -> float:
 
 
 def _listed(values: Any, name: str) -> list[Any]:
-    """Return several values as a list; refuse a single one, and none at all."""
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list, got {values!r}.")
+    """Return one value or several as a list; refuse none at all."""
+    if isinstance(values, (str, Real)):
+        return [values]
+    if not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a value or a list of them, got {values!r}.")
     listed = list(values)
     if not listed:
         raise InputError(f"{name} must hold at least one value, got none.")
