@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,16 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         raise done.exception
     assert done.stdout == ""
+
+
+def test_a_model_that_resizes_needs_a_size(tmp_path: Path, saved_tiny_model: Path) -> None:
+    resizing = shutil.copytree(saved_tiny_model, tmp_path / "resizing")
+    processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}, "do_rescale": False}
+    (resizing / "preprocessor_config.json").write_text(json.dumps(processor))
+    done = CliRunner().invoke(app, ["power", "--model", str(resizing), "--noise", "1"])
+    assert str(done.exception).endswith("say with --size HxW, or in colour with --size CxHxW, which to draw."), (
+        done.output
+    )
 
 
 @pytest.mark.parametrize("finished", [0, 1])

@@ -66,7 +66,8 @@ def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) ->
     changes = test.preprocessing
     if changes is not None and (changes.resize is not None or changes.crop is not None):
         raise InputError(
-            "the test's preprocessing takes images of any size: say with image_shape=(H, W) or (C, H, W) which to draw."
+            "the test's preprocessing takes images of any size: say with image_shape=(H, W), or in colour with "
+            "image_shape=(C, H, W), which to draw."
         )
     channels, height, width = test.image_shape
     one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
