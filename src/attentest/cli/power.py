@@ -42,7 +42,9 @@ def power(
     backgrounds: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Image files that are taken as true means of the simulated images.", show_default="a constant image"
+            help="Image files that are taken as true means of the simulated images. The constant image is zero, which "
+            "is black for a model that rescales 0 to 255: give a file for another background.",
+            show_default="a constant image",
         ),
     ] = None,
     images: Annotated[

@@ -89,8 +89,9 @@ def plan(
     side
         Side of the square in pixels; by default a third of the shorter side of the image, as in the paper.
     backgrounds
-        Images that are taken as true means, one after another, and from the first again; by default a constant image.
-        For the contrast ``Reference`` each is also the mean of the reference, without the square.
+        Images that are taken as true means, one after another, and from the first again; by default an image of zeros,
+        which is black for a model that rescales 0 to 255. For the contrast ``Reference`` each is also the mean of the
+        reference, without the square.
     image_shape
         (H, W) or (C, H, W) of the constant background; by default that of the model's input where there is no
         preprocessing.
