@@ -72,6 +72,15 @@ def test_the_noise_is_a_function_of_the_image_and_of_the_seed() -> None:
     assert a_test(randomise_seed=7)(IMAGES[0]).settings["randomisation"] == {"gamma": 0.5, "seed": 7}
 
 
+def test_images_of_equal_values_get_the_same_noise() -> None:
+    test = a_test(confidence_level=None, search=SpectralSearch(tol=1e-3))
+    image = np.round(3 * np.abs(IMAGES[0]))
+    assert (image == 0).any()
+    added = added_to(image, test)
+    for same in (np.where(image == 0, -0.0, image), image.astype(np.float32), image.astype(np.uint8), image.T.copy().T):
+        assert np.array_equal(added_to(same, test), added)
+
+
 def test_the_noise_is_like_that_of_the_image() -> None:
     test = a_test(noise=AR1(rho=0.8, sigma=2.0), randomise=0.3, confidence_level=None)
     images = np.random.default_rng(1).normal(size=(40, 8, 8))

@@ -122,6 +122,11 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
     return values, None if named is None else LEVELS[named]
 
 
+def value_bytes(pixels: NDArray[np.float64]) -> bytes:
+    """Return bytes that are the same for equal pixel values, also where one is 0.0 and the other -0.0."""
+    return (pixels + 0.0).tobytes()
+
+
 def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a copy of pixels (C, H, W) as images are given and shown: (H, W), or (H, W, C) in colour."""
     return pixels[0].copy() if len(pixels) == 1 else np.ascontiguousarray(np.moveaxis(pixels, 0, -1))

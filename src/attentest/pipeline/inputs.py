@@ -11,7 +11,7 @@ from typing import Any
 
 from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, as_sample, check_image
+from attentest.images.sample import ImageLike, Sample, as_sample, check_image, value_bytes
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.pipeline.geometry import Geometries, Geometry
 
@@ -49,7 +49,7 @@ class Input:
         """Digest of the reference image, None without one or if it is exact: images that share it are dependent."""
         if self.reference is None or self.reference_noise is None:
             return None
-        return hashlib.blake2b(self.reference.pixels.tobytes(), digest_size=16).hexdigest()
+        return hashlib.blake2b(value_bytes(self.reference.pixels), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
+from attentest.images.sample import value_bytes
 from attentest.pipeline.inputs import Input
 
 LEAST, MOST = 0.01, 10.0
@@ -48,7 +49,7 @@ class Randomisation:
     def _drawn(self, given: Input) -> NDArray[np.float64]:
         pixels = given.image.pixels
         seed = b"" if self.seed is None else self.seed.to_bytes(8, "little")
-        digest = hashlib.blake2b(pixels.tobytes() + seed, key=KEY, digest_size=32).digest()
+        digest = hashlib.blake2b(value_bytes(pixels) + seed, key=KEY, digest_size=32).digest()
         rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
         return given.noise.sample(rng, 1, pixels.size).reshape(pixels.shape)
 

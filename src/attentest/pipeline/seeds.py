@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.images.sample import value_bytes
 from attentest.pipeline.hypotheses import ImageData, Parts
 
 KEY = b"attentest 1"
@@ -16,7 +17,7 @@ KEY = b"attentest 1"
 def seeds_of(data: ImageData, parts: Parts) -> NDArray[np.uint64]:
     """Return a seed (r,) for each part, from the bytes of the pixels that the model sees and from its component."""
     digests = {
-        image: hashlib.blake2b(data.images[image][:, data.seen].tobytes(), key=KEY, digest_size=16).digest()
+        image: hashlib.blake2b(value_bytes(data.images[image][:, data.seen]), key=KEY, digest_size=16).digest()
         for image in set(parts.image.tolist())
     }
     own = (
