@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from csv import DictReader
 from pathlib import Path
 from typing import Any
 
@@ -190,5 +191,17 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert run_main(capsys, *call, "0", "--randomise-seed", "3").err == (
         "attentest: --randomise-seed 3 does nothing without --randomise: give both, or neither.\n"
     )
-    table = run_main(capsys, *call, "0.5").out
-    assert "regions were chosen on the images plus noise of 0.5 times their own (--randomise)" in table
+    csv = tmp_path / "table.csv"
+    table = run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--region", "patches", "--csv", str(csv)).out
+    assert (
+        "regions were chosen on the images plus noise of 0.5 times their own (--randomise, --randomise-seed 3)\n"
+        in table
+    )
+    assert "regions consist of whole patches (--region patches)\n" in table
+    assert "approximate" not in table
+    call[call.index("--noise") + 1] = "sample"
+    estimated = "approximate: the noise was estimated from the tested images themselves (--noise)\n"
+    assert estimated in run_main(capsys, *call, "0.5").out
+    columns = ("region_unit", "threshold", "top_fraction", "gamma", "randomise_seed")
+    (row,) = DictReader(csv.read_text().splitlines())
+    assert [row[name] for name in columns] == ["patches", "0.6", "", "0.5", "3"]

@@ -28,7 +28,7 @@ def print_table(results: Results, alpha: float, confidence_level: float | None =
     for name, numbers, rejected in rows:
         table.add_row(escape(str(name)), *numbers, VERDICTS[rejected])
     table_console().print(table)
-    _print_randomisation(results[0])
+    _print_notes(results[0])
     if len(results) == 1 and None in results.decisions(alpha):  # of several, the summary says it
         table_console().print(results.advice(alpha), soft_wrap=True)
     _print_disagreements(zip(map(str, results.names), results, strict=True))
@@ -64,7 +64,7 @@ def print_component_table(
                 end_section=number == len(components) - 1,
             )
     table_console().print(table)
-    _print_randomisation(regions[0][1][0])
+    _print_notes(regions[0][1][0])
     _print_disagreements(
         (f"{name}, component {number}", result)
         for name, components in regions
@@ -84,13 +84,20 @@ def _any_certificate(results: Results) -> bool:
     return any(result.certificate is not None for result in results)
 
 
-def _print_randomisation(result: AttentionTestResult) -> None:
-    """Say that regions are not those of the images themselves, where the selection was randomised."""
-    if (randomisation := result.settings.get("randomisation")) is not None:
-        table_console().print(
-            f"regions were chosen on the images plus noise of {randomisation['gamma']:g} times their own (--randomise)",
-            soft_wrap=True,
-        )
+def _print_notes(result: AttentionTestResult) -> None:
+    """Say how regions were chosen, where it is not as in the paper, and whether the noise is approximate."""
+    settings = result.settings
+    notes = []
+    if settings.get("region_unit") == "patches":
+        notes.append("regions consist of whole patches (--region patches)")
+    if (randomisation := settings.get("randomisation")) is not None:
+        gamma, seed = randomisation["gamma"], randomisation["seed"]
+        option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"
+        notes.append(f"regions were chosen on the images plus noise of {gamma:g} times their own ({option})")
+    if settings["noise"].get("approximate"):
+        notes.append("approximate: the noise was estimated from the tested images themselves (--noise)")
+    for note in notes:
+        table_console().print(note, soft_wrap=True)
 
 
 def _print_disagreements(named: Iterable[tuple[str, AttentionTestResult]]) -> None:

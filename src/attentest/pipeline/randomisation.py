@@ -61,7 +61,7 @@ def as_randomisation(randomise: float, seed: int | None) -> Randomisation | None
         raise InputError(
             f"randomise must be 0, for the paper's test, or a number from {LEAST:g} to {MOST:g}, got {gamma:g}."
         )
-    chosen = None if seed is None else whole_number(seed, "randomise_seed", 0, 2**64 - 1)
+    chosen = None if seed is None else whole_number(seed, "randomise_seed", 0, 2**63 - 1)
     if gamma == 0:
         if chosen is not None:
             raise InputError(f"randomise_seed {chosen} does nothing without randomise=: give both, or neither.")

@@ -27,6 +27,9 @@ METHOD_NAMES: dict[Adjustment, str] = {
     "holm": "Holm",
 }
 
+RULES = ("threshold", "top_fraction")
+"""Settings of the region rules: each result has one of them."""
+
 
 class Results(Sequence[AttentionTestResult]):
     """The results of many images, in order.
@@ -155,8 +158,9 @@ class Results(Sequence[AttentionTestResult]):
         """Return one row per image, as columns.
 
         ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
-        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one. ``gamma`` is 0 without
-        randomised selection.
+        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one. Of ``threshold`` and
+        ``top_fraction`` one is None. ``gamma`` is 0 without randomised selection, and ``randomise_seed`` None unless it
+        was given.
 
         Parameters
         ----------
@@ -171,6 +175,7 @@ class Results(Sequence[AttentionTestResult]):
         if any(certificates):
             for name in ("pvalue", "agrees", "agreement", "draws", "steps", "seed", "moved"):
                 certified[f"certificate_{name}"] = [each and getattr(each, name) for each in certificates]
+        randomisations = [result.settings.get("randomisation") or {} for result in self]
         adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in get_args(Adjustment)}
         return {
             "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
@@ -193,7 +198,9 @@ class Results(Sequence[AttentionTestResult]):
             "part_pixels": [int(result.part.sum()) for result in self],
             "region_pixels": [int(result.region.sum()) for result in self],
             "seen_pixels": [int(result.seen.sum()) for result in self],
-            "gamma": [(result.settings.get("randomisation") or {}).get("gamma", 0.0) for result in self],
+            **{name: [result.settings.get(name) for result in self] for name in ("region_unit", *RULES)},
+            "gamma": [each.get("gamma", 0.0) for each in randomisations],
+            "randomise_seed": [each.get("seed") for each in randomisations],
             "alternative": [result.alternative for result in self],
             "contrast": [result.settings["contrast"]["name"] for result in self],
             "noise": [result.settings["noise"].get("model", "") for result in self],

@@ -72,7 +72,7 @@ class Certification:
         object.__setattr__(self, "draws", whole_number(self.draws, "draws", 1, MOST_DRAWS))
         object.__setattr__(self, "steps", whole_number(self.steps, "steps", 1, MOST_STEPS))
         if self.seed is not None:
-            object.__setattr__(self, "seed", whole_number(self.seed, "seed", 0, 2**64 - 1))
+            object.__setattr__(self, "seed", whole_number(self.seed, "seed", 0, 2**63 - 1))
 
     def images_together(self, batch_size: int) -> int:
         """Return how many images are best certified together when the model evaluates ``batch_size`` at a time."""
