@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -333,3 +334,13 @@ def test_a_missing_extra_is_found_before_anything_is_computed(monkeypatch: pytes
     monkeypatch.setattr(AttentionTest, "_stream", None)
     assert "pip install 'attentest[tables]'" in str(run("0.npy", "--noise", "1", "--parquet", "a.parquet").exception)
     assert "pip install 'attentest[plots]'" in str(run("0.npy", "--noise", "1", "--figure", "a.png").exception)
+
+
+def test_files_are_written_before_anything_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys.modules["attentest.cli.test"], "print_table", closed)
+    assert run("0.npy", "--noise", "1", *QUICK, "--csv", "t.csv", "--figure", "f.png").exit_code == 1
+    assert Path("t.csv").exists()
+    assert Path("f.png").exists()
