@@ -86,6 +86,15 @@ def test_far_from_zero_the_density_is_where_the_set_begins() -> None:
     assert density.max() == pytest.approx(1 / np.sqrt(2 * np.pi * 0.2), rel=0.02)
 
 
+def test_the_title_shows_an_estimate_as_the_table_does() -> None:
+    result = AttentionTest(SoftmaxScores(), noise=1.0)(IMAGE)
+    low, high = result.estimate_bounds
+    for status, text in (("converged", f"{result.estimate:.3g}"), ("decided", f"{low:.3g} to {high:.3g}")):
+        axes = Figure().add_subplot()
+        draw_truncation_set(axes, replace(result, status=status))
+        assert f",  estimate {text},  " in axes.get_title()
+
+
 def test_any_title_is_taken_literally_and_every_format_is_written(tmp_path: Path) -> None:
     result = AttentionTest(SoftmaxScores(), noise=1.0, search=GridSearch(step=Fixed(step=0.05)))(IMAGE)
     figure = results_figure([Panel(title=r"a$\frac$b", image=IMAGE, result=result)])

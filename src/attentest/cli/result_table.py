@@ -116,9 +116,8 @@ def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...
 
 def _numbers(results: Results, confidence_level: float | None, certified: bool) -> list[list[str]]:
     """Return the cells of each result under the headings."""
-    from attentest.results.pvalue_text import number_text
+    from attentest.results.pvalue_text import estimate_text, number_text
     from attentest.results.result import estimates_of
-    from attentest.search import CONVERGED
 
     estimates = estimates_of(results)
     columns = results.table(0.95 if confidence_level is None else confidence_level)
@@ -126,9 +125,7 @@ def _numbers(results: Results, confidence_level: float | None, certified: bool) 
     for i, result in enumerate(results):
         lower, upper = result.pvalue_bounds
         low, high = columns["confidence_low"][i], columns["confidence_high"][i]
-        estimate = f"{estimates.best[i]:.3g}"
-        if result.status != CONVERGED:
-            estimate = f"{estimates.low[i]:.3g} to {estimates.high[i]:.3g}"
+        estimate = estimate_text(estimates.best[i], (estimates.low[i], estimates.high[i]), result.status)
         interval = [] if confidence_level is None else [estimate, f"{low:.3g} to {high:.3g}"]
         p = [number_text(result.naive_pvalue), escape(result.pvalue_text(4))]
         certificate = [_certified(result)] if certified else []

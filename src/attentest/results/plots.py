@@ -16,7 +16,7 @@ from scipy.stats import beta
 from attentest.errors import InputError
 from attentest.files import check_output_path
 from attentest.results.calibration import ERROR_RATE, Calibration
-from attentest.results.pvalue_text import number_text, with_sign
+from attentest.results.pvalue_text import estimate_text, number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range
 from attentest.statistics.conditional_mean import increasing_roots
@@ -341,8 +341,9 @@ def _title(result: AttentionTestResult) -> str:
     level = result.confidence_level
     if level is not None:
         interval = result.confidence_interval(level)
+        estimate = estimate_text(result.estimate, result.estimate_bounds, result.status)
         lines.append(
-            f"difference {result.difference:.3g},  estimate {result.estimate:.3g},  {100 * level:.10g}% interval "
+            f"difference {result.difference:.3g},  estimate {estimate},  {100 * level:.10g}% interval "
             f"{interval.low:.3g} to {interval.high:.3g}"
         )
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""P-values as text, for tables, figures and reports."""
+"""P-values and estimates as text, for tables, figures and reports."""
 
 from __future__ import annotations
 
@@ -34,6 +34,11 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
         Significant digits.
     """
     return number_text(p, digits) if status == CONVERGED else f"{range_text(*bounds, digits)} ({status})"
+
+
+def estimate_text(estimate: float, bounds: tuple[float, float], status: str) -> str:
+    """Return an estimate as its search knows it: "1.2", or the bounds on it if the search did not converge."""
+    return f"{estimate:.3g}" if status == CONVERGED else f"{bounds[0]:.3g} to {bounds[1]:.3g}"
 
 
 def with_sign(text: str) -> str:
