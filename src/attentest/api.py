@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -30,18 +31,17 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
-from attentest.pipeline.inputs import Inputs, batches
+from attentest.pipeline.inputs import Input, Inputs, batches
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import Pipeline
+from attentest.pipeline.stream import Progress, Tested, stream
 from attentest.region import as_region_rule
 from attentest.results.batch import ComponentResults, Results
+from attentest.results.failure import FailedImage, OnError, check_on_error
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import PermutationResult, permutation_test
-
-Progress: TypeAlias = Callable[[float, "int | None"], None]
-"""Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
 
 REITERABLE = (Sequence, np.ndarray, torch.Tensor)
 """Containers that can be iterated twice."""
@@ -456,8 +456,9 @@ class AttentionTest:
         maps = []
         batch_size, memory = self._pipeline.scores.batch_size, self._pipeline.memory // 2
         for batch in batches(self._inputs.each(images, None), batch_size, memory):
-            pixels = np.stack([each.image.pixels for each in batch])
-            maps.append(self._pipeline.observe(pixels, batch[0].geometry, 0).maps_on_images())
+            inputs = [each for each in batch if isinstance(each, Input)]
+            pixels = np.stack([each.image.pixels for each in inputs])
+            maps.append(self._pipeline.observe(pixels, inputs[0].geometry, 0).maps_on_images())
         if not maps:
             raise InputError("there are no images to look at: the iterable is empty.")
         return np.concatenate(maps)
@@ -472,6 +473,7 @@ class AttentionTest:
         progress: Progress | None = None,
         *,
         references: Iterable[ImageLike] | None = None,
+        on_error: OnError = "raise",
         alpha: float | None = None,
         certification: Certification | None = None,
     ) -> Results:
@@ -480,15 +482,22 @@ class AttentionTest:
         Parameters
         ----------
         images
-            Any iterable of images; only one batch of them is held at a time.
+            Any iterable of images, or of paths of image files; only one batch of them is held at a time.
         progress
             Called with (images done, images in all or None).
         references
             Each image's own reference, for the contrast ``Reference()``.
+        on_error
+            What to do with an image that cannot be read or tested: "raise", stop with an error; "row", go on with the
+            others and report it in ``results.failures`` and as a row with its reason in ``results.table()``.
         alpha, certification
             As in calling the test.
         """
-        return Results(self.stream(images, progress, references=references, alpha=alpha, certification=certification))
+        return Results(
+            self.stream(
+                images, progress, references=references, on_error=on_error, alpha=alpha, certification=certification
+            )
+        )
 
     def map_components(
         self,
@@ -512,33 +521,84 @@ class AttentionTest:
             )
         )
 
+    @overload
     def stream(
         self,
         images: Iterable[ImageLike],
         progress: Progress | None = None,
         *,
         references: Iterable[ImageLike] | None = None,
+        on_error: Literal["raise"] = "raise",
         alpha: float | None = None,
         certification: Certification | None = None,
-    ) -> Iterator[AttentionTestResult]:
-        """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch."""
-        for results in self._stream(images, progress, references, alpha, None, certification):
-            yield results[0]
+    ) -> Iterator[AttentionTestResult]: ...
+    @overload
+    def stream(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError,
+        alpha: float | None = None,
+        certification: Certification | None = None,
+    ) -> Iterator[AttentionTestResult | FailedImage]: ...
+    def stream(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError = "raise",
+        alpha: float | None = None,
+        certification: Certification | None = None,
+    ) -> Iterator[AttentionTestResult | FailedImage]:
+        """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch.
 
+        With ``on_error="row"`` an image that cannot be tested is a :class:`FailedImage` in its place.
+        """
+        for tested in self._stream(images, progress, references, on_error, alpha, None, certification):
+            yield tested if isinstance(tested, FailedImage) else tested[0]
+
+    @overload
     def stream_components(
         self,
         images: Iterable[ImageLike],
         progress: Progress | None = None,
         *,
         references: Iterable[ImageLike] | None = None,
+        on_error: Literal["raise"] = "raise",
         connectivity: int = 1,
         alpha: float | None = None,
         certification: Certification | None = None,
-    ) -> Iterator[ComponentResults]:
-        """Yield the results of :meth:`map_components` batch by batch."""
+    ) -> Iterator[ComponentResults]: ...
+    @overload
+    def stream_components(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError,
+        connectivity: int = 1,
+        alpha: float | None = None,
+        certification: Certification | None = None,
+    ) -> Iterator[ComponentResults | FailedImage]: ...
+    def stream_components(
+        self,
+        images: Iterable[ImageLike],
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError = "raise",
+        connectivity: int = 1,
+        alpha: float | None = None,
+        certification: Certification | None = None,
+    ) -> Iterator[ComponentResults | FailedImage]:
+        """Yield the results of :meth:`map_components` batch by batch; failures are those of :meth:`stream`."""
         joined = as_connectivity(connectivity)
-        for results in self._stream(images, progress, references, alpha, joined, certification):
-            yield ComponentResults(results)
+        for tested in self._stream(images, progress, references, on_error, alpha, joined, certification):
+            yield tested if isinstance(tested, FailedImage) else ComponentResults(tested)
 
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
@@ -575,44 +635,37 @@ class AttentionTest:
         images: Iterable[ImageLike],
         progress: Progress | None,
         references: Iterable[ImageLike] | None,
+        on_error: OnError,
         alpha: float | None,
         connectivity: int | None,
         certification: Certification | None,
-    ) -> Iterator[list[AttentionTestResult]]:
+    ) -> Iterator[Tested]:
         """Yield the results of each image."""
         for given, name in ((images, "images"), (references, "references")):
-            if not isinstance(given, Iterable) and not (given is None and name == "references"):
+            none_needed = given is None and name == "references"
+            if isinstance(given, (str, os.PathLike)) or not (none_needed or isinstance(given, Iterable)):
                 raise InputError(
                     f"{name} must be an iterable of images, got {type(given).__name__}: for one, call the test."
                 )
         if progress is not None and not callable(progress):
             raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+        check_on_error(on_error)
         chosen_level, chosen = optional_level(alpha), _checked_certification(certification)
         total = len(images) if isinstance(images, REITERABLE) else None
-        if total is not None and (references is None or isinstance(references, REITERABLE)):
+        if on_error == "raise" and total is not None and (references is None or isinstance(references, REITERABLE)):
             self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
-        together = self._pipeline.search.images_together(self._pipeline.scores.batch_size)
-        if chosen is not None:
-            together = min(together, chosen.images_together(self._pipeline.scores.batch_size))
-        done = 0
-        for batch in batches(self._inputs.each(images, references), together, self._pipeline.memory // 2):
-
-            def report(share: float, start: int = done, count: int = len(batch)) -> None:
-                if progress is not None:
-                    progress(start + share * count, total)
-
-            yield from self._pipeline.run(
-                batch,
-                first_number=done,
-                alpha=chosen_level,
-                connectivity=connectivity,
-                certification=chosen,
-                report=report,
-            )
-            done += len(batch)
-            report(0.0, start=done)
-        if done == 0:
-            raise InputError("there are no images to test: the iterable is empty.")
+        return stream(
+            self._pipeline,
+            self._inputs,
+            images,
+            references,
+            total=total,
+            progress=progress,
+            on_error=on_error,
+            alpha=chosen_level,
+            connectivity=connectivity,
+            certification=chosen,
+        )
 
 
 def _checked_certification(certification: Any) -> Certification | None:

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from attentest.errors import InputError
 from attentest.images.pillow import picture_pixels
+from attentest.images.source import ImageSource, PathLike, loaded
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
 
-ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | Sample"
+ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | PathLike | ImageSource | Sample"
+"""An image, or the file that it is in."""
 
 LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
 """The values of black and white, for the dtypes that define them."""
@@ -54,7 +56,7 @@ def as_sample(image: ImageLike) -> Sample:
     Parameters
     ----------
     image
-        PIL image, NumPy array (H, W) or (H, W, C), or torch tensor (H, W) or (C, H, W).
+        PIL image, NumPy array (H, W) or (H, W, C), torch tensor (H, W) or (C, H, W), or the path of an image file.
     """
     if isinstance(image, Sample):
         return image
@@ -73,6 +75,7 @@ def check_image(image: ImageLike) -> Layout:
 
 def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
     """Return the pixel values (C, H, W) of an image, in their own dtype where NumPy has it, and its levels."""
+    image = loaded(image)
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
             raise InputError("an image given as a torch tensor must be dense, with values, and not quantized.")

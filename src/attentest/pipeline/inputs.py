@@ -14,6 +14,7 @@ from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, check_image, value_bytes
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.pipeline.geometry import Geometries, Geometry
+from attentest.results.failure import FailedImage, OnError, reason_of
 
 ARRAYS_PER_IMAGE = 14
 """Arrays of the size of an image that its test holds at a time."""
@@ -97,10 +98,18 @@ class Inputs:
         if given is not None:
             check_pair(layout[0], _about_the_reference(check_image, given)[0])
 
-    def each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[Input]:
-        """Yield the inputs of images; an error says which image it is about."""
+    def each(
+        self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None, on_error: OnError = "raise"
+    ) -> Iterator[Input | FailedImage]:
+        """Yield the inputs of images; an error says which image it is about, or takes its place."""
         for number, (image, reference) in enumerate(_pairs(images, references)):
-            yield _numbered(number, self.one, image, reference)
+            if on_error == "raise":
+                yield _numbered(number, self.one, image, reference)
+                continue
+            try:
+                yield self.one(image, reference)
+            except Exception as error:  # noqa: BLE001  # whatever the error is, the other images go on
+                yield FailedImage(number=number, reason=reason_of(error))
 
     def check_each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> None:
         """Refuse images of which the test cannot take one; an error says which."""
@@ -132,15 +141,22 @@ class Inputs:
         return self.noise
 
 
-def batches(inputs: Iterable[Input], most: int, memory: int) -> Iterator[list[Input]]:
-    """Yield inputs of one geometry together, at most ``most`` and no more than fit in ``memory`` bytes."""
-    batch: list[Input] = []
+def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> Iterator[list[Input | FailedImage]]:
+    """Yield inputs of one geometry together, at most ``most`` and no more than fit in ``memory`` bytes.
+
+    Failed images are in their places.
+    """
+    batch: list[Input | FailedImage] = []
+    geometry = None
     for each in inputs:
-        if batch and each.geometry is not batch[0].geometry:
-            yield batch
-            batch = []
+        if isinstance(each, Input):
+            if batch and geometry is not None and each.geometry is not geometry:
+                yield batch
+                batch = []
+            geometry = each.geometry
         batch.append(each)
-        one_more = ARRAYS_PER_IMAGE * 8 * each.image.pixels.size * (len(batch) + 1)
+        pixels = each.image.pixels.size if isinstance(each, Input) else 0
+        one_more = ARRAYS_PER_IMAGE * 8 * pixels * (len(batch) + 1)
         if len(batch) == most or one_more > memory:
             yield batch
             batch = []

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import level
 from attentest.errors import InputError
 from attentest.files import as_path
-from attentest.results.result import USUAL_LEVEL, AttentionTestResult, confidence_intervals_of, estimates_of
+from attentest.results.failure import FailedImage
+from attentest.results.many_pvalues import ManyPvalues
+from attentest.results.result import USUAL_LEVEL, AttentionTestResult
+from attentest.results.rows import Row, columns_of, failed_row, rows_of, with_adjusted
 from attentest.results.tables import write_csv, write_parquet
-from attentest.search import DECIDED, TOO_SHARP
-from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
-from attentest.statistics.pvalue import decision
+from attentest.statistics.multiplicity import Adjustment, Rate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-METHOD_NAMES: dict[Adjustment, str] = {
-    "bh": "Benjamini-Hochberg",
-    "by": "Benjamini-Yekutieli",
-    "holm": "Holm",
-}
-
-RULES = ("threshold", "top_fraction")
-"""Settings of the region rules: each result has one of them."""
 
 
 class Results(Sequence[AttentionTestResult]):
@@ -37,24 +28,29 @@ class Results(Sequence[AttentionTestResult]):
     Parameters
     ----------
     results
-        Results, one per image.
+        Results, one per image; an image that could not be tested is a :class:`FailedImage` in its place.
     names
         Names of the images in tables, such as file names; by default their numbers from 0.
     """
 
-    def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
+    def __init__(
+        self, results: Iterable[AttentionTestResult | FailedImage], names: Sequence[object] | None = None
+    ) -> None:
         if not isinstance(results, Iterable) or isinstance(names, str) or not isinstance(names, (Sequence, type(None))):
             raise InputError(
                 f"Results takes an iterable of results and a list of names, got {type(results).__name__} and "
                 f"{type(names).__name__}."
             )
-        self._results = tuple(results)
-        for result in self._results:
-            if not isinstance(result, AttentionTestResult):
-                raise InputError(f"Results takes results of AttentionTest, got {type(result).__name__} among them.")
-        self._names = tuple(range(len(self._results)) if names is None else names)
-        if len(self._names) != len(self._results):
-            raise InputError(f"there must be a name for each result, got {len(self._names)} for {len(self._results)}.")
+        every = tuple(results)
+        named = tuple(range(len(every)) if names is None else names)
+        if len(named) != len(every):
+            raise InputError(f"there must be a name for each result, got {len(named)} for {len(every)}.")
+        for one in every:
+            if not isinstance(one, (AttentionTestResult, FailedImage)):
+                raise InputError(f"Results takes results of AttentionTest, got {type(one).__name__} among them.")
+        self._every = tuple(zip(named, every, strict=True))
+        self._results = tuple(one for one in every if isinstance(one, AttentionTestResult))
+        self._names = tuple(name for name, one in self._every if isinstance(one, AttentionTestResult))
 
     def __len__(self) -> int:
         return len(self._results)
@@ -76,8 +72,13 @@ class Results(Sequence[AttentionTestResult]):
 
     @property
     def names(self) -> tuple[object, ...]:
-        """Names of the images."""
+        """Names of the images that were tested."""
         return self._names
+
+    @property
+    def failures(self) -> dict[object, str]:
+        """The reason for each image that could not be tested, by its name."""
+        return {name: one.reason for name, one in self._every if isinstance(one, FailedImage)}
 
     @property
     def pvalues(self) -> NDArray[np.float64]:
@@ -117,8 +118,7 @@ class Results(Sequence[AttentionTestResult]):
         method
             As in :meth:`adjusted_pvalues`.
         """
-        low, high = np.array([result.log_pvalue_bounds for result in self]).reshape(-1, 2).T
-        return adjusted_pvalues(low, method), adjusted_pvalues(high, method)
+        return self._known.adjusted_bounds(method)
 
     def decisions(self, alpha: float = 0.05, method: Adjustment | None = None) -> list[bool | None]:
         """Return for each image whether its hypothesis is rejected at alpha; None where the error bars do not tell.
@@ -130,11 +130,7 @@ class Results(Sequence[AttentionTestResult]):
         method
             As in :meth:`adjusted_pvalues`; None to decide by the p-values as they are.
         """
-        alpha = level(alpha)
-        if method is None:
-            return [result.reject_at(alpha) for result in self]
-        low, high = (ends.tolist() for ends in self.adjusted_pvalue_bounds(method))
-        return [decision(*ends, alpha) for ends in zip(low, high, strict=True)]
+        return self._known.decisions(alpha, method)
 
     def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
         """Return the proportion of p-values that are at most alpha, with its Wilson interval.
@@ -150,12 +146,10 @@ class Results(Sequence[AttentionTestResult]):
         confidence_level
             Of the interval.
         """
-        alpha = level(alpha)
-        hits = self.naive_pvalues <= alpha if naive else np.array([one is True for one in self.decisions(alpha, None)])
-        return rate_of(hits, confidence_level)
+        return self._known.rejection_rate(alpha, naive, confidence_level)
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
-        """Return one row per image, as columns.
+        """Return one row per image, as columns; an image that could not be tested has its reason under ``error``.
 
         ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
         ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one. Of ``threshold`` and
@@ -167,49 +161,7 @@ class Results(Sequence[AttentionTestResult]):
         confidence_level
             Level of the confidence intervals; by default that of the test.
         """
-        if confidence_level is None:
-            confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
-        intervals = confidence_intervals_of(self, confidence_level)
-        audits, certificates = [result.audit for result in self], [result.certificate for result in self]
-        certified: dict[str, list[Any]] = {}
-        if any(certificates):
-            for name in ("pvalue", "agrees", "agreement", "draws", "steps", "seed", "moved"):
-                certified[f"certificate_{name}"] = [each and getattr(each, name) for each in certificates]
-        randomisations = [result.settings.get("randomisation") or {} for result in self]
-        adjusted = {f"pvalue_{method}": self.adjusted_pvalues(method).tolist() for method in get_args(Adjustment)}
-        return {
-            "image": [name if isinstance(name, (int, str)) else str(name) for name in self.names],
-            "statistic": [result.statistic for result in self],
-            "pvalue": [result.pvalue for result in self],
-            "pvalue_low": [result.pvalue_bounds[0] for result in self],
-            "pvalue_high": [result.pvalue_bounds[1] for result in self],
-            "log_pvalue": [result.log_pvalue for result in self],
-            **adjusted,
-            **certified,
-            "naive_pvalue": [result.naive_pvalue for result in self],
-            "bonferroni_pvalue": [result.bonferroni_pvalue for result in self],
-            "difference": [result.difference for result in self],
-            "standard_error": [result.standard_error for result in self],
-            "estimate": estimates_of(self).best.tolist(),
-            "confidence_level": [interval.confidence_level for interval in intervals],
-            "confidence_low": [interval.low for interval in intervals],
-            "confidence_high": [interval.high for interval in intervals],
-            "confidence_error": [interval.error for interval in intervals],
-            "part_pixels": [int(result.part.sum()) for result in self],
-            "region_pixels": [int(result.region.sum()) for result in self],
-            "seen_pixels": [int(result.seen.sum()) for result in self],
-            **{name: [result.settings.get(name) for result in self] for name in ("region_unit", *RULES)},
-            "gamma": [each.get("gamma", 0.0) for each in randomisations],
-            "randomise_seed": [each.get("seed") for each in randomisations],
-            "alternative": [result.alternative for result in self],
-            "contrast": [result.settings["contrast"]["name"] for result in self],
-            "noise": [result.settings["noise"].get("model", "") for result in self],
-            "approximate_noise": [bool(result.settings["noise"].get("approximate", False)) for result in self],
-            "evaluations": [result.evaluations for result in self],
-            "status": [result.status for result in self],
-            "audit_points": [audit and audit.points for audit in audits],
-            "audit_contradictions": [audit and audit.contradictions for audit in audits],
-        }
+        return columns_of(with_adjusted(self._rows(confidence_level)))
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as CSV, numbers exact to the last bit."""
@@ -231,56 +183,34 @@ class Results(Sequence[AttentionTestResult]):
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
-        alpha = level(alpha)
-        dependent = self._share_a_reference()
-        adjusted, open_ = self._adjusted(alpha, *(("by", "holm") if dependent else ("bh", "by", "holm")))
-        plain = self.decisions(alpha, None)
-        lines = [
-            f"{len(self)} image{'s' if len(self) != 1 else ''}",
-            f"selective p <= {alpha:g}: {self.rejection_rate(alpha)}{_undecided(plain)}",
-            f"naive p <= {alpha:g}: {self.rejection_rate(alpha, naive=True)}",
-            *adjusted,
-        ]
-        if dependent:
-            lines.append(
-                "images that are compared with the same noisy reference have p-values that depend on each other: "
-                "Benjamini-Hochberg does not apply to them"
-            )
-        return "\n".join(lines + ([self.advice(alpha)] if open_ or None in plain else []))
-
-    def _share_a_reference(self) -> bool:
-        """Return whether two images were compared with the same noisy reference."""
-        known = [result.settings.get("noisy_reference") for result in self]
-        references = [reference for reference in known if reference is not None]
-        return len(set(references)) < len(references)
-
-    def _adjusted(self, alpha: float, *methods: Adjustment) -> tuple[list[str], bool]:
-        """Return a line for each method with the number of its rejections, and whether there is an undecided one."""
-        found = {method: self.decisions(alpha, method) for method in methods}
-        lines = [
-            f"{METHOD_NAMES[method]}-adjusted p <= {alpha:g}: {made.count(True)} of {len(self)}{_undecided(made)}"
-            for method, made in found.items()
-        ]
-        return lines, any(None in made for made in found.values())
+        failed = len(self.failures)
+        note = f"\n{failed} more could not be tested" if failed else ""
+        return self._known.summary(alpha) + note
 
     def advice(self, alpha: float) -> str:
         """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
-        statuses = {result.status for result in self}
-        more = "a larger max_evaluations= (--max-evaluations)"
-        if DECIDED in statuses:
-            how = "to resolve them, test without alpha= (without --decide)"
-        elif TOO_SHARP not in statuses:
-            how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them"
-        elif all(result.certificate is not None for result in self if result.status == TOO_SHARP):
-            how = f"where the status is sharp, report the certified p, or use {more}"
-        else:
-            how = f"where the status is sharp, certify (certification=, --certify), or use {more}"
-        return f"undecided: error bars that contain {alpha:g}; {how}"
+        return self._known.advice(alpha)
 
+    @property
+    def _known(self) -> ManyPvalues:
+        low, high = np.array([result.log_pvalue_bounds for result in self]).reshape(-1, 2).T
+        return ManyPvalues(
+            log_low=low,
+            log_high=high,
+            naive=self.naive_pvalues,
+            statuses=[result.status for result in self],
+            certified=[result.certificate is not None for result in self],
+            references=[result.settings.get("noisy_reference") for result in self],
+        )
 
-def _undecided(decisions: list[bool | None]) -> str:
-    count = decisions.count(None)
-    return f", {count} undecided" if count else ""
+    def _rows(self, confidence_level: float | None) -> list[Row]:
+        """Return a row for each image, in order."""
+        if confidence_level is None:
+            confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
+        tested = iter(rows_of(self, self.names, confidence_level))
+        return [
+            failed_row(name, one.reason) if isinstance(one, FailedImage) else next(tested) for name, one in self._every
+        ]
 
 
 class ComponentResults(Results):
@@ -332,7 +262,5 @@ class ComponentResults(Results):
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
-        alpha = level(alpha)
-        adjusted, open_ = self._adjusted(alpha, "holm")
-        lines = [f"{len(self)} component{'s' if len(self) != 1 else ''} of one region", *adjusted]
-        return "\n".join(lines + ([self.advice(alpha)] if open_ else []))
+        first, *others = self._known.summary(alpha, "component", ["holm"]).split("\n")
+        return "\n".join([f"{first} of one region", *others])

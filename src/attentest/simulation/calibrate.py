@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.api import AttentionTest, Progress
+from attentest.api import AttentionTest
 from attentest.checks import as_generator, confidence, whole_number
 from attentest.contrast import Contrast
 from attentest.errors import AttentestWarning, InputError
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
+from attentest.pipeline.stream import Progress
 from attentest.results.calibration import ALPHAS, Calibration, significance_levels
 from attentest.results.result import AttentionTestResult
 from attentest.simulation.drawn_images import drawn_images, mean_image, noise_to_draw, reference_noise_to_draw

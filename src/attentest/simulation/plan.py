@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.api import AttentionTest, Progress
+from attentest.api import AttentionTest
 from attentest.checks import as_generator, confidence, level, real_number, strictly_between_0_and_1, whole_number
 from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
+from attentest.pipeline.stream import Progress
 from attentest.registry import REGION_UNITS
 from attentest.results.plan import Design, Plan, SimulatedTests
 from attentest.results.result import AttentionTestResult, confidence_intervals_of

@@ -1,0 +1,101 @@
+"""Many images, batch by batch: a batch that does not fit is halved, an image that fails need not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import torch
+
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike
+from attentest.pipeline.inputs import Input, Inputs, batches
+from attentest.pipeline.run import Pipeline
+from attentest.results.failure import FailedImage, OnError, reason_of
+from attentest.results.result import AttentionTestResult
+from attentest.search import Certification, Report
+
+Tested: TypeAlias = "list[AttentionTestResult] | FailedImage"
+"""The results of one image: of its region, or of the components of it."""
+
+Run: TypeAlias = Callable[[Sequence[Input], Report], list[list[AttentionTestResult]]]
+
+Progress: TypeAlias = Callable[[float, "int | None"], None]
+"""Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
+
+OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
+
+
+def stream(
+    pipeline: Pipeline,
+    inputs: Inputs,
+    images: Iterable[ImageLike],
+    references: Iterable[ImageLike] | None,
+    *,
+    total: int | None,
+    progress: Progress | None,
+    on_error: OnError,
+    alpha: float | None,
+    connectivity: int | None,
+    certification: Certification | None,
+) -> Iterator[Tested]:
+    """Yield the results of each of ``total`` images, in order; other arguments are as in ``AttentionTest.stream``."""
+    together = pipeline.search.images_together(pipeline.scores.batch_size)
+    if certification is not None:
+        together = min(together, certification.images_together(pipeline.scores.batch_size))
+    done = 0
+    for batch in batches(inputs.each(images, references, on_error), together, pipeline.memory // 2):
+        testable = [each for each in batch if isinstance(each, Input)]
+
+        def run(
+            some: Sequence[Input], report: Report, first: int | None = done if on_error == "raise" else None
+        ) -> list[list[AttentionTestResult]]:
+            return pipeline.run(
+                some,
+                first_number=first,
+                alpha=alpha,
+                connectivity=connectivity,
+                certification=certification,
+                report=report,
+            )
+
+        def report(share: float, start: int = done, count: int = len(batch)) -> None:
+            if progress is not None:
+                progress(start + share * count, total)
+
+        found = iter(_results(run, testable, report, on_error))
+        for number, each in enumerate(batch, start=done):
+            outcome = each if isinstance(each, FailedImage) else next(found)
+            yield FailedImage(number=number, reason=outcome) if isinstance(outcome, str) else outcome
+        done += len(batch)
+        report(0.0, start=done)
+    if done == 0:
+        raise InputError("there are no images to test: the iterable is empty.")
+
+
+def _results(
+    run: Run, inputs: Sequence[Input], report: Report, on_error: OnError
+) -> list[list[AttentionTestResult] | str]:
+    """Return the results of each input, or the reason for its failure.
+
+    A batch that fails is tried again in halves, down to the image that is the cause. A batch that takes too much memory
+    is halved in any case.
+    """
+    if not inputs:
+        return []
+    try:
+        return list(run(inputs, report))
+    except Exception as error:
+        halved = len(inputs) > 1 and (on_error == "row" or isinstance(error, OUT_OF_MEMORY))
+        if on_error == "raise" and not halved:
+            raise
+        if not halved:
+            return [reason_of(error)]
+    _free_memory()
+    half = len(inputs) // 2
+    return [each for some in (inputs[:half], inputs[half:]) for each in _results(run, some, report, on_error)]
+
+
+def _free_memory() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
