@@ -169,12 +169,14 @@ def power(
     if finished:
         plan = simulation.plan(finished)
         report = {"images": images, "seed": seed, **plan.to_dict(), "settings": simulation.settings}
-        if out is not None:
-            _write(report, plan, out)
-        if as_json:
-            print_json(report)
-        else:
-            _print_plan(plan)
+        try:
+            if out is not None:
+                _write(report, plan, out)
+        finally:  # the numbers in any case, because a disk may be full
+            if as_json:
+                print_json(report)
+            else:
+                _print_plan(plan)
     interruption.finish(len(simulation) // images, "rows")
 
 

@@ -189,20 +189,24 @@ def test(
             attention_test, files, connectivity or 1, alpha, certification, as_json, interruption
         )
         if regions:
-            _write_tables(_component_columns(regions, table_level), csv, parquet)
-        if regions and not as_json:
-            print_component_table(regions, alpha, searched_level)
+            try:
+                _write_tables(_component_columns(regions, table_level), csv, parquet)
+            finally:
+                if not as_json:
+                    print_component_table(regions, alpha, searched_level)
         return interruption.finish(len(images), "images")
     results = _tested(attention_test, files, alpha, decide, certification, as_json, interruption)
     if len(results) > 0:
-        # Files first: printing may fail, where the output is a pipe that its reader closes.
-        _write_tables(results.table(table_level), csv, parquet)
-        if figure is not None:
-            _draw(files, results, figure)
-        if not as_json:
-            print_table(results, alpha, searched_level)
-        if not as_json and len(results) > 1:
-            typer.echo(results.summary(alpha))
+        # Files first, because a pipe may be closed by its reader; the numbers in any case, because a disk may be full.
+        try:
+            _write_tables(results.table(table_level), csv, parquet)
+            if figure is not None:
+                _draw(files, results, figure)
+        finally:
+            if not as_json:
+                print_table(results, alpha, searched_level)
+            if not as_json and len(results) > 1:
+                typer.echo(results.summary(alpha))
     interruption.finish(len(images), "images")
 
 
