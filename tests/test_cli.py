@@ -118,6 +118,11 @@ def test_test_prints_a_table_or_json_and_draws(
         (["noise", "fit", "null.npy", "--out", "noise.txt"], "--out must end in .json, .safetensors, got 'noise.txt'"),
         (["train", "text.npy/model"], "cannot be made"),
         (["train", "null.npy"], "already exists"),
+        (["test", "null.npy", "--noise", "1", "--noise=2"], "^attentest: --noise was given 2 times, and only one can"),
+        (["test", "null.npy", "--noise", "1", "--preprocessing", "--no-preprocessing"], "--preprocessing was given 2"),
+        (["noise", "fit", "null.npy", "--out", "a.json", "--out", "b.json"], "--out was given 2 times"),
+        (["reproduce", "--seed", "1", "--seed", "2", "--seed", "3"], "--seed was given 3 times"),
+        (["reproduce", "report", "--out", "a", "--out", "b"], "--out was given 2 times"),
         (["bench", "--size", "24"], "no bundled model for images of side 24"),
     ],
 )
@@ -226,7 +231,7 @@ def test_a_full_disk_ends_in_one_sentence(
     done = run_main(capsys, "test", "scan.npy", "--noise", "1", "--model", str(bundled_model(8)), "--tol", "1e-3",
                     "--no-interval", "--figure", "figure.png")  # fmt: skip
     assert done.code == 2
-    assert "scan.npy" in done.out  # the numbers are printed before the figure fails
+    assert "scan.npy" in done.out  # the numbers are printed although the figure fails
     assert "No space left on device" in done.err
     assert "Traceback" not in done.err
 

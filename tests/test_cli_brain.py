@@ -28,11 +28,16 @@ from attentest.studies.records import alone_in, read_runs
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
 
-SMALL = (*("--noise-images", "10", "--training-per-class", "4", "--epochs", "1"), *("--sensitivity-images", "1"))
+SMALL = {"--noise-images": "10", "--training-per-class": "4", "--epochs": "1", "--sensitivity-images": "1"}
 
 
 def brain(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["brain", *map(str, arguments)])
+
+
+def small(*own: str) -> list[str]:
+    """Options of a small study, in addition to its own."""
+    return [*own, *(part for option, value in SMALL.items() if option not in own for part in (option, value))]
 
 
 @pytest.fixture
@@ -55,7 +60,7 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     some = tuple(one for one in CONDITIONS if not one.ours or one.name.startswith("stationary-background"))
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: some)
     out = tmp_path / "out"
-    done = brain("--data", folder, "--out", out, *SMALL, "--json")
+    done = brain("--data", folder, "--out", out, *small(), "--json")
     assert done.exit_code == 0, (done.exception, done.stderr)
     summary = json.loads(done.stdout)
     assert [one["name"] for one in summary["conditions"]] == [condition.name for condition in some]
@@ -95,7 +100,7 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     pages: list[Path] = []
     command = sys.modules["attentest.cli.brain"]  # the attribute of attentest.cli is the function
     monkeypatch.setattr(command, "_write_report", lambda *given: pages.append(given[2]))
-    again = brain("--data", folder, "--out", out, *SMALL)
+    again = brain("--data", folder, "--out", out, *small())
     assert again.exit_code == 0, (again.exception, again.stderr)
     assert "0 tests in" in again.stderr
     assert "section 4" in again.stdout
@@ -113,19 +118,19 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     failed = {name: json.loads(first)[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
     broken.write_text("\n".join([header, json.dumps({**failed, "error": "MemoryError: once"}), *rest]) + "\n")
     for options, tests in (((), 0), (("--retry",), 1)):
-        again = brain("--data", folder, "--out", out, *SMALL, *options)
+        again = brain("--data", folder, "--out", out, *small(*options))
         assert again.exit_code == 0, (again.exception, again.stderr)
         assert f"{tests} tests in" in again.stderr
     assert json.loads(broken.read_text().splitlines()[-1])["p"] == json.loads(first)["p"]
     # Another split, or another training, is another study.
     for other in (("--seed", "1"), ("--epochs", "2")):
-        refused = brain("--data", folder, "--out", out, *SMALL, *other)
+        refused = brain("--data", folder, "--out", out, *small(*other))
         assert isinstance(refused.exception, InputError)
         assert "use another output directory" in str(refused.exception)
     # And so is another model.
     weights = out / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
-    refused = brain("--data", folder, "--out", out, *SMALL)
+    refused = brain("--data", folder, "--out", out, *small())
     assert isinstance(refused.exception, InputError)
     assert "is not what the training wrote" in str(refused.exception)
 
@@ -151,7 +156,7 @@ def test_without_data_it_says_where_they_are() -> None:
 def test_what_cannot_be_done_is_one_sentence(
     folder: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    done = brain("--data", folder, "--out", tmp_path / "out", *SMALL, *arguments)
+    done = brain("--data", folder, "--out", tmp_path / "out", *small(*arguments))
     assert isinstance(done.exception, InputError), done.exception
     assert complaint in str(done.exception)
     assert not (tmp_path / "out").exists()
@@ -216,11 +221,11 @@ def test_where_results_cannot_go_is_said_before_training(
 ) -> None:
     monkeypatch.setattr("attentest.studies.brain.study.train_brain_classifier", None)  # training would fail
     (tmp_path / "file").write_text("")
-    done = brain("--data", folder, "--out", tmp_path / "file", *SMALL)
+    done = brain("--data", folder, "--out", tmp_path / "file", *small())
     assert isinstance(done.exception, InputError)
     assert "cannot be made a directory" in str(done.exception)
     (tmp_path / "out").mkdir()
     with alone_in(tmp_path / "out"):
-        done = brain("--data", folder, "--out", tmp_path / "out", *SMALL)
+        done = brain("--data", folder, "--out", tmp_path / "out", *small())
     assert isinstance(done.exception, InputError)
     assert "another run is writing" in str(done.exception)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from attentest.cli.command import Command
 from attentest.cli.findings import print_findings
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
@@ -179,14 +180,14 @@ def run(
         raise typer.Exit(1)
 
 
-@reproduce.command()
+@reproduce.command(cls=Command)
 def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
     """Write the page again from the data: report/index.html, report/reproduction.md, figures and summary.json."""
     _print_findings(out, as_json)
     _write_page(out)
 
 
-@reproduce.command("list")
+@reproduce.command("list", cls=Command)
 def list_experiments() -> None:
     """List the experiments, and how many trials each takes with each preset."""
     from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
