@@ -149,6 +149,17 @@ def test_colour_components_references_and_decisions() -> None:
     assert a_test()(IMAGES[4], alpha=0.05).reject is not None
 
 
+def test_an_interval_that_was_not_resolved_exceeds_its_bound_by_twice_its_error_at_most() -> None:
+    exceeded = 0
+    for image in IMAGES:
+        result = a_test(search=SpectralSearch(tol=1e-2), confidence_level=None)(image, alpha=0.05)
+        interval, naive = result.confidence_interval(), result.naive_confidence_interval()
+        excess = interval.high - interval.low - result.interval_bound * (naive.high - naive.low)
+        assert excess <= 2 * interval.error + 1e-9
+        exceeded += excess > 0
+    assert exceeded
+
+
 def test_the_picture_shows_both_images() -> None:
     result = a_test()(IMAGES[0])
     figure = results_figure([Panel(title="one", image=IMAGES[0], result=result)])

@@ -215,9 +215,10 @@ class AttentionTestResult:
 
     @property
     def interval_bound(self) -> float:
-        """Greatest length of a two-sided interval of this test over that of the naive one, but for its ``error``.
+        """Greatest length of a two-sided interval over that of the naive one, if the truncation set is known exactly.
 
         With randomised selection it is sqrt(1 + 1 / gamma^2), or less if a reference is noisy too; otherwise infinite.
+        An interval is longer than that by twice its ``error`` at most, because of what the search left open.
         """
         return float(self.law.interval_bound[0])
 
