@@ -48,7 +48,12 @@ def power(
         ),
     ] = None,
     images: Annotated[
-        int, typer.Option(help="Number of simulated images for each row of the table.", min=1, rich_help_panel=IMAGE)
+        int,
+        typer.Option(
+            help="Number of simulated images for each row of the table; at least that of the image files.",
+            min=1,
+            rich_help_panel=IMAGE,
+        ),
     ] = 50,
     seed: SeedOption = 0,
     delta: Annotated[

@@ -77,7 +77,7 @@ def plan(
         The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise`` and
         ``region`` replace its own.
     n
-        Number of images for each gamma, kind of region and height.
+        Number of images for each gamma, kind of region and height; at least that of the backgrounds.
     rng
         A generator, or a seed for one.
     randomise
