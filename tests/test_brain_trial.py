@@ -11,6 +11,7 @@ import pytest
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.contrast import Reference
 from attentest.noise import Averaged, from_image
+from attentest.results.records import Row
 from attentest.search import SpectralSearch
 from attentest.studies.brain.condition import (
     CONDITIONS,
@@ -27,7 +28,6 @@ from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.performance import clustered_rate
 from attentest.studies.brain.slice_tests import overlap, result_values, room_of, slice_rows
 from attentest.studies.brain.slices import SIDE, Slices
-from attentest.studies.records import Row
 
 
 def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the_papers() -> None:

@@ -15,8 +15,9 @@ from attentest import read_image
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import load_noise
+from attentest.results import records
+from attentest.results.records import alone_in, read_runs
 from attentest.search import SpectralSearch
-from attentest.studies import records
 from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.condition import CONDITIONS, PAPER
 from attentest.studies.brain.dataset import load_slices
@@ -24,7 +25,6 @@ from attentest.studies.brain.figures import FIGURES
 from attentest.studies.brain.slice_tests import data_file, read_record
 from attentest.studies.brain.study import StudySettings, run
 from attentest.studies.brain.summary import summarise
-from attentest.studies.records import alone_in, read_runs
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
 

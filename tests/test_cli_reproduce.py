@@ -20,7 +20,7 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
-from attentest.studies import records
+from attentest.results import records
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from attentest import InputError
-from attentest.studies.records import RecordFile
+from attentest.results.records import RecordFile
 
 HEADER: dict[str, Any] = {"series": {"work": "selective"}, "seed": 0, "model_sha256": "ab", "settings": {"tol": 1e-4}}
 
@@ -69,7 +69,7 @@ def test_a_line_that_was_not_finished_does_not_count_and_is_overwritten(file: Re
     [
         ("garbage", "Expecting value"),
         ("[]", "it is not an object"),
-        ('{"image": -1, "seconds": 1}', "image must be a whole number from 0, got -1"),
+        ('{"image": -1, "seconds": 1}', "image must be a whole number from 0, or a name, got -1"),
         ('{"image": 1e999, "seconds": 1}', "must be a whole number from 0"),
         ('{"image": 0, "seconds": NaN}', "NaN is not a number"),
         ('{"image": 0, "seconds": 1, "p": null}', "p must lie between 0 and 1, got None"),

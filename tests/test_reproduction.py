@@ -18,8 +18,8 @@ import torch
 import attentest.training.paper_model
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
-from attentest.studies import records
-from attentest.studies.records import read_runs
+from attentest.results import records
+from attentest.results.records import read_runs
 from attentest.studies.reproduction import run as running
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Experiment, chosen_experiments, plan_of
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from typing import Any
 
@@ -104,6 +105,14 @@ class ViTScores:
         if self._rough_encoder is None:
             self._rough_encoder = self._encoder.cast(torch.float32)
         return self._scores(self._rough_encoder, images.to(torch.float32)).to(torch.float64)
+
+    def sha256(self) -> str:
+        """Return the SHA-256 of all weights, as they are used."""
+        digest = hashlib.sha256()
+        for name, weights in sorted(self._encoder.module.state_dict().items()):
+            digest.update(f"{name} {tuple(weights.shape)}".encode())
+            digest.update(weights.detach().cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def describe(self) -> dict[str, Any]:
         """Return type, input, tokens and aggregation of the model, JSON-ready."""

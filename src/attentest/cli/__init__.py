@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
 from typing import Annotated, Any
 
@@ -55,6 +56,7 @@ app.add_typer(reproduce, cls=Group)
 def main() -> None:
     """Run the command line; errors of the user end in a message of one sentence and exit code 2."""
     warnings.showwarning = _note
+    signal.signal(signal.SIGTERM, _interrupted)  # a command that is told to end says how far it came, as after Ctrl-C
     try:
         app()
     except AttentestError as error:
@@ -68,6 +70,10 @@ def main() -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         fail(f"{error.strerror or error}{where}.", 1)
+
+
+def _interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -38,8 +38,8 @@ def demo(
     Example:
     attentest demo --out demo.png
     """
-    from attentest.results.batch import Results
     from attentest.results.plots import check_figure_path, results_figure, save_figure
+    from attentest.results.rows import rows_of
 
     check_level(alpha)
     with option_names({"the file name of the figure": "--out"}):
@@ -51,7 +51,7 @@ def demo(
             verdict = {"alpha": alpha, "reject": panel.result.reject_at(alpha)}
             print_json({"image": panel.title, **panel.result.to_dict(), **verdict})
     else:
-        print_table(Results([panel.result for panel in panels], [panel.title for panel in panels]), alpha)
+        print_table(rows_of([panel.result for panel in panels], [panel.title for panel in panels], 0.95), alpha)
     save_figure(results_figure(panels), out)
     say(f"figure: {out}")
 

@@ -160,3 +160,15 @@ def _numbers(text: str, option: str, *others: str) -> list[float]:
     except ValueError:
         *most, last = ("a number", "several separated by commas", *others)
         raise InputError(f"{option} must be {', '.join(most)} or {last}, got {text!r}.") from None
+
+
+SAVED = ("regions", "masks", "maps")
+"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array."""
+
+
+def as_saved_kinds(text: str | None) -> list[str]:
+    """Return what --save asks for."""
+    kinds = [] if text is None else [kind.strip() for kind in text.split(",")]
+    if bad := [kind for kind in kinds if kind not in SAVED]:
+        raise InputError(f"--save takes {', '.join(SAVED)}, separated by commas, got {', '.join(map(repr, bad))}.")
+    return list(dict.fromkeys(kinds))

@@ -11,8 +11,7 @@ from rich.table import Table
 from attentest.cli.output import table_console
 
 if TYPE_CHECKING:
-    from attentest.results.batch import ComponentResults, Results
-    from attentest.results.result import AttentionTestResult
+    from attentest.results.rows import Row
 
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
 
@@ -20,56 +19,71 @@ DISAGREES = "*"
 """Mark of a certified p-value that contradicts the search."""
 
 
-def print_table(results: Results, alpha: float, confidence_level: float | None = 0.95) -> None:
+def print_table(rows: Sequence[Row], alpha: float, confidence_level: float | None = 0.95) -> None:
     """Print a row per image, with its verdict; without a confidence level there is no interval."""
-    certified = _any_certificate(results)
-    table = _table("image", *_headings(confidence_level, certified), f"verdict at {alpha:g}")
-    rows = zip(results.names, _numbers(results, confidence_level, certified), results.decisions(alpha), strict=True)
-    for name, numbers, rejected in rows:
-        table.add_row(escape(str(name)), *numbers, VERDICTS[rejected])
+    from attentest.results.rows import pvalues_of
+
+    tested = [row for row in rows if "error" not in row]
+    certified = any("certificate_pvalue" in row for row in tested)
+    headings = _headings(confidence_level, certified)
+    table = _table("image", *headings, f"verdict at {alpha:g}")
+    known = pvalues_of(tested)
+    decisions = known.decisions(alpha, None)
+    verdicts = iter(decisions)
+    for row in rows:
+        name = escape(shown(row["image"]))
+        if "error" in row:
+            table.add_row(name, *([""] * len(headings)), "not tested")
+        else:
+            table.add_row(name, *_numbers(row, confidence_level, certified), VERDICTS[next(verdicts)])
     table_console().print(table)
-    _print_notes(results[0])
-    if len(results) == 1 and None in results.decisions(alpha):  # of several, the summary says it
-        table_console().print(results.advice(alpha), soft_wrap=True)
-    _print_disagreements(zip(map(str, results.names), results, strict=True))
+    if tested:
+        _print_notes(tested[0])
+    if len(tested) == 1 and None in decisions:  # of several, the summary says it
+        table_console().print(known.advice(alpha), soft_wrap=True)
+    _print_disagreements(tested)
 
 
-def print_component_table(
-    regions: Sequence[tuple[str, ComponentResults]], alpha: float, confidence_level: float | None = 0.95
-) -> None:
+def print_component_table(images: Iterable[Sequence[Row]], alpha: float, confidence_level: float | None = 0.95) -> None:
     """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
     from attentest.results.pvalue_text import number_text, range_text
+    from attentest.results.rows import pvalues_of
     from attentest.search import CONVERGED
 
-    certified = any(_any_certificate(components) for _, components in regions)
+    regions = list(images)
+    certified = any("certificate_pvalue" in row for rows in regions for row in rows)
     headings = ("component", "pixels", *_headings(confidence_level, certified), "Holm p")
     table = _table("image", *headings, f"verdict at {alpha:g}")
-    for name, components in regions:
-        resolved = all(result.status == CONVERGED for result in components)
-        rows = zip(
-            components,
-            _numbers(components, confidence_level, certified),
-            *(ends.tolist() for ends in components.adjusted_pvalue_bounds()),
-            components.decisions(alpha),
-            strict=True,
-        )
-        for number, (result, numbers, low, high, rejected) in enumerate(rows):
+    for rows in regions:
+        if "error" in rows[0]:
+            cells = [""] * len(headings)
+            table.add_row(escape(shown(rows[0]["image"])), *cells, "not tested", end_section=True)
+            continue
+        known = pvalues_of(rows)
+        resolved = all(row["status"] == CONVERGED for row in rows)
+        ends = (each.tolist() for each in known.adjusted_bounds("holm"))
+        for number, (row, low, high, rejected) in enumerate(
+            zip(rows, *ends, known.decisions(alpha, "holm"), strict=True)
+        ):
             table.add_row(
-                escape(name) if number == 0 else "",
-                str(number + 1),
-                str(int(result.part.sum())),
-                *numbers,
+                escape(shown(row["image"])) if number == 0 else "",
+                str(row["component"]),
+                str(row["part_pixels"]),
+                *_numbers(row, confidence_level, certified),
                 number_text(high, 4) if resolved else range_text(low, high, 4),
                 VERDICTS[rejected],
-                end_section=number == len(components) - 1,
+                end_section=number == len(rows) - 1,
             )
     table_console().print(table)
-    _print_notes(regions[0][1][0])
-    _print_disagreements(
-        (f"{name}, component {number}", result)
-        for name, components in regions
-        for number, result in enumerate(components, start=1)
-    )
+    tested = [row for rows in regions for row in rows if "error" not in row]
+    if tested:
+        _print_notes(tested[0])
+    _print_disagreements(tested)
+
+
+def shown(name: object) -> str:
+    """Return the name of an image for the terminal: bytes that are not text are shown as such."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
 
 
 def _table(*headings: str) -> Table:
@@ -80,33 +94,28 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _any_certificate(results: Results) -> bool:
-    return any(result.certificate is not None for result in results)
-
-
-def _print_notes(result: AttentionTestResult) -> None:
+def _print_notes(row: Row) -> None:
     """Say how regions were chosen, where it is not as in the paper, and whether the noise is approximate."""
-    settings = result.settings
     notes = []
-    if settings.get("region_unit") == "patches":
+    if row["region_unit"] == "patches":
         notes.append("regions consist of whole patches (--region patches)")
-    if (randomisation := settings.get("randomisation")) is not None:
-        gamma, seed = randomisation["gamma"], randomisation["seed"]
+    if row["gamma"]:
+        seed = row["randomise_seed"]
         option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"
-        notes.append(f"regions were chosen on the images plus noise of {gamma:g} times their own ({option})")
-    if settings["noise"].get("approximate"):
+        notes.append(f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})")
+    if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested images themselves (--noise)")
     for note in notes:
         table_console().print(note, soft_wrap=True)
 
 
-def _print_disagreements(named: Iterable[tuple[str, AttentionTestResult]]) -> None:
+def _print_disagreements(rows: Iterable[Row]) -> None:
     """Say in words where a certificate contradicts the search."""
-    for name, result in named:
-        if result.certificate is not None and not result.certificate.agrees:
-            table_console().print(
-                f"{DISAGREES} {escape(name)}: {escape(result.certificate.summary())}.", soft_wrap=True
-            )
+    for row in rows:
+        if not row.get("certificate_agrees", True):
+            component = f", component {row['component']}" if "component" in row else ""
+            text = f"{DISAGREES} {shown(row['image'])}{component}: {row['certificate_summary']}."
+            table_console().print(escape(text), soft_wrap=True)
 
 
 def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...]:
@@ -114,26 +123,20 @@ def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...
     return "statistic", *interval, "naive p", "selective p", "error bar", *(("certified p",) if certified else ())
 
 
-def _numbers(results: Results, confidence_level: float | None, certified: bool) -> list[list[str]]:
-    """Return the cells of each result under the headings."""
-    from attentest.results.pvalue_text import estimate_text, number_text
-    from attentest.results.result import estimates_of
+def _numbers(row: Row, confidence_level: float | None, certified: bool) -> list[str]:
+    """Return the cells of a row under the headings."""
+    from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text
 
-    estimates = estimates_of(results)
-    columns = results.table(0.95 if confidence_level is None else confidence_level)
-    rows = []
-    for i, result in enumerate(results):
-        lower, upper = result.pvalue_bounds
-        low, high = columns["confidence_low"][i], columns["confidence_high"][i]
-        estimate = estimate_text(estimates.best[i], (estimates.low[i], estimates.high[i]), result.status)
-        interval = [] if confidence_level is None else [estimate, f"{low:.3g} to {high:.3g}"]
-        p = [number_text(result.naive_pvalue), escape(result.pvalue_text(4))]
-        certificate = [_certified(result)] if certified else []
-        rows.append([f"{result.statistic:.4f}", *interval, *p, f"{upper - lower:.0e}", *certificate])
-    return rows
+    bounds = row["pvalue_low"], row["pvalue_high"]
+    estimate = estimate_text(row["estimate"], (row["estimate_low"], row["estimate_high"]), row["status"])
+    ends = f"{row['confidence_low']:.3g} to {row['confidence_high']:.3g}"
+    interval = [] if confidence_level is None else [estimate, ends]
+    p = [number_text(row["naive_pvalue"]), escape(pvalue_text(row["pvalue"], bounds, row["status"], 4))]
+    certificate = [_certified(row)] if certified else []
+    return [f"{row['statistic']:.4f}", *interval, *p, f"{bounds[1] - bounds[0]:.0e}", *certificate]
 
 
-def _certified(result: AttentionTestResult) -> str:
-    if result.certificate is None:
+def _certified(row: Row) -> str:
+    if "certificate_pvalue" not in row:
         return ""
-    return f"{result.certificate.pvalue:.4g}" + ("" if result.certificate.agrees else f" {DISAGREES}")
+    return f"{row['certificate_pvalue']:.4g}" + ("" if row["certificate_agrees"] else f" {DISAGREES}")

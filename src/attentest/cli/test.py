@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.image_files import ImageFiles
+from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_names import option_names
+from attentest.cli.option_value import as_saved_kinds
 from attentest.cli.options import (
     CERTIFICATE,
     COMPARED,
+    IMAGE,
     OUTPUT,
     SEARCH,
     SPECTRAL,
@@ -26,18 +27,29 @@ from attentest.cli.options import (
     WindowOption,
     check_level,
 )
-from attentest.cli.output import print_json, progress_bar, say
+from attentest.cli.output import progress_bar, say
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
+from attentest.images.source import ImageSource
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
-    from attentest.api import AttentionTest
-    from attentest.results.batch import ComponentResults, Results
+    from attentest.api.batch_run import BatchRun
+    from attentest.results.records import Row
+    from attentest.results.result import AttentionTestResult
     from attentest.search import Certification
 
 MOST_PANELS = 40
 """Largest number of images in a figure: more take minutes to draw and cannot be read."""
+
+MOST_ROWS = 200
+"""Largest number of images in the table that is printed; files have all of them."""
+
+MOST_REASONS = 10
+"""Largest number of images that could not be tested whose reasons are printed."""
+
+SOME_FAILED = 1
+"""Exit code if some images could not be tested."""
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -46,9 +58,25 @@ DEFAULT_CONFIDENCE = 0.95
 def test(
     images: Annotated[
         list[Path],
-        typer.Argument(help=f"Image files: {', '.join(IMAGE_FORMATS)}, ...", show_default=False),
+        typer.Argument(
+            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders of them, patterns in quotes, or .txt files "
+            "with a path on each line.",
+            show_default=False,
+        ),
     ],
     options: AttentionTestOptions,
+    recursive: Annotated[
+        bool,
+        typer.Option("--recursive", help="Look for images in the folders of folders too.", rich_help_panel=IMAGE),
+    ] = False,
+    stack: Annotated[
+        bool,
+        typer.Option(
+            "--stack",
+            help="Each .npy file is a stack of images, (k, H, W) or (k, H, W, C); each .npz file holds such arrays.",
+            rich_help_panel=IMAGE,
+        ),
+    ] = False,
     frame: FrameOption = None,
     window: WindowOption = False,
     reference: Annotated[
@@ -138,10 +166,36 @@ def test(
             rich_help_panel=CERTIFICATE,
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for the results of each image, on disk as soon as it is tested: the same command goes on "
+            "where it was stopped.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    retry: Annotated[
+        bool,
+        typer.Option(
+            "--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            help="For --out: also save regions (.npy), masks (the same as .png) or maps (.npy), separated by commas.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     csv: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a table of all results to this .csv file.", show_default=False, rich_help_panel=OUTPUT
+            help="Also write a table of all results to this .csv file, row by row; adjusted p-values are added in the "
+            "end.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     parquet: Annotated[
@@ -160,7 +214,8 @@ def test(
 
     Prints for each image the statistic, an estimate of the difference with its confidence interval, and the selective
     p-value, which are valid although the model chose the region from the same image; and the naive p-value, which is
-    not valid.
+    not valid. An image that cannot be read or tested is reported with its reason, and the others go on; the exit code
+    is then 1.
 
     Examples:
     attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
@@ -172,42 +227,74 @@ def test(
     attentest test after.npy --contrast reference --reference before.npy --noise 1.0
 
     attentest test scan.npy --noise 1.0 --certify --draws 999
+
+    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv
     """
     check_level(alpha)
     certification = _certification(certify, draws=draws, steps=steps, seed=seed)
     _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
-    files = ImageFiles(images=images, references=reference or [], frame=frame, window=window)
-    inputs = [*images, *files.references, *options.input_files]
-    _check_outputs(inputs, csv, parquet, figure, len(images), components)
+    kinds = _saved_kinds(save, retry, out)
+    sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
+    references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
+    _check_pairs(sources, references)
+    inputs = [*(source.path for source in (*sources, *references)), *options.input_files]
+    _check_inputs(references, options)
+    _check_outputs(inputs, csv, parquet, figure, len(sources), components)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
-    attention_test = options.attention_test(searched_level)
-    files.check(attention_test)
-    table_level = searched_level or DEFAULT_CONFIDENCE
+    from attentest.api.batch_run import BatchRun
+
+    run = BatchRun(
+        test=options.attention_test(searched_level),
+        images=sources,
+        references=references,
+        confidence_level=searched_level or DEFAULT_CONFIDENCE,
+        alpha=alpha if decide else None,
+        certification=certification,
+        connectivity=(connectivity or 1) if components else None,
+    )
     interruption = Interruption()
-    if components:
-        regions = _tested_components(
-            attention_test, files, connectivity or 1, alpha, certification, as_json, interruption
-        )
-        if regions:
-            try:
-                _write_tables(_component_columns(regions, table_level), csv, parquet)
-            finally:
-                if not as_json:
-                    print_component_table(regions, alpha, searched_level)
-        return interruption.finish(len(images), "images")
-    results = _tested(attention_test, files, alpha, decide, certification, as_json, interruption)
-    if len(results) > 0:
-        # Files first, because a pipe may be closed by its reader; the numbers in any case, because a disk may be full.
+    records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, kinds, figure is not None)
+    failed = [record for record in records if "error" in record]
+    if records:
         try:
-            _write_tables(results.table(table_level), csv, parquet)
+            _write_tables(records, components, csv, parquet)
             if figure is not None:
-                _draw(files, results, figure)
-        finally:
+                _draw(run, results, figure)
+        finally:  # the numbers are computed, and are shown even if a file cannot be written
             if not as_json:
-                print_table(results, alpha, searched_level)
-            if not as_json and len(results) > 1:
-                typer.echo(results.summary(alpha))
-    interruption.finish(len(images), "images")
+                _print(records, components, alpha, searched_level)
+    _say_failures(failed, len(records), stack)
+    interruption.finish(len(sources), "images")
+    if failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _saved_kinds(save: str | None, retry: bool, out: Path | None) -> list[str]:
+    """Return what to save of each image; refuse options that need a directory if there is none."""
+    for option, given in (("--save", save is not None), ("--retry", retry)):
+        if given and out is None:
+            raise InputError(f"{option} is for --out, which is not there: add it.")
+    return as_saved_kinds(save)
+
+
+def _check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]) -> None:
+    """Refuse a number of references that does not fit the images, and an image that would be compared with itself."""
+    if len(references) not in (0, 1, len(images)):
+        raise InputError(
+            f"--reference must be given once, or once for each of the {len(images)} image(s), got it "
+            f"{len(references)} times."
+        )
+    paired = references if len(references) == len(images) else [*references] * len(images)
+    for image, reference in zip(images, paired, strict=False):
+        if image.path.resolve() == reference.path.resolve():
+            raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
+
+
+def _check_inputs(references: Sequence[ImageSource], options: AttentionTestOptions) -> None:
+    """Refuse files that are not there, before anything is imported that takes long."""
+    for path in [*(source.path for source in references), *options.input_files]:
+        if not path.exists():
+            raise InputError(f"there is no file {path}.")
 
 
 def _check_together(
@@ -278,98 +365,107 @@ def _check_outputs(
 
 
 def _tested(
-    attention_test: AttentionTest,
-    files: ImageFiles,
-    alpha: float,
-    decide: bool,
-    certification: Certification | None,
-    as_json: bool,
+    run: BatchRun,
     interruption: Interruption,
-) -> Results:
-    """Return the results; print them as JSON, if asked to, batch by batch."""
-    from attentest.results.batch import Results
-
-    found = []
-    with _bar(files) as progress:
-        stream = attention_test.stream(
-            files.pixels(),
-            progress,
-            references=files.reference_pixels(),
-            alpha=alpha if decide else None,
-            certification=certification,
-        )
-        for name, result in zip(files.names, interruption.until(stream), strict=False):
-            found.append(result)
-            if as_json:
-                print_json({"image": name, **result.to_dict(), "alpha": alpha, "reject": result.reject_at(alpha)})
-    return Results(found, files.names[: len(found)])
-
-
-def _tested_components(
-    attention_test: AttentionTest,
-    files: ImageFiles,
-    connectivity: int,
     alpha: float,
-    certification: Certification | None,
+    csv: Path | None,
     as_json: bool,
-    interruption: Interruption,
-) -> list[tuple[str, ComponentResults]]:
-    """Return the results of each image's components; print them as JSON, if asked to, batch by batch."""
-    found = []
-    with _bar(files) as progress:
-        stream = attention_test.stream_components(
-            files.pixels(),
-            progress,
-            references=files.reference_pixels(),
-            connectivity=connectivity,
-            certification=certification,
-        )
-        for name, results in zip(files.names, interruption.until(stream), strict=False):
-            found.append((name, results))
-            adjusted = zip(results.adjusted_pvalues().tolist(), results.decisions(alpha), strict=True)
-            for number, (holm, rejected) in enumerate(adjusted if as_json else ()):
-                which = {"image": name, "component": number + 1, "pvalue_holm": holm}
-                print_json({**which, **results[number].to_dict(), "alpha": alpha, "reject": rejected})
-    return found
+    out: Path | None,
+    retry: bool,
+    kinds: Sequence[str],
+    keep_results: bool,
+) -> tuple[list[Row], dict[str, AttentionTestResult]]:
+    """Return the records of the images in order, and the results by name if they are to be kept.
+
+    Records are on disk, where they are to be, before they are printed; those of an earlier run are not computed again.
+    """
+    from attentest.cli.batch_output import BatchOutput, SavedArrays, recorded_run
+
+    results: dict[str, AttentionTestResult] = {}
+    arrays = None if out is None else SavedArrays(directory=out, kinds=kinds)
+
+    def keep(image: ImageSource, found: list[AttentionTestResult]) -> dict[str, Any]:
+        if keep_results:
+            results[image.name] = found[0]
+        return {"saved": arrays.save(image, found[0])} if arrays is not None and kinds else {}
+
+    output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
+    with recorded_run(run, out, retry) as (known, places, write):
+        output.add([known[image.name] for image in run.images if image.name in known])
+        finished = dict(known)
+        with progress_bar(f"testing {len(places)} image(s)") as progress:
+            for rows in interruption.until(run.records(places, progress, keep)) if places else ():
+                write(rows)
+                output.add(rows)
+                finished.update((row["image"], row) for row in rows)
+    output.close()
+    return [finished[image.name] for image in run.images if image.name in finished], results
 
 
-@contextmanager
-def _bar(files: ImageFiles) -> Iterator[Callable[[float, int | None], None]]:
-    total = len(files.images)
-    with progress_bar(f"testing {total} image(s)") as progress:
-        yield lambda done, _: progress(done, total)
+def _print(records: Sequence[Row], components: bool, alpha: float, confidence_level: float | None) -> None:
+    """Print the table and, of several images, a summary."""
+    from attentest.cli.batch_output import rows_of_record
+    from attentest.results.rows import pvalues_of
+
+    shown = records[:MOST_ROWS]
+    if components:
+        print_component_table([rows_of_record(record) for record in shown], alpha, confidence_level)
+        return
+    print_table([row for record in shown for row in rows_of_record(record)], alpha, confidence_level)
+    if len(records) > len(shown):
+        say(f"attentest: note: the table has the first {len(shown)} of {len(records)} images; --csv has all.")
+    known = pvalues_of(row for record in records for row in rows_of_record(record))
+    if len(known) > 1:
+        typer.echo(known.summary(alpha))
 
 
-def _component_columns(
-    regions: Sequence[tuple[str, ComponentResults]], confidence_level: float
-) -> dict[str, list[Any]]:
-    """Return one table of the components of all images as columns, with p-values adjusted within each image."""
-    columns: dict[str, list[Any]] = {}
-    for name, results in regions:
-        own = results.table(confidence_level)
-        del own["image"]
-        count = len(results)
-        numbered: dict[str, list[Any]] = {"image": [name] * count, "component": list(range(1, count + 1)), **own}
-        for heading, values in numbered.items():
-            columns.setdefault(heading, []).extend(values)
-    return columns
+def _say_failures(failed: Sequence[Mapping[str, Any]], count: int, stack: bool) -> None:
+    """Say which images could not be tested, and why."""
+    from attentest.cli.result_table import shown
+
+    for record in failed[:MOST_REASONS]:
+        name, reason = shown(record["image"]), shown(record["error"])
+        say(f"attentest: {reason if reason.startswith(name) else f'{name}: {reason}'}")
+    if failed:
+        say(f"attentest: {len(failed)} of {count} image(s) could not be tested; the rows of --csv and --json say why.")
+    if not stack and any(_is_stack(Path(record["image"])) for record in failed):
+        say("attentest: note: a file that holds several images needs --stack.")
 
 
-def _write_tables(columns: dict[str, list[Any]], csv: Path | None, parquet: Path | None) -> None:
+def _is_stack(path: Path) -> bool:
+    from attentest.images.stack import stack_members
+
+    try:
+        return len(stack_members(path)) > 1
+    except (InputError, OSError):
+        return False
+
+
+def _write_tables(records: Sequence[Row], components: bool, csv: Path | None, parquet: Path | None) -> None:
+    from attentest.cli.batch_output import table_of
     from attentest.results.tables import write_csv, write_parquet
 
+    if csv is None and parquet is None:
+        return
+    columns = table_of(records, components)
     for path, write in ((csv, write_csv), (parquet, write_parquet)):
         if path is not None:
             write(columns, path)
             say(f"table: {path}")
 
 
-def _draw(files: ImageFiles, results: Results, figure: Path) -> None:
+def _draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path) -> None:
+    """Draw the results of the images that could be tested; those of an earlier run are computed again."""
     from attentest.results.plots import Panel, results_figure, save_figure
 
-    panels = [
-        Panel(title=path.name, image=pixels.squeeze(), result=result)
-        for path, pixels, result in zip(files.images, files.pixels(), results, strict=False)
-    ]
-    save_figure(results_figure(panels), figure)
-    say(f"figure: {figure}")
+    panels = []
+    for image in run.images:
+        try:
+            pixels = image.read()
+        except InputError:
+            continue
+        result = results[image.name] if image.name in results else run.test(pixels, alpha=run.alpha)
+        panels.append(Panel(title=image.path.name, image=pixels.squeeze(), result=result))
+    if panels:
+        save_figure(results_figure(panels), figure)
+        say(f"figure: {figure}")

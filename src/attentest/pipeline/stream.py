@@ -38,8 +38,8 @@ def stream(
     alpha: float | None,
     connectivity: int | None,
     certification: Certification | None,
-) -> Iterator[Tested]:
-    """Yield the results of each of ``total`` images, in order; other arguments are as in ``AttentionTest.stream``."""
+) -> Iterator[list[Tested]]:
+    """Yield the results of ``total`` images, batch by batch; other arguments are as in ``AttentionTest.stream``."""
     together = pipeline.search.images_together(pipeline.scores.batch_size)
     if certification is not None:
         together = min(together, certification.images_together(pipeline.scores.batch_size))
@@ -64,9 +64,11 @@ def stream(
                 progress(start + share * count, total)
 
         found = iter(_results(run, testable, report, on_error))
-        for number, each in enumerate(batch, start=done):
-            outcome = each if isinstance(each, FailedImage) else next(found)
-            yield FailedImage(number=number, reason=outcome) if isinstance(outcome, str) else outcome
+        outcomes = [each if isinstance(each, FailedImage) else next(found) for each in batch]
+        yield [
+            FailedImage(number=number, reason=outcome) if isinstance(outcome, str) else outcome
+            for number, outcome in enumerate(outcomes, start=done)
+        ]
         done += len(batch)
         report(0.0, start=done)
     if done == 0:

@@ -111,6 +111,7 @@ class Certificate:
             "extreme": self.extreme,
             "agreement": self.agreement,
             "agrees": self.agrees,
+            "summary": self.summary(),
             "moved": self.moved,
             "steps": self.steps,
             "seed": self.seed,

@@ -249,39 +249,10 @@ class AttentionTestResult:
         With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become "inf" and
         "-inf".
         """
-        level = self.confidence_level or USUAL_LEVEL
-        values: dict[str, Any] = {
-            "statistic": self.statistic,
-            "pvalue": self.pvalue,
-            "pvalue_bounds": list(self.pvalue_bounds),
-            "log_pvalue": _number(self.log_pvalue),
-            "log_pvalue_bounds": [_number(bound) for bound in self.log_pvalue_bounds],
-            "alpha": self.alpha,
-            "reject": self.reject,
-            "difference": self.difference,
-            "standard_error": self.standard_error,
-            "estimate": _number(self.estimate),
-            "estimate_bounds": [_number(end) for end in self.estimate_bounds],
-            "confidence_interval": _interval(self.confidence_interval(level)),
-            "naive_confidence_interval": _interval(self.naive_confidence_interval(level)),
-            "interval_bound": _number(self.interval_bound),
-            "naive_pvalue": self.naive_pvalue,
-            "naive_log_pvalue": self.naive_log_pvalue,
-            "bonferroni_pvalue": self.bonferroni_pvalue,
-            "bonferroni_log_pvalue": self.bonferroni_log_pvalue,
-            "intervals": [[_number(end) for end in ends] for ends in self.intervals.tolist()],
-            "region_pixels": int(self.region.sum()),
-            "part_pixels": int(self.part.sum()),
-            "seen_pixels": int(self.seen.sum()),
-            "selectable": self.selectable,
-            "image_pixels": int(self.region.size),
-            "evaluations": self.evaluations,
-            "status": self.status,
-            "audit": None if self.audit is None else asdict(self.audit),
-            "certificate": None if self.certificate is None else self.certificate.to_dict(arrays),
-            **copy.deepcopy(dict(self.settings)),
-        }
+        values = values_of([self], self.confidence_level or USUAL_LEVEL)[0]
         if arrays:
+            if self.certificate is not None:
+                values["certificate"] = self.certificate.to_dict(arrays=True)
             values["region"] = self.region.tolist()
             values["part"] = self.part.tolist()
             values["attention"] = self.attention.tolist()
@@ -301,6 +272,46 @@ class AttentionTestResult:
             f"{certified}naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
             f"{len(self.intervals)} interval(s), {self.evaluations} evaluations, {self.status!r})"
         )
+
+
+def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -> list[dict[str, Any]]:
+    """Return the numbers of each result as JSON-ready values; intervals and estimates are computed together."""
+    best, low, high = estimates_of(results)
+    intervals = confidence_intervals_of(results, confidence_level)
+    return [
+        {
+            "statistic": result.statistic,
+            "pvalue": result.pvalue,
+            "pvalue_bounds": list(result.pvalue_bounds),
+            "log_pvalue": _number(result.log_pvalue),
+            "log_pvalue_bounds": [_number(bound) for bound in result.log_pvalue_bounds],
+            "alpha": result.alpha,
+            "reject": result.reject,
+            "difference": result.difference,
+            "standard_error": result.standard_error,
+            "estimate": _number(best[i]),
+            "estimate_bounds": [_number(low[i]), _number(high[i])],
+            "confidence_interval": _interval(intervals[i]),
+            "naive_confidence_interval": _interval(result.naive_confidence_interval(confidence_level)),
+            "interval_bound": _number(result.interval_bound),
+            "naive_pvalue": result.naive_pvalue,
+            "naive_log_pvalue": result.naive_log_pvalue,
+            "bonferroni_pvalue": result.bonferroni_pvalue,
+            "bonferroni_log_pvalue": result.bonferroni_log_pvalue,
+            "intervals": [[_number(end) for end in ends] for ends in result.intervals.tolist()],
+            "region_pixels": int(result.region.sum()),
+            "part_pixels": int(result.part.sum()),
+            "seen_pixels": int(result.seen.sum()),
+            "selectable": result.selectable,
+            "image_pixels": int(result.region.size),
+            "evaluations": result.evaluations,
+            "status": result.status,
+            "audit": None if result.audit is None else asdict(result.audit),
+            "certificate": None if result.certificate is None else result.certificate.to_dict(),
+            **copy.deepcopy(dict(result.settings)),
+        }
+        for i, result in enumerate(results)
+    ]
 
 
 def estimates_of(results: Sequence[AttentionTestResult]) -> Estimates:
@@ -453,7 +464,7 @@ def _bonferroni(log_naive: float, selectable: int, connectivity: int | None) -> 
 
 
 def _number(value: float) -> float | str:
-    return value if np.isfinite(value) else str(float(value))
+    return float(value) if np.isfinite(value) else str(float(value))
 
 
 def _interval(interval: ConfidenceInterval) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
 from attentest.results.many_pvalues import ManyPvalues
-from attentest.results.result import AttentionTestResult, confidence_intervals_of, estimates_of
+from attentest.results.result import AttentionTestResult, values_of
 from attentest.statistics.multiplicity import Adjustment
 
 Row: TypeAlias = dict[str, Any]
@@ -63,52 +62,46 @@ COLUMNS = (
 )
 """Columns of a table, in order; a row may hold more."""
 
+COPIED = (
+    *("statistic", "pvalue", "log_pvalue", "naive_pvalue", "bonferroni_pvalue", "difference", "standard_error"),
+    *("estimate", "part_pixels", "region_pixels", "seen_pixels", "alternative", "evaluations", "status"),
+)
+"""Columns that are called the same in ``result.to_dict()``."""
+
 IF_ANY = {"component", *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
-def rows_of(results: Sequence[AttentionTestResult], names: Sequence[object], confidence_level: float) -> list[Row]:
-    """Return a row for each result; intervals and estimates are computed together."""
-    estimates, intervals = estimates_of(results), confidence_intervals_of(results, confidence_level)
-    return [
-        {
-            "image": name if isinstance(name, (int, str)) else str(name),
-            "statistic": result.statistic,
-            "pvalue": result.pvalue,
-            "pvalue_low": result.pvalue_bounds[0],
-            "pvalue_high": result.pvalue_bounds[1],
-            "log_pvalue": result.log_pvalue,
-            "log_pvalue_low": result.log_pvalue_bounds[0],
-            "log_pvalue_high": result.log_pvalue_bounds[1],
-            **_certified(result),
-            "naive_pvalue": result.naive_pvalue,
-            "bonferroni_pvalue": result.bonferroni_pvalue,
-            "difference": result.difference,
-            "standard_error": result.standard_error,
-            "estimate": float(estimates.best[i]),
-            "estimate_low": float(estimates.low[i]),
-            "estimate_high": float(estimates.high[i]),
-            "confidence_level": interval.confidence_level,
-            "confidence_low": interval.low,
-            "confidence_high": interval.high,
-            "confidence_error": interval.error,
-            "part_pixels": int(result.part.sum()),
-            "region_pixels": int(result.region.sum()),
-            "seen_pixels": int(result.seen.sum()),
-            **_described(result.settings),
-            "alternative": result.alternative,
-            "evaluations": result.evaluations,
-            "status": result.status,
-            "audit_points": result.audit and result.audit.points,
-            "audit_contradictions": result.audit and result.audit.contradictions,
-        }
-        for i, (name, result, interval) in enumerate(zip(names, results, intervals, strict=True))
-    ]
+def row_of(name: object, values: Mapping[str, Any]) -> Row:
+    """Return the row of a result from its JSON-ready values (``result.to_dict()``)."""
+    interval, audit = values["confidence_interval"], values["audit"] or {}
+    row = {
+        "image": _name(name),
+        **{column: values[column] for column in COPIED},
+        "pvalue_low": values["pvalue_bounds"][0],
+        "pvalue_high": values["pvalue_bounds"][1],
+        "log_pvalue_low": values["log_pvalue_bounds"][0],
+        "log_pvalue_high": values["log_pvalue_bounds"][1],
+        "estimate_low": values["estimate_bounds"][0],
+        "estimate_high": values["estimate_bounds"][1],
+        **{f"confidence_{end}": interval[end] for end in ("low", "high", "error")},
+        "confidence_level": interval["confidence_level"],
+        **_described(values),
+        **_certified(values["certificate"]),
+        "audit_points": audit.get("points"),
+        "audit_contradictions": audit.get("contradictions"),
+    }
+    return {column: float(value) if value in ("inf", "-inf") else value for column, value in row.items()}
+
+
+def rows_of(results: Sequence[AttentionTestResult], names: Iterable[object], confidence_level: float) -> list[Row]:
+    """Return a row for each result."""
+    return [row_of(*pair) for pair in zip(names, values_of(results, confidence_level), strict=True)]
 
 
 def failed_row(name: object, reason: str) -> Row:
     """Return the row of an image that could not be tested."""
-    return {"image": name if isinstance(name, (int, str)) else str(name), "error": reason}
+    return {"image": _name(name), "error": reason}
 
 
 def pvalues_of(rows: Iterable[Row]) -> ManyPvalues:
@@ -141,28 +134,14 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
     return {name: [row.get(name) for row in rows] for name in COLUMNS if name in held or name not in IF_ANY}
 
 
-def as_json(row: Mapping[str, Any]) -> Row:
-    """Return a row with infinite numbers as "inf" and "-inf", because JSON has none."""
-    return {name: _encoded(value) for name, value in row.items()}
+def _name(name: object) -> int | str:
+    return name if isinstance(name, (int, str)) else str(name)
 
 
-def from_json(row: Mapping[str, Any]) -> Row:
-    """Return a row as it was before :func:`as_json`."""
-    return {name: float(value) if value in ("inf", "-inf") else value for name, value in row.items()}
-
-
-def _encoded(value: Any) -> Any:
-    if isinstance(value, list):
-        return [as_json(each) if isinstance(each, Mapping) else _encoded(each) for each in value]
-    return str(value) if isinstance(value, float) and math.isinf(value) else value
-
-
-def _certified(result: AttentionTestResult) -> Row:
-    certificate = result.certificate
+def _certified(certificate: Mapping[str, Any] | None) -> Row:
     if certificate is None:
         return {}
-    values = {f"certificate_{name}": getattr(certificate, name) for name in CERTIFICATE}
-    return {**values, "certificate_summary": certificate.summary()}
+    return {f"certificate_{name}": certificate[name] for name in (*CERTIFICATE, "summary")}
 
 
 def _described(settings: Mapping[str, Any]) -> Row:

@@ -18,7 +18,7 @@ def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table)
     writer.writerows(zip(*table.values(), strict=True))
-    write_complete(path, text.getvalue().encode(), "the table")
+    write_complete(path, text.getvalue().encode("utf-8", "surrogateescape"), "the table")
 
 
 def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
+from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.studies.records import Row
 
 CONFIDENCE_LEVEL = 0.95
 

@@ -19,6 +19,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
+from attentest.results.records import RecordFile, Row, isolated_rows, recorded
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
@@ -26,7 +27,6 @@ from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
 from attentest.studies.brain.slices import LEAST_BRIGHT, Slices
 from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
-from attentest.studies.records import RecordFile, Row, isolated_rows, recorded
 from attentest.training.classifier import RECORD_FILE
 from attentest.training.provenance import described_machine
 

@@ -18,12 +18,12 @@ from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
+from attentest.results.records import alone_in, record_run
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
 from attentest.studies.brain.cohort import MOST_IMAGES, Cohort, split_by_patient
 from attentest.studies.brain.condition import PAPER, Condition, available
 from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
 from attentest.studies.brain.slices import Slices
-from attentest.studies.records import alone_in, record_run
 from attentest.training.classifier import check_target, save_or_rescue
 from attentest.training.provenance import described_machine
 

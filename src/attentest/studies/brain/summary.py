@@ -15,13 +15,13 @@ from scipy.stats import kstest, spearmanr
 
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
+from attentest.results.records import RecordFile, Records, Row, read_runs
 from attentest.search import CONVERGED
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Condition
 from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
 from attentest.studies.intervals import interval_lengths
-from attentest.studies.records import RecordFile, Records, Row, read_runs
 
 FORMAT = 1
 """Version of the summary's format."""

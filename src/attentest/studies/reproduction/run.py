@@ -15,7 +15,7 @@ import torch
 
 from attentest.attention.device import usable_device
 from attentest.errors import InputError
-from attentest.studies.records import RecordFile, Row, record_run, recorded
+from attentest.results.records import RecordFile, Row, record_run, recorded
 from attentest.studies.reproduction.experiment import Experiment, Preset, plan_of
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import Trials

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.results.records import Row
 from attentest.search import CONVERGED
-from attentest.studies.records import Row
 from attentest.studies.reproduction.run import data_file
 from attentest.studies.reproduction.series import Series
 
@@ -38,7 +38,8 @@ class SeriesRows:
         if series.work == "permutation":
             series = _with_most_permutations(out, series)
         records = data_file(out, series).read()
-        rows = tuple(records.rows[number] for number in sorted(records.rows) if most is None or number < most)
+        numbers = sorted(number for number in records.rows if isinstance(number, int))
+        rows = tuple(records.rows[number] for number in numbers if most is None or number < most)
         return cls(series=series, headers=tuple(records.headers), rows=rows) if rows else None
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.studies.records import read_runs
+from attentest.results.records import read_runs
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
 from attentest.studies.reproduction.measures import MEASURES, our_tests
 from attentest.studies.reproduction.run import RUN_FIELDS

@@ -15,10 +15,10 @@ from torch import Tensor
 from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
+from attentest.results.records import Row, isolated_rows
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
-from attentest.studies.records import Row, isolated_rows
 from attentest.studies.reproduction.series import Series
 
 TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images

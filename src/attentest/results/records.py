@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from attentest.errors import InputError
 
@@ -21,6 +21,9 @@ except ImportError:  # only POSIX has it; elsewhere two runs at once are not not
 
 Row: TypeAlias = dict[str, Any]
 """The result of one trial, with the number of its image and the seconds it took."""
+
+Image = TypeVar("Image", int, str)
+"""What images are called in a file: numbers or names."""
 
 Work: TypeAlias = Callable[[list[int]], list[Row]]
 """Maps image numbers to their rows, in the same order."""
@@ -42,12 +45,12 @@ class Records:
     """The content of a record file."""
 
     headers: list[dict[str, Any]]  # how the rows were made, one for each run that added some
-    rows: dict[int, Row]  # by image number; for an image that was tried again, the last one
+    rows: dict[int | str, Row]  # by number or name of the image; for one that was tried again, the last
     complete_bytes: int  # length of the file up to the end of its last complete line
 
-    def missing(self, numbers: Iterable[int], retry: bool = False) -> list[int]:
-        """Return the image numbers without a row; with ``retry``, also those whose trial failed."""
-        return [n for n in numbers if n not in self.rows or (retry and "error" in self.rows[n])]
+    def missing(self, images: Iterable[Image], retry: bool = False) -> list[Image]:
+        """Return the images without a row; with ``retry``, also those whose trial failed."""
+        return [each for each in images if each not in self.rows or (retry and "error" in self.rows[each])]
 
 
 class RecordFile:
@@ -59,7 +62,7 @@ class RecordFile:
     def read(self) -> Records:
         """Return the content; an unfinished last line is ignored."""
         headers: list[dict[str, Any]] = []
-        rows: dict[int, Row] = {}
+        rows: dict[int | str, Row] = {}
 
         def add(values: dict[str, Any]) -> None:
             if "header" in values:
@@ -245,8 +248,9 @@ def _checked_header(values: Any) -> dict[str, Any]:
 def _checked_row(values: Row, headers: list[dict[str, Any]]) -> Row:
     if not headers:
         raise ValueError("there is no header before it")
-    if not (type(values["image"]) is int and values["image"] >= 0):
-        raise ValueError(f"image must be a whole number from 0, got {values['image']!r}")
+    image = values["image"]
+    if not (isinstance(image, str) or (type(image) is int and image >= 0)):
+        raise ValueError(f"image must be a whole number from 0, or a name, got {image!r}")
     if not isinstance(values["seconds"], (int, float)):
         raise ValueError("seconds must be a number")
     p = values.get("p", 0.0)

@@ -317,6 +317,12 @@ class AttentionTest:
         """A record of how the test is made, JSON-ready."""
         return copy.deepcopy(self._pipeline.settings)
 
+    @property
+    def model_sha256(self) -> str | None:
+        """SHA-256 of the weights of the model; None for functions other than vision transformers."""
+        scores = self._pipeline.scores
+        return scores.sha256() if isinstance(scores, ViTScores) else None
+
     def with_confidence_level(self, confidence_level: float | None) -> AttentionTest:
         """Return the same test, searching as far as another confidence level needs; the model is shared."""
         level = None if confidence_level is None else confidence(confidence_level)
@@ -557,8 +563,9 @@ class AttentionTest:
 
         With ``on_error="row"`` an image that cannot be tested is a :class:`FailedImage` in its place.
         """
-        for tested in self._stream(images, progress, references, on_error, alpha, None, certification):
-            yield tested if isinstance(tested, FailedImage) else tested[0]
+        given: dict[str, Any] = {"references": references, "on_error": on_error, "alpha": alpha}
+        for batch in self.stream_batches(images, progress, **given, certification=certification):
+            yield from (tested if isinstance(tested, FailedImage) else tested[0] for tested in batch)
 
     @overload
     def stream_components(
@@ -596,9 +603,10 @@ class AttentionTest:
         certification: Certification | None = None,
     ) -> Iterator[ComponentResults | FailedImage]:
         """Yield the results of :meth:`map_components` batch by batch; failures are those of :meth:`stream`."""
-        joined = as_connectivity(connectivity)
-        for tested in self._stream(images, progress, references, on_error, alpha, joined, certification):
-            yield tested if isinstance(tested, FailedImage) else ComponentResults(tested)
+        given: dict[str, Any] = {"references": references, "on_error": on_error, "alpha": alpha}
+        given |= {"connectivity": as_connectivity(connectivity), "certification": certification}
+        for batch in self.stream_batches(images, progress, **given):
+            yield from (tested if isinstance(tested, FailedImage) else ComponentResults(tested) for tested in batch)
 
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
@@ -630,17 +638,22 @@ class AttentionTest:
             self._pipeline.alternative,
         )
 
-    def _stream(
+    def stream_batches(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None,
-        references: Iterable[ImageLike] | None,
-        on_error: OnError,
-        alpha: float | None,
-        connectivity: int | None,
-        certification: Certification | None,
-    ) -> Iterator[Tested]:
-        """Yield the results of each image."""
+        progress: Progress | None = None,
+        *,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError = "raise",
+        connectivity: int | None = None,
+        alpha: float | None = None,
+        certification: Certification | None = None,
+    ) -> Iterator[list[Tested]]:
+        """Yield lists of the results of images that were tested together; those of an image are a list again.
+
+        It has one result, or with ``connectivity`` one for each connected component of the region. Parameters are those
+        of :meth:`stream` and :meth:`stream_components`.
+        """
         for given, name in ((images, "images"), (references, "references")):
             none_needed = given is None and name == "references"
             if isinstance(given, (str, os.PathLike)) or not (none_needed or isinstance(given, Iterable)):
@@ -663,7 +676,7 @@ class AttentionTest:
             progress=progress,
             on_error=on_error,
             alpha=chosen_level,
-            connectivity=connectivity,
+            connectivity=None if connectivity is None else as_connectivity(connectivity),
             certification=chosen,
         )
 

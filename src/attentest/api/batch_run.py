@@ -1,0 +1,138 @@
+"""Many image files: each is a record as soon as it is tested, and a file that cannot be tested is a record too."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from attentest.api.attention_test import AttentionTest
+from attentest.images.source import ImageSource
+from attentest.pipeline.stream import Progress, Tested
+from attentest.results.failure import FailedImage
+from attentest.results.records import Records, Row
+from attentest.results.result import AttentionTestResult, values_of
+from attentest.search import Certification
+
+Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], "dict[str, Any]"]
+"""Called with every image that was tested and its results, one or one for each component of its region, before they are
+dropped; returns what is to be added to the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRun:
+    """Tests of image files.
+
+    A record has the name of the image, the seconds that it took, size and time of change of its file, and the values of
+    its result (``result.to_dict()``), or of each component of its region under "components"; or the reason why it could
+    not be tested under "error".
+
+    Parameters
+    ----------
+    test
+        The test.
+    images
+        The images.
+    references
+        Their reference images: none, one for all, or one for each.
+    confidence_level
+        Level of the confidence intervals in the records.
+    alpha, certification
+        As in calling the test.
+    connectivity
+        1 or 2 to test the connected components of each region; None to test it as a whole.
+    """
+
+    test: AttentionTest
+    images: Sequence[ImageSource]
+    references: Sequence[ImageSource] = ()
+    confidence_level: float = 0.95
+    alpha: float | None = None
+    certification: Certification | None = None
+    connectivity: int | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the records of one directory have in common, apart from the test, JSON-ready."""
+        chosen = self.certification
+        return {
+            "confidence_level": self.confidence_level,
+            "decided_at": self.alpha,
+            "components": self.connectivity,
+            "certification": None
+            if chosen is None
+            else {"draws": chosen.draws, "steps": chosen.steps, "seed": chosen.seed},
+        }
+
+    def missing(self, records: Records, retry: bool = False) -> list[int]:
+        """Return the places of the images that have no record, or one of another file or reference of that name."""
+        return [
+            place
+            for place, image in enumerate(self.images)
+            if (record := records.rows.get(image.name)) is None
+            or record.get("file") != _stamp(image)
+            or record.get("reference") != self._reference_name(place)
+            or (retry and "error" in record)
+        ]
+
+    def records(
+        self, places: Sequence[int], progress: Progress | None = None, keep: Keep | None = None
+    ) -> Iterator[list[Row]]:
+        """Yield the records of images, given by their places, batch by batch."""
+        paired = [self._reference(place) for place in places]
+        batches = self.test.stream_batches(
+            [self.images[place] for place in places],
+            progress,
+            references=None if not self.references else [each for each in paired if each is not None],
+            on_error="row",
+            alpha=self.alpha,
+            connectivity=self.connectivity,
+            certification=self.certification,
+        )
+        waiting = iter(places)
+        while True:
+            start = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            some = [next(waiting) for _ in batch]
+            values = self._values(batch)
+            for place, tested, found in zip(some, batch, values, strict=True):
+                if keep is not None and not isinstance(tested, FailedImage):
+                    found |= keep(self.images[place], tested)
+            seconds = (time.perf_counter() - start) / len(batch)
+            yield [self._record(place, found, seconds) for place, found in zip(some, values, strict=True)]
+
+    def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
+        """Return the values of each image of a batch: of its result, of its components, or of its failure."""
+        results = [result for tested in batch if not isinstance(tested, FailedImage) for result in tested]
+        values = iter(values_of(results, self.confidence_level))
+        found: list[dict[str, Any]] = []
+        for tested in batch:
+            if isinstance(tested, FailedImage):
+                found.append({"error": tested.reason})
+            elif self.connectivity is None:
+                found.append(next(values))
+            else:
+                found.append({"components": [next(values) for _ in tested]})
+        return found
+
+    def _record(self, place: int, values: dict[str, Any], seconds: float) -> Row:
+        image = self.images[place]
+        which = {"image": image.name, "seconds": round(seconds, 6), "file": _stamp(image)}
+        reference = self._reference_name(place)
+        return {**which, **({} if reference is None else {"reference": reference}), **values}
+
+    def _reference(self, place: int) -> ImageSource | None:
+        return self.references[place if len(self.references) > 1 else 0] if self.references else None
+
+    def _reference_name(self, place: int) -> str | None:
+        reference = self._reference(place)
+        return None if reference is None else reference.name
+
+
+def _stamp(image: ImageSource) -> list[int] | None:
+    try:
+        return image.stamp()
+    except OSError:  # there is no such file any more, and the record says so
+        return None

@@ -1,0 +1,116 @@
+"""The images that a command is given: files, folders, patterns, stacks and lists of paths; nothing is read yet."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from attentest.cli.output import say
+from attentest.errors import InputError
+from attentest.images.source import ImageSource
+from attentest.images.stack import SUFFIXES as STACKS
+from attentest.images.stack import stack_members
+from attentest.registry import IMAGE_FORMATS
+
+LISTS = (".txt", ".list")
+"""Suffixes of text files with a path on each line."""
+
+PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".pnm", ".jp2")
+"""Suffixes of pictures in a folder; a picture with another suffix can be named itself."""
+
+
+def image_sources(
+    given: Sequence[Path],
+    *,
+    recursive: bool = False,
+    stack: bool = False,
+    frame: int | None = None,
+    window: bool = False,
+) -> list[ImageSource]:
+    """Return the images in the order in which they are given; those of a folder or a pattern by name.
+
+    Parameters
+    ----------
+    given
+        Files, folders, patterns such as ``scans/*.npy``, and text files of paths.
+    recursive
+        Whether folders in folders count.
+    stack
+        Whether files are stacks of images.
+    frame, window
+        As in ``read_image``.
+    """
+    if stack and (frame is not None or window):
+        raise InputError("--frame and --window are not for stacks of arrays: leave out --stack, or them.")
+    sources: dict[str, ImageSource] = {}
+    repeated = 0
+    for path in _files(given, recursive, STACKS if stack else _suffixes()):
+        for source in _members(path) if stack else [ImageSource(path=path, frame=frame, window=window)]:
+            repeated += source.name in sources
+            sources.setdefault(source.name, source)
+    if repeated:
+        say(f"attentest: note: {repeated} image(s) are given more than once, and tested once.")
+    return list(sources.values())
+
+
+def _files(given: Iterable[Path], recursive: bool, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    for path in given:
+        text = os.fspath(path)
+        if path.is_dir():
+            yield from _files_in(path, recursive, suffixes)
+        elif path.exists() and path.suffix.lower() in LISTS:
+            yield from _listed(path)
+        elif path.exists():
+            yield path
+        elif glob.has_magic(text):
+            found = sorted(glob.glob(text, recursive=True))
+            if not found:
+                raise InputError(f"there is no file that matches {text!r}.")
+            yield from (Path(one) for one in found if not os.path.isdir(one))
+        else:
+            raise InputError(f"there is no image file {path}.")
+
+
+def _files_in(folder: Path, recursive: bool, suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the image files of a folder by name; hidden ones and other files are left out."""
+    try:
+        every = sorted(folder.rglob("*") if recursive else folder.iterdir())
+    except OSError as error:
+        raise InputError(f"the folder {folder} cannot be read ({error.strerror}).") from None
+    found = [
+        path
+        for path in every
+        if path.name.lower().endswith(suffixes)
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+        and not path.is_dir()
+    ]
+    if not found:
+        deeper = "" if recursive else "; --recursive looks into the folders in it too"
+        raise InputError(f"there is no image file in the folder {folder}{deeper}.")
+    return found
+
+
+def _listed(path: Path) -> list[Path]:
+    """Return the paths in a text file, one on each line; empty lines and those that begin with # do not count."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"the list of images {path} cannot be read ({error.strerror}).") from None
+    found = [Path(os.fsdecode(line.strip())) for line in lines if line.strip() and not line.lstrip().startswith(b"#")]
+    if not found:
+        raise InputError(f"the list of images {path} is empty: it must have the path of an image on each line.")
+    return found
+
+
+def _members(path: Path) -> list[ImageSource]:
+    try:
+        members = stack_members(path)
+    except InputError:  # it will be said in the row of its first image
+        members = [(None, 0)]
+    return [ImageSource(path=path, member=member) for member in members]
+
+
+def _suffixes() -> tuple[str, ...]:
+    return (*(suffix for one in IMAGE_FORMATS.values() for suffix in one.suffixes), *PICTURES)
