@@ -114,7 +114,8 @@ def means_at(
         ) -> NDArray[np.float64]:
             extreme, ordinary = log_masses(rows[some], t[rows[some]] + distance, ends[some])
             split = upper.shape[1]
-            return _log_sum(extreme[:, :split]) - _log_sum(ordinary[:, split:]) - odds[some]
+            # Linear next to the root, and a log beyond: far from it the log odds fall like a parabola.
+            return np.arcsinh(_log_sum(extreme[:, :split]) - _log_sum(ordinary[:, split:]) - odds[some])
 
         distance = increasing_roots(excess, len(rows))
         means[rows] = np.where(np.abs(distance) < FARTHEST, t[rows] + distance, np.copysign(np.inf, distance))
@@ -158,20 +159,20 @@ def increasing_roots(
     count
         The number of functions.
     """
-    everyone = np.arange(count)
     low, high = np.full(count, -1.0), np.full(count, 1.0)
-    at_low, at_high = function(everyone, low), function(everyone, high)
+    # One call for both ends: a call costs far more than a row.
+    at_low, at_high = np.split(function(np.tile(np.arange(count), 2), np.concatenate([low, high])), 2)
     while True:
         down = np.flatnonzero((at_low > 0) & (low > -FARTHEST))
         up = np.flatnonzero((at_high < 0) & (high < FARTHEST))
         if len(down) + len(up) == 0:
             break
         high[down], at_high[down] = low[down], at_low[down]
-        low[down] *= 4
-        at_low[down] = function(down, low[down])
         low[up], at_low[up] = high[up], at_high[up]
+        low[down] *= 4
         high[up] *= 4
-        at_high[up] = function(up, high[up])
+        outer = function(np.concatenate([down, up]), np.concatenate([low[down], high[up]]))
+        at_low[down], at_high[up] = np.split(outer, [len(down)])
     nowhere = np.where(at_low > 0, -np.inf, np.where(at_high < 0, np.inf, np.nan))
     came_lower = np.full(count, 2)  # neither, before the first step
     for step in range(MOST_STEPS):
@@ -182,16 +183,18 @@ def increasing_roots(
         left, right, below, above = low[rows], high[rows], at_low[rows], at_high[rows]
         with np.errstate(invalid="ignore", divide="ignore"):
             secant = left - below * (right - left) / (above - below)
-        # Every sixth step halves, so that one end cannot stay where it is for long.
-        sensible = (secant > left) & (secant < right) & (step % 6 != 5)
+        # Every eighth step halves, so that one end cannot stay where it is for long.
+        sensible = (secant > left) & (secant < right) & (step % 8 != 7)
         tried = np.where(sensible, secant, (left + right) / 2)
         value = function(rows, tried)
         lower = value <= 0
         found = np.abs(value) < ROUNDING
         low[rows] = np.where(lower | found, tried, left)
         high[rows] = np.where(lower & ~found, right, tried)
-        # An end that stays twice in a row counts half from then on (the Illinois rule).
-        share = np.where(lower == came_lower[rows], 0.5, 1.0)
+        # An end that stays twice in a row counts less from then on (the rule of Anderson and Bjorck).
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratio = value / np.where(lower, below, above)
+        share = np.where(lower == came_lower[rows], np.where(ratio < 1, 1 - ratio, 0.5), 1.0)
         at_low[rows], at_high[rows] = np.where(lower, value, below * share), np.where(lower, above * share, value)
         came_lower[rows] = lower
     return np.where(np.isnan(nowhere), (low + high) / 2, nowhere)
