@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.bivariate_mass import log_rectangle_mass
+from attentest.statistics.bivariate_mass import log_masses_outside_and_inside
 from attentest.statistics.law import Law
 
 
@@ -60,19 +60,15 @@ class RandomisedNormal(Law):
         upper: ArrayLike,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the log masses of z intervals with T outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
-        shape = np.broadcast_shapes(*(np.shape(each) for each in (image, left, right, mean, lower, upper)))
-        nowhere = np.full(shape, np.inf)
-        # T below, between and above, all at once. An empty range has no mass, and takes no time.
-        below, between, above = log_rectangle_mass(
+        return log_masses_outside_and_inside(
             left,
             right,
-            np.stack([-nowhere, np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)]),
-            np.stack([np.broadcast_to(lower, shape), np.broadcast_to(upper, shape), nowhere]),
+            lower,
+            upper,
             gamma=self.gamma[image],
             mean=mean,
             relative_to=self.observed_z[image],
         )
-        return np.logaddexp(below, above), between
 
     def statistic_of(
         self, image: NDArray[np.int64], z: NDArray[np.float64], chance: NDArray[np.float64]
