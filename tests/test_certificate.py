@@ -18,9 +18,9 @@ from attentest import AttentionTest, Certification, InputError, Results
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.contrast import Reference
 from attentest.pipeline import run
-from attentest.results.batch import ComponentResults
 from attentest.results.certificate import Certificate
 from attentest.results.plots import Panel, results_figure
+from attentest.results.rows import rows_of
 from attentest.search import Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
@@ -376,11 +376,11 @@ def test_a_disagreement_is_marked_and_explained(capsys: pytest.CaptureFixture[st
     wrong = replace(result.certificate, statistics=np.zeros(99), pvalue_bounds=(0.9, 0.95))
     doubtful = replace(result, certificate=wrong)
     plain = replace(result, certificate=None)
-    print_table(Results([result, doubtful, plain], ["good.npy", "bad.npy", "plain.npy"]), 0.05, None)
+    print_table(rows_of([result, doubtful, plain], ["good.npy", "bad.npy", "plain.npy"], 0.95), 0.05, None)
     out = capsys.readouterr().out
     assert "0.01 *" in out
     assert "* bad.npy: 0 of 99 draws are at least as extreme: certified p = 0.01, but p from 0.9 to 0.95" in out
     assert "* good.npy" not in out
     assert [line.count("│") for line in out.splitlines() if "plain.npy" in line] == [8]
-    print_component_table([("scan.npy", ComponentResults([doubtful]))], 0.05, None)
+    print_component_table([[{"component": 1, **rows_of([doubtful], ["scan.npy"], 0.95)[0]}]], 0.05, None)
     assert "* scan.npy, component 1: 0 of 99" in capsys.readouterr().out

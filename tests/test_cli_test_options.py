@@ -202,7 +202,6 @@ def test_deciding_and_writing_a_table_go_together() -> None:
         ("--noise 1 --reference-noise 1", "--reference-noise is for --contrast reference, but --contrast is backg"),
         ("--noise 1 --contrast reference --reference 1.npy --reference 2.npy", "got it 2 times"),
         ("--noise 1 --contrast reference --reference ./0.npy", "compared with itself"),
-        ("--noise 1 --contrast reference --reference wide.npy", "0.npy: the reference image has"),
         ("--noise 1 --contrast reference --reference 1.npy --reference-noise sample", "a number or a noise file"),
         ("--noise 1 --filter blur", "--filter must be laplacian, sobel-x, sobel-y, gaussian:SIGMA or a .npy file"),
         ("--noise 1 --filter gaussian:", "--filter gaussian:SIGMA needs a number after the colon, got ''"),
@@ -228,7 +227,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("folder.csv").mkdir()
-    monkeypatch.setattr(AttentionTest, "_stream", None)
+    monkeypatch.setattr(AttentionTest, "stream_batches", None)
     done = run("0.npy", *arguments.split())
     assert isinstance(done.exception, InputError), done.output
     with pytest.raises(InputError, match=message):
@@ -249,14 +248,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--alpha 1", "--alpha must lie strictly between 0 and 1, got 1.0"),
         ("--device nonsense", "--device 'nonsense' cannot be used"),
         ("--range 1,0", "--range is for preprocessing that rescales"),
-        ("--noise 1,2,3", "0.npy: --noise is for images of 3 channel(s), but the image has 1"),
-        ("--frame 3", "--frame (of 0.npy) must be at least -1 and at most 0, got 3"),
         ("--filter wide.txt.npy", "--filter: there is no image file wide.txt.npy"),
         ("--csv table.txt", "--csv must end in .csv, got 'table.txt'"),
         ("--parquet table.csv", "--parquet must end in .parquet, got 'table.csv'"),
         ("--figure table.csv", "--figure must end in .png, .svg, .pdf, got 'table.csv'"),
-        ("--channels 5", "0.npy: --channels = 5 is no channel of the image"),
-        ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
         ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
         ("--heads 99", "--heads = 99, but the model has heads"),
@@ -271,11 +266,29 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     ],
 )
 def test_messages_of_the_library_name_options(arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AttentionTest, "_stream", None)
+    monkeypatch.setattr(AttentionTest, "stream_batches", None)
     noise = [] if "--noise" in arguments else ["--noise", "1"]
     done = run("0.npy", *noise, *arguments.split())
     assert isinstance(done.exception, InputError), done.output
     assert str(done.exception).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--noise 1,2,3", "0.npy: --noise is for images of 3 channel(s), but the image has 1"),
+        ("--frame 3", "0.npy: --frame (of 0.npy) must be at least -1 and at most 0, got 3"),
+        ("--channels 5", "0.npy: --channels = 5 is no channel of the image"),
+        ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
+        ("--contrast reference --reference wide.npy", "0.npy: the reference image has"),
+    ],
+)
+def test_options_that_do_not_fit_an_image_are_named_in_its_reason(arguments: str, message: str) -> None:
+    noise = [] if "--noise" in arguments else ["--noise", "1"]
+    done = run("0.npy", *noise, *arguments.split())
+    assert done.exit_code == 1, done.output
+    assert done.stderr.strip().startswith(f"attentest: {message}")
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -331,7 +344,7 @@ def test_a_missing_extra_is_found_before_anything_is_computed(monkeypatch: pytes
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr(AttentionTest, "_stream", None)
+    monkeypatch.setattr(AttentionTest, "stream_batches", None)
     assert "pip install 'attentest[tables]'" in str(run("0.npy", "--noise", "1", "--parquet", "a.parquet").exception)
     assert "pip install 'attentest[plots]'" in str(run("0.npy", "--noise", "1", "--figure", "a.png").exception)
 

@@ -6,13 +6,14 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attentest.cli.output import say
 from attentest.errors import InputError
-from attentest.images.source import ImageSource
-from attentest.images.stack import SUFFIXES as STACKS
-from attentest.images.stack import stack_members
 from attentest.registry import IMAGE_FORMATS
+
+if TYPE_CHECKING:
+    from attentest.images.source import ImageSource
 
 LISTS = (".txt", ".list")
 """Suffixes of text files with a path on each line."""
@@ -42,11 +43,14 @@ def image_sources(
     frame, window
         As in ``read_image``.
     """
+    from attentest.images.source import ImageSource
+    from attentest.images.stack import SUFFIXES
+
     if stack and (frame is not None or window):
         raise InputError("--frame and --window are not for stacks of arrays: leave out --stack, or them.")
     sources: dict[str, ImageSource] = {}
     repeated = 0
-    for path in _files(given, recursive, STACKS if stack else _suffixes()):
+    for path in _files(given, recursive, SUFFIXES if stack else _suffixes()):
         for source in _members(path) if stack else [ImageSource(path=path, frame=frame, window=window)]:
             repeated += source.name in sources
             sources.setdefault(source.name, source)
@@ -105,6 +109,9 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _members(path: Path) -> list[ImageSource]:
+    from attentest.images.source import ImageSource
+    from attentest.images.stack import stack_members
+
     try:
         members = stack_members(path)
     except InputError:  # it will be said in the row of its first image

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from attentest.errors import AttentestError
@@ -27,6 +29,9 @@ PREFIX = r"(?:image \d+: |\S+: )?"
 
 AFTER_A_NAME = r"(?= must| cannot| gives| is | = | \(| ')"
 """Text that follows the name of a parameter at the beginning of a message; before other text it is just a word."""
+
+
+_OPTIONS: ContextVar[Mapping[str, str]] = ContextVar("options", default=MappingProxyType({}))
 
 
 def with_option_names(message: str, options: Mapping[str, str]) -> str:
@@ -74,10 +79,18 @@ def option_names(options: Mapping[str, str]) -> Iterator[None]:
     options
         The options by the name of the parameter.
     """
+    before = _OPTIONS.set({**_OPTIONS.get(), **options})
     try:
         yield
     except AttentestError as error:
         raise type(error)(with_option_names(str(error), options)) from error
+    finally:
+        _OPTIONS.reset(before)
+
+
+def own_options() -> Mapping[str, str]:
+    """Return the options of the command that is running."""
+    return _OPTIONS.get()
 
 
 def options_of(parameters: Iterable[Any]) -> dict[str, str]:

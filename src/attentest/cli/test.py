@@ -12,8 +12,8 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
-from attentest.cli.option_names import option_names
-from attentest.cli.option_value import as_saved_kinds
+from attentest.cli.option_names import option_names, own_options, with_option_names
+from attentest.cli.option_value import as_saved_kinds, noise_file
 from attentest.cli.options import (
     CERTIFICATE,
     COMPARED,
@@ -30,11 +30,11 @@ from attentest.cli.options import (
 from attentest.cli.output import progress_bar, say
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
-from attentest.images.source import ImageSource
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.api.batch_run import BatchRun
+    from attentest.images.source import ImageSource
     from attentest.results.records import Row
     from attentest.results.result import AttentionTestResult
     from attentest.search import Certification
@@ -230,6 +230,8 @@ def test(
 
     attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv
     """
+    from attentest.images.source import ImageSource
+
     check_level(alpha)
     certification = _certification(certify, draws=draws, steps=steps, seed=seed)
     _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
@@ -255,13 +257,13 @@ def test(
     interruption = Interruption()
     records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, kinds, figure is not None)
     failed = [record for record in records if "error" in record]
-    if records:
+    if len(failed) < len(records) or csv is not None or parquet is not None:
         try:
             _write_tables(records, components, csv, parquet)
             if figure is not None:
                 _draw(run, results, figure)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
-            if not as_json:
+            if not as_json and len(failed) < len(records):
                 _print(records, components, alpha, searched_level)
     _say_failures(failed, len(records), stack)
     interruption.finish(len(sources), "images")
@@ -292,9 +294,11 @@ def _check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource
 
 def _check_inputs(references: Sequence[ImageSource], options: AttentionTestOptions) -> None:
     """Refuse files that are not there, before anything is imported that takes long."""
-    for path in [*(source.path for source in references), *options.input_files]:
-        if not path.exists():
-            raise InputError(f"there is no file {path}.")
+    noise = [noise_file(options.noise), noise_file(options.reference_noise)]
+    for kind, paths in (("image", [source.path for source in references]), ("noise", noise)):
+        for path in paths:
+            if path is not None and not path.exists():
+                raise InputError(f"there is no {kind} file {path}.")
 
 
 def _check_together(
@@ -395,6 +399,9 @@ def _tested(
         finished = dict(known)
         with progress_bar(f"testing {len(places)} image(s)") as progress:
             for rows in interruption.until(run.records(places, progress, keep)) if places else ():
+                for row in rows:
+                    if "error" in row:
+                        row["error"] = with_option_names(row["error"], own_options())
                 write(rows)
                 output.add(rows)
                 finished.update((row["image"], row) for row in rows)
@@ -426,7 +433,7 @@ def _say_failures(failed: Sequence[Mapping[str, Any]], count: int, stack: bool) 
     for record in failed[:MOST_REASONS]:
         name, reason = shown(record["image"]), shown(record["error"])
         say(f"attentest: {reason if reason.startswith(name) else f'{name}: {reason}'}")
-    if failed:
+    if failed and count > 1:
         say(f"attentest: {len(failed)} of {count} image(s) could not be tested; the rows of --csv and --json say why.")
     if not stack and any(_is_stack(Path(record["image"])) for record in failed):
         say("attentest: note: a file that holds several images needs --stack.")

@@ -88,7 +88,7 @@ def _results(
     try:
         return list(run(inputs, report))
     except Exception as error:
-        halved = len(inputs) > 1 and (on_error == "row" or isinstance(error, OUT_OF_MEMORY))
+        halved = len(inputs) > 1 and (on_error == "row" or _out_of_memory(error))
         if on_error == "raise" and not halved:
             raise
         if not halved:
@@ -96,6 +96,11 @@ def _results(
     _free_memory()
     half = len(inputs) // 2
     return [each for some in (inputs[:half], inputs[half:]) for each in _results(run, some, report, on_error)]
+
+
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Return whether an error, or the one that it is about, is a lack of memory."""
+    return error is not None and (isinstance(error, OUT_OF_MEMORY) or _out_of_memory(error.__cause__))
 
 
 def _free_memory() -> None:

@@ -56,16 +56,16 @@ def drawn(table: SegmentTable, count: Integers, seeds: NDArray[np.uint64], look:
     present = np.array([np.bincount(image[own], minlength=len(count)) > 0 for own in rows])
     shares = _shares(count, present)
     drawn_points = []
-    for number, ((kind, part), own) in enumerate(zip(groups, rows, strict=True)):
+    for number, ((_, side), own) in enumerate(zip(groups, rows, strict=True)):
         which = np.repeat(np.arange(len(count)), shares[number])
         place = np.arange(len(which)) - np.repeat(np.cumsum(shares[number]) - shares[number], shares[number])
         keys = (look[which], np.full(len(which), number), place)
         share = (place + uniform(seeds[which], *keys)) / shares[number][which]
-        cell, within = _quantiles(image[own], masses[part][own], which, share)
-        z = _inverse(table, image[own][cell], left[own][cell], right[own][cell], part, within)
-        drawn_points.append((which, z, np.full(len(which), kind)))
-    columns = [np.concatenate(column) for column in zip(*drawn_points, strict=True)]
-    return AuditPoints(image=columns[0], z=columns[1], inside=columns[2])
+        cell, within = _quantiles(image[own], masses[side][own], which, share)
+        drawn_points.append((which, own[cell], np.full(len(which), side), within))
+    which, cell, part, within = (np.concatenate(column) for column in zip(*drawn_points, strict=True))
+    z = _inverse(table, image[cell], left[cell], right[cell], part, within)
+    return AuditPoints(image=which, z=z, inside=inside[cell])
 
 
 def _concluded(table: SegmentTable, wanted: Mask) -> tuple[Integers, Floats, Floats, Mask]:
@@ -111,12 +111,18 @@ def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats
     return cell, np.clip(within, 0.0, 1.0)
 
 
-def _inverse(table: SegmentTable, image: Integers, left: Floats, right: Floats, part: int, share: Floats) -> Floats:
-    """Return the points of cells (m,) before which a share (m,) of the mass of one part lies."""
-    log_target = table.log_masses(image, left, right)[part] + np.log(np.maximum(share, np.finfo(np.float64).tiny))
+def _inverse(
+    table: SegmentTable, image: Integers, left: Floats, right: Floats, part: Integers, share: Floats
+) -> Floats:
+    """Return the points of cells (m,) before which a share (m,) of the mass of a part (m,), 0 or 1, lies."""
+
+    def log_mass(end: Floats) -> Floats:
+        return np.asarray(np.choose(part, table.log_masses(image, left, end)))
+
+    log_target = log_mass(right) + np.log(np.maximum(share, np.finfo(np.float64).tiny))
     low, high = left.copy(), right.copy()
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        beyond = table.log_masses(image, left, middle)[part] > log_target
+        beyond = log_mass(middle) > log_target
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
     return (low + high) / 2
