@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 
 CONFIDENCE_MARGIN = 1e-12
 """Least distance of a confidence level from 0 and 1: beyond it, quantiles are lost to rounding."""
@@ -18,11 +18,11 @@ CONFIDENCE_MARGIN = 1e-12
 def real_number(value: Any, name: str) -> float:
     """Return a real number as a plain float; raise an error for anything else, booleans and arrays included."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-        raise InputError(f"{name} must be a number, got {value!r} of type {type(value).__name__}.")
+        raise InputError(f"{name} must be a number, got {shortened(value)} of type {type(value).__name__}.")
     try:
         return float(value)
     except OverflowError:
-        raise InputError(f"{name} must be a number that fits a float64, got one of {len(str(value))} digits.") from None
+        raise InputError(f"{name} must be a number that fits a float64, got {shortened(value)}.") from None
 
 
 def positive_number(value: Any, name: str) -> float:
@@ -36,13 +36,13 @@ def positive_number(value: Any, name: str) -> float:
 def whole_number(value: Any, name: str, least: int, most: int) -> int:
     """Return a whole number between two bounds as a plain int."""
     if isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be a whole number, got {value!r}.")
+        raise InputError(f"{name} must be a whole number, got {shortened(value)}.")
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} must be a whole number, got {value!r}.") from None
+        raise InputError(f"{name} must be a whole number, got {shortened(value)}.") from None
     if not least <= number <= most:
-        raise InputError(f"{name} must be at least {least} and at most {most}, got {number}.")
+        raise InputError(f"{name} must be at least {least} and at most {most}, got {shortened(number)}.")
     return number
 
 
@@ -51,7 +51,7 @@ def as_generator(rng: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {rng!r}.") from None
+        raise InputError(f"rng must be a numpy.random.Generator or a seed ({error}), got {shortened(rng)}.") from None
 
 
 def level(alpha: Any) -> float:

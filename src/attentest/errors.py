@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
+LONGEST_VALUE = 80
+"""Most characters of a received value that a message repeats."""
+
+LONGEST_INTEGER = 256
+"""Most bits of a whole number that a message repeats; Python itself refuses to print one of 4,300 digits."""
+
 
 class AttentestError(Exception):
     """Base class of the errors that attentest raises."""
@@ -21,3 +29,11 @@ class SearchError(AttentestError, RuntimeError):
 
 class AttentestWarning(UserWarning):
     """Something to know about a result that is correct nevertheless."""
+
+
+def shortened(value: object) -> str:
+    """Return a received value as a message shows it: as Python writes it, or its beginning if that is long."""
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits or so"
+    text = repr(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters)"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Registry(Mapping[str, AnyPart]):
     def load(self, name: object) -> Any:
         """Import the part of a name and return it; raise an error that lists the names if it is not one of them."""
         if not isinstance(name, str) or name not in self._parts:
-            raise InputError(f"{self.kind} must be {self.choices()}, got {name!r}.")
+            raise InputError(f"{self.kind} must be {self.choices()}, got {shortened(name)}.")
         return self._parts[name].load()
 
     def create(self, text: str, called: str = "", *others: str, **keywords: Any) -> Any:
@@ -113,7 +113,7 @@ class Registry(Mapping[str, AnyPart]):
         called = called or self.kind
         name, colon, argument = text.partition(":")
         if name not in self._parts or bool(colon) != bool(self._parts[name].argument):
-            raise InputError(f"{called} must be {self.choices(*others)}, got {text!r}.")
+            raise InputError(f"{called} must be {self.choices(*others)}, got {shortened(text)}.")
         part = self._parts[name]
         if not colon:
             return part.load()(**keywords)
@@ -122,7 +122,7 @@ class Registry(Mapping[str, AnyPart]):
         except ValueError:
             number = "a whole number" if part.argument_type is int else "a number"
             raise InputError(
-                f"{called} {name}:{part.argument} needs {number} after the colon, got {argument!r}."
+                f"{called} {name}:{part.argument} needs {number} after the colon, got {shortened(argument)}."
             ) from None
         return part.load()(value, **keywords)
 

@@ -7,7 +7,7 @@ import os
 import torch
 
 from attentest.checks import whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 
 FLOAT64_DEVICES = ("cpu", "cuda")
 """Types of device that compute in float64."""
@@ -45,6 +45,6 @@ def usable_device(device: torch.device | str) -> torch.device:
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).splitlines()[0][:120].rstrip(".")
         raise InputError(
-            f"device {str(device)!r} cannot be used ({reason}): use 'cpu', or 'cuda' where torch has it."
+            f"device {shortened(str(device))} cannot be used ({reason}): use 'cpu', or 'cuda' where torch has it."
         ) from None
     return chosen

@@ -93,6 +93,8 @@ def calibrate(
 
     attentest calibrate --noise sample --true-noise 1.0
     """
+    image_shape = as_image_shape(size)  # before the imports below, which take seconds
+
     from attentest.images.read import read_image
     from attentest.results.calibration import ALPHAS, Calibration
     from attentest.simulation.calibrate import null_results
@@ -111,7 +113,7 @@ def calibrate(
                 images,
                 seed,
                 mean=None if mean is None else read_image(mean, frame=frame, window=window),
-                image_shape=as_image_shape(size),
+                image_shape=image_shape,
                 noise=drawn_from,
                 progress=progress,
             )

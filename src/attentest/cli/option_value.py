@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attentest.cli.option_names import option_names
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
+from attentest.images.shape import as_shape
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ def all_or_count(text: str, option: str) -> int | None:
     """Return the number that a text says, or None for "all"."""
     if text == "all":
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER):
-        raise InputError(f"{option} must be a whole number from 0, or all, got {text[:LONGEST_NUMBER]!r}.")
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER):
+        raise InputError(f"{option} must be a whole number from 0, or all, got {shortened(text)}.")
     return int(text)
 
 
@@ -42,7 +43,7 @@ def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> Nois
 
     path = noise_file(text)
     if rho and (path is not None or text in IMAGE_NOISE):
-        raise InputError(f"--rho goes with a number for {option}, but {text!r} was given: leave --rho out.")
+        raise InputError(f"--rho goes with a number for {option}, but {shortened(text)} was given: leave --rho out.")
     if path is not None:
         return load_noise(path)
     if text in IMAGE_NOISE:
@@ -62,7 +63,7 @@ def as_true_noise(text: str | None, noise: str) -> NoiseLike | None:
             "that they are drawn from with --true-noise."
         )
     if text in IMAGE_NOISE:
-        raise InputError(f"--true-noise must be a number or a noise file, got {text!r}.")
+        raise InputError(f"--true-noise must be a number or a noise file, got {shortened(text)}.")
     if text is None:
         return None
     model: NoiseLike = as_noise_model(text, option="--true-noise")  # type: ignore[assignment]  # no ImageNoise
@@ -74,7 +75,7 @@ def as_reference_noise(text: str | None, rho: float) -> NoiseLike | None:
     if text is None:
         return None
     if text in IMAGE_NOISE:
-        raise InputError(f"--reference-noise must be a number or a noise file, got {text!r}.")
+        raise InputError(f"--reference-noise must be a number or a noise file, got {shortened(text)}.")
     try:
         if float(text) == 0:
             return 0.0
@@ -101,7 +102,7 @@ def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kerne
 
 def as_aggregation(attention: str, heads: str) -> Aggregation:
     """Return the aggregation of "rollout" or "layer:3", and of "mean" or the number of a head."""
-    fusion = int(heads) if heads.isdecimal() else heads
+    fusion = _whole_number(heads, "--heads") if heads.isdecimal() else heads
     aggregation: Aggregation = ATTENTION_MAPS.create(attention, "--attention", head_fusion=fusion)
     return aggregation
 
@@ -112,17 +113,19 @@ def as_size(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
     if match is None:
-        raise InputError(f"--image-size must be a side such as 224, or HEIGHTxWIDTH such as 224x320, got {text!r}.")
-    return int(match[1]), int(match[2] or match[1])
+        raise InputError(
+            f"--image-size must be a side such as 224, or HEIGHTxWIDTH such as 224x320, got {shortened(text)}."
+        )
+    return _whole_number(match[1], "--image-size"), _whole_number(match[2] or match[1], "--image-size")
 
 
-def as_image_shape(text: str | None) -> tuple[int, ...] | None:
-    """Return the (H, W) of "224x320", or the (C, H, W) of "3x224x320"."""
+def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
+    """Return the (C, H, W) of "224x320" or "3x224x320"."""
     if text is None:
         return None
     if re.fullmatch(r"\d+(x\d+){1,2}", text) is None:
-        raise InputError(f"--size must be HEIGHTxWIDTH such as 224x320, or 3x224x320 in colour, got {text!r}.")
-    return tuple(int(side) for side in text.split("x"))
+        raise InputError(f"--size must be HEIGHTxWIDTH such as 224x320, or 3x224x320 in colour, got {shortened(text)}.")
+    return as_shape(tuple(_whole_number(side, "--size") for side in text.split("x")))
 
 
 def as_range(text: str | None) -> tuple[float, float] | None:
@@ -131,14 +134,14 @@ def as_range(text: str | None) -> tuple[float, float] | None:
         return None
     numbers = _numbers(text, "--range")
     if len(numbers) != 2:
-        raise InputError(f"--range must be the values of black and white, such as 0,1, got {text!r}.")
+        raise InputError(f"--range must be the values of black and white, such as 0,1, got {shortened(text)}.")
     return numbers[0], numbers[1]
 
 
 def as_chosen_channels(text: str) -> Channels:
     """Return the channels of "mean", "2" or "0.3,0.59,0.11"."""
     if text == "mean" or text.isdecimal():
-        return "mean" if text == "mean" else int(text)
+        return "mean" if text == "mean" else _whole_number(text, "--channels")
     return _numbers(text, "--channels", "mean")
 
 
@@ -159,7 +162,14 @@ def _numbers(text: str, option: str, *others: str) -> list[float]:
         return [float(part) for part in text.split(",")]
     except ValueError:
         *most, last = ("a number", "several separated by commas", *others)
-        raise InputError(f"{option} must be {', '.join(most)} or {last}, got {text!r}.") from None
+        raise InputError(f"{option} must be {', '.join(most)} or {last}, got {shortened(text)}.") from None
+
+
+def _whole_number(digits: str, option: str) -> int:
+    """Return the number of decimal digits; refuse more of them than any option needs."""
+    if len(digits) > LONGEST_NUMBER:
+        raise InputError(f"{option} must have at most {LONGEST_NUMBER} digits, got {len(digits)}.")
+    return int(digits)
 
 
 SAVED = ("regions", "masks", "maps")

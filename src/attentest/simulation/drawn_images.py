@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from attentest.api import AttentionTest
-from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
+from attentest.images.shape import as_shape
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise, check_noise
 
 DRAWN_TOGETHER = 2**22
@@ -58,11 +58,11 @@ def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) ->
     """Return the mean of the images to draw: as given, or zero with the shape that is given or that the model takes."""
     if mean is not None:
         centre = as_sample(mean)
-        if image_shape is not None and _as_shape(image_shape) != centre.shape:
+        if image_shape is not None and as_shape(image_shape) != centre.shape:
             raise InputError(f"the mean image has (C, H, W) = {centre.shape}, but image_shape says {image_shape}.")
         return centre
     if image_shape is not None:
-        return _zeros(_as_shape(image_shape))
+        return _zeros(as_shape(image_shape))
     changes = test.preprocessing
     if changes is not None and (changes.resize is not None or changes.crop is not None):
         raise InputError(
@@ -76,10 +76,3 @@ def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) ->
 
 def _zeros(shape: tuple[int, ...]) -> Sample:
     return Sample(pixels=np.zeros(shape), levels=None)
-
-
-def _as_shape(shape: Any) -> tuple[int, ...]:
-    if not isinstance(shape, tuple) or len(shape) not in (2, 3):
-        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.")
-    sides = tuple(whole_number(side, "a side in image_shape", 1, 2**20) for side in shape)
-    return sides if len(sides) == 3 else (1, *sides)
