@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from attentest.attention.device import usable_device
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
-from attentest.errors import AttentestWarning, InputError, ModelError
+from attentest.errors import AttentestWarning, InputError, ModelError, shortened
 
 LARGEST_SIDE = 2**14
 """Largest side of a model's input in pixels."""
+
+MOST_PATCHES = 2**15
+"""Most patches of a model's input: the attention of one head over that many takes 8 GiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +135,16 @@ def pair(size: Any) -> tuple[int, int]:
 
 
 def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int]:
-    """Return (height, width) of a model's input; refuse one smaller than a patch."""
+    """Return (height, width) of a model's input; refuse one smaller than a patch or with too many of them."""
     sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
     if len(sides) != 2:
-        raise InputError(f"image_size must be a side or (height, width) in pixels, got {image_size!r}.")
+        raise InputError(f"image_size must be a side or (height, width) in pixels, got {shortened(image_size)}.")
     height = whole_number(sides[0], "the height of image_size", patch_size[0], LARGEST_SIDE)
     width = whole_number(sides[1], "the width of image_size", patch_size[1], LARGEST_SIDE)
+    patches = (height // patch_size[0]) * (width // patch_size[1])
+    if patches > MOST_PATCHES:
+        raise InputError(
+            f"image_size is {height} x {width} pixels, which makes {patches} patches of {patch_size[0]} x "
+            f"{patch_size[1]}, but a model is read with at most {MOST_PATCHES}: use smaller images or larger patches."
+        )
     return height, width

@@ -13,13 +13,21 @@ import transformers
 from torch import nn
 from transformers.utils import cached_file
 
+from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
-from attentest.errors import ModelError
+from attentest.attention.weight_file import weights_in
+from attentest.errors import InputError, ModelError
 
 LONGEST_ID, LONGEST_REASON = 96, 300
 """Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""
+
+LARGEST_JSON = 2**24
+"""Most bytes of a JSON file of a model, which names its classes at most."""
+
+WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
+"""Names of the files with weights, or, with ".index.json", of the list of several such files."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
@@ -79,6 +87,7 @@ def load_model(
     family = family_of_type(model_type)
     if family is None:
         raise refusal_of_type(model_type, files.where)
+    _check_size(family, config, files, allow_pickle)
     encoder = _load_weights(family, files, allow_pickle)
     return SavedModel(encoder=encoder, processor=_processor(files))
 
@@ -120,15 +129,20 @@ class _Files:
 
     def json(self, name: str, needed: bool = False) -> Any:
         """Return the content of a JSON file, None if there is no such file."""
-        path = self._path(name, needed)
+        path = self.path(name, needed)
         if path is None:
             return None
         try:
+            if path.stat().st_size > LARGEST_JSON:
+                raise ValueError(f"it has {path.stat().st_size} bytes, more than the {LARGEST_JSON} allowed")
             return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ModelError(f"the {name} of {self.source} cannot be read: {error}.") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise ModelError(
+                f"the {name} of {self.source} cannot be read ({_short(error)}): save the model again."
+            ) from None
 
-    def _path(self, name: str, needed: bool) -> Path | None:
+    def path(self, name: str, needed: bool = False) -> Path | None:
+        """Return the path of a file, None if there is no such file."""
         if self.directory is not None:
             path = self.directory / name
             return path if path.is_file() else None
@@ -142,6 +156,48 @@ class _Files:
                 f"({how}): give the path of a saved model, or an id on the hub while there is a network."
             ) from None
         return None if found is None else Path(found)
+
+
+def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> None:
+    """Refuse a configuration of a larger model than the weights are of, before the library builds it."""
+    try:
+        with quiet_transformers():
+            defaults = getattr(transformers, family.encoder).config_class()
+        announced = AnnouncedSize.of(config, defaults)
+    except InputError as error:
+        raise ModelError(f"the config.json of {files.source} cannot be used: {error}") from None
+    try:
+        stored = _stored_weights(files, allow_pickle)
+    except (OSError, ValueError) as error:
+        raise _not_loaded(files, allow_pickle, error) from None
+    if stored is not None and announced.least_weights > stored:
+        raise ModelError(
+            f"the config.json of {files.source} asks for a model with at least {announced.least_weights} weights "
+            f"({announced.layers} layers of width {announced.width}), but its files hold {stored}: weights and "
+            "configuration do not belong together."
+        )
+
+
+def _stored_weights(files: _Files, allow_pickle: bool) -> int | None:
+    """Return the number of weights in the files of a model, or at most their number if they are pickled.
+
+    None for a model of the hub without safetensors, for which the library looks for a conversion on the hub.
+    """
+    for name in (WEIGHTS, *([PICKLED_WEIGHTS] if allow_pickle else [])):
+        paths = [files.path(name)]
+        if paths == [None]:
+            index = files.json(f"{name}.index.json")
+            parts = index.get("weight_map") if isinstance(index, dict) else None
+            if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+                continue
+            paths = [files.path(part) for part in sorted(set(parts.values()))]
+        found = [path for path in paths if path is not None]
+        if len(found) < len(paths):
+            raise ValueError(f"{len(paths) - len(found)} of the {len(paths)} files with its weights are missing")
+        return sum(weights_in(path) if name == WEIGHTS else path.stat().st_size for path in found)
+    if files.directory is not None:
+        raise ValueError(f"there is no {WEIGHTS}")
+    return None
 
 
 def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
@@ -162,12 +218,16 @@ def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
                 **options,
             )
     except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
-        raise ModelError(
-            f"{files.what} cannot be loaded ({_short(error)}): it needs config.json and an intact model.safetensors, "
-            f"as save_pretrained writes them{_pickle_hint(files, allow_pickle)}."
-        ) from None
+        raise _not_loaded(files, allow_pickle, error) from None
     _check_keys(info, files)
     return model
+
+
+def _not_loaded(files: _Files, allow_pickle: bool, error: Exception) -> ModelError:
+    return ModelError(
+        f"{files.what} cannot be loaded ({_short(error)}): it needs config.json and an intact {WEIGHTS}, "
+        f"as save_pretrained writes them{_pickle_hint(files, allow_pickle)}."
+    )
 
 
 def _check_keys(info: Any, files: _Files) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from attentest.cli.option_names import option_names
 from attentest.errors import InputError, shortened
-from attentest.images.shape import as_shape
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -121,6 +120,8 @@ def as_size(text: str | None) -> tuple[int, int] | None:
 
 def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
     """Return the (C, H, W) of "224x320" or "3x224x320"."""
+    from attentest.images.shape import as_shape
+
     if text is None:
         return None
     if re.fullmatch(r"\d+(x\d+){1,2}", text) is None:
