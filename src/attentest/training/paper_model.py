@@ -54,7 +54,10 @@ class PaperModel:
         try:
             sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
             training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-        except (OSError, ValueError) as error:
+            accuracy = training.get("accuracy", {}) if isinstance(training, dict) else None
+            if not isinstance(accuracy, dict) or not all(isinstance(one, (int, float)) for one in accuracy.values()):
+                raise ValueError(f"{record.name} is not the record of a training")
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
         if training.get("weights_sha256", sha256) != sha256:
             raise InputError(f"{weights} is not the file that {record} was written for: remove the directory.")
@@ -97,7 +100,7 @@ def _checked(model: str, directory: Path) -> PaperModel:
     try:
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         kind = {name: config[name] for name in ("image_size", "num_hidden_layers", "hidden_size")}
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise InputError(f"{directory / 'config.json'} does not say what the model is ({error!r}).") from None
     shape = ARCHITECTURES[architecture_of(model)]
     wanted = {"image_size": side_of(model), "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}

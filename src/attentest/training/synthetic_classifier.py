@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import ViTConfig
 
 from attentest.attention.device import usable_device
+from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.training.classifier import (
@@ -27,6 +28,12 @@ from attentest.training.provenance import versions
 
 TRAINING_DELTA = (1.0, 4.0)
 """Range of the strength of the signal in training images, as in the paper."""
+
+LARGEST_SIDE = 1024
+"""Largest side of training images in pixels; the paper's have 64 at most."""
+
+MOST_VALUES = 2**28
+"""Most pixels of all training images together, which are drawn at once: 2 GiB of float64."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +64,26 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise InputError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.")
-        if self.image_size < 4 or self.image_size % self.patch_size:
+        bounds = {
+            "image_size": (4, LARGEST_SIDE),
+            "epochs": (1, 10**6),
+            "batch_size": (1, 10**6),
+            "images_per_class": (1, 10**6),
+            "seed": (0, 2**63 - 1),
+        }
+        for name, (least, most) in bounds.items():
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, least, most))
+        if self.image_size % self.patch_size:
             raise InputError(
-                f"image_size must be at least 4 and a multiple of the patch size max(2, image_size // 8) "
+                f"image_size must be a multiple of the patch size max(2, image_size // 8) "
                 f"= {self.patch_size}, got {self.image_size}."
             )
-        for name in ("epochs", "batch_size", "images_per_class"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if not 0 <= self.seed < 2**63:
-            raise InputError(f"seed must be at least 0 and below 2^63, got {self.seed}.")
+        values = 2 * self.images_per_class * self.image_size**2
+        if values > MOST_VALUES:
+            raise InputError(
+                f"images_per_class is {self.images_per_class} and image_size {self.image_size}, which makes {values} "
+                f"pixels in all, but at most {MOST_VALUES} are drawn: use fewer or smaller images."
+            )
         if not 0 < self.learning_rate <= 1:
             raise InputError(f"learning_rate must lie in (0, 1], got {self.learning_rate}.")
         if not 0 <= self.dropout < 1:
