@@ -229,6 +229,8 @@ def wrapped(noise: str) -> str:
         (wrapped('{"kind": "isotropic", "sigma": -Infinity}'), "-Infinity among its numbers"),
         (wrapped('{"kind": "isotropic", "sigma": 1e999}'), "must be positive and finite"),
         (wrapped('{"kind": "isotropic", "sigma": ' + "9" * 5000 + "}"), "cannot be read"),
+        (wrapped('{"kind": "isotropic", "sigma": 1, "sigma": 2}'), "gives 'sigma' more than once"),
+        (wrapped("{}")[:-1] + ', "noise": {}}', "gives 'noise' more than once"),
         (wrapped('{"kind": "isotropic", "sigma": "1"}'), "cannot be used: .* must be a number"),
         (wrapped('{"kind": "isotropic", "sigma": -1}'), "cannot be used: sigma"),
         (wrapped('{"kind": "ar1", "rho": 1, "sigma": 1}'), "rho must lie strictly"),

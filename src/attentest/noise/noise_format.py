@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
+from attentest.errors import shortened
 from attentest.noise.model import FloatArray
 
 FORMAT, VERSION = "attentest noise", 1
@@ -81,7 +82,16 @@ def _encoded(tree: Any) -> bytes:
 
 
 def _decoded(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_duplicates)
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; refuse one that gives a name twice, of which JSON readers keep either value."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"it gives {shortened(twice)} more than once")
+    return dict(pairs)
 
 
 def _refuse_constant(name: str) -> NoReturn:
