@@ -115,6 +115,14 @@ def test_slope_and_intercept(tmp_path: Path) -> None:
     assert np.array_equal(read_image(path), STORED - 1024.0)
 
 
+@pytest.mark.parametrize(("slope", "intercept"), [("0", "1"), ("nan", "0"), ("inf", "0"), ("1", "-inf")])
+def test_a_scaling_that_destroys_the_pixels_is_refused(slope: str, intercept: str, tmp_path: Path) -> None:
+    path = write_dicom(tmp_path / "a.dcm", RescaleSlope="7.25", RescaleIntercept="8.25")
+    content = path.read_bytes()  # pydicom writes no such numbers
+    path.write_bytes(content.replace(b"7.25", slope.ljust(4).encode()).replace(b"8.25", intercept.ljust(4).encode()))
+    assert f"a rescale slope of {float(slope)} and a rescale intercept of {float(intercept)}, but" in refusal(path)
+
+
 def test_slope_and_window_of_each_frame(tmp_path: Path) -> None:
     values = np.stack([STORED, STORED // 2])
     shared = item(PixelValueTransformationSequence=item(RescaleSlope="3", RescaleIntercept="1"))

@@ -50,6 +50,19 @@ def test_slope_and_intercept_of_a_volume(tmp_path: Path) -> None:
         assert np.array_equal(read_image(path, frame=1), VOLUME[:, :, 1].T * 2.5 - 1024)
 
 
+@pytest.mark.parametrize(
+    ("slope", "intercept"), [(np.nan, 0.0), (np.inf, 0.0), (-np.inf, 1.0), (2.0, np.nan), (2.0, np.inf)]
+)
+def test_a_scaling_that_is_not_finite_is_refused(slope: float, intercept: float, tmp_path: Path) -> None:
+    message = refusal(write_nifti(tmp_path / "a.nii.gz", VOLUME, slope, intercept), frame=0)
+    assert f"has a slope of {slope} and an intercept of {intercept} to scale its pixels with" in message
+
+
+def test_a_slope_of_zero_is_no_scaling(tmp_path: Path) -> None:
+    path = write_nifti(tmp_path / "a.nii", VOLUME, 0.0, np.nan)
+    assert np.array_equal(read_image(path, frame=1), VOLUME[:, :, 1].T)
+
+
 @pytest.mark.parametrize("shape", [(3, 2), (3, 2, 1), (3, 2, 1, 1), (3, 2, 1, 1, 1)])
 def test_a_single_slice_needs_no_frame(shape: tuple[int, ...], tmp_path: Path) -> None:
     path = write_nifti(tmp_path / "a.nii", VOLUME[:, :, 0].reshape(shape))

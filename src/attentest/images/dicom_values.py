@@ -52,14 +52,14 @@ def grey_values(
             f"{path} has floating-point pixels, whose range a window or MONOCHROME1 would need: "
             "leave window (--window) out or convert it to MONOCHROME2 first."
         )
-    values, (low, high) = _modality_values(header, stored, layout, index)
+    values, (low, high) = _modality_values(header, stored, layout, index, path)
     if window:
         values, (low, high) = _windowed(header, values, (low, high), layout, index, path)
     return low + high - values if layout.photometric == "MONOCHROME1" else values
 
 
 def _modality_values(
-    header: Any, stored: NDArray[Any], layout: PixelLayout, index: int
+    header: Any, stored: NDArray[Any], layout: PixelLayout, index: int, path: Path
 ) -> tuple[NDArray[np.float64], tuple[float, float]]:
     """Return grey values (H, W) in the units of the modality, and their possible range."""
     if header.get("ModalityLUTSequence"):
@@ -67,6 +67,11 @@ def _modality_values(
         return table.look_up(stored), table.value_range
     tags = _frame_tags(header, index, "PixelValueTransformationSequence")
     slope, intercept = _number(tags, "RescaleSlope", 1.0), _number(tags, "RescaleIntercept", 0.0)
+    if slope == 0 or not (math.isfinite(slope) and math.isfinite(intercept)):
+        raise InputError(
+            f"{path} has a rescale slope of {slope} and a rescale intercept of {intercept}, but they must be finite "
+            "and the slope not 0: export it again from its source."
+        )
     ends = sorted(slope * end + intercept for end in layout.stored_range)
     return slope * stored.astype(np.float64) + intercept, (ends[0], ends[1])
 
@@ -85,7 +90,7 @@ def _windowed(
         table = _table_of(tags.VOILUTSequence[0], layout)
         return table.look_up(values), table.value_range
     centre, width = _number(tags, "WindowCenter", math.nan), _number(tags, "WindowWidth", math.nan)
-    if math.isnan(centre) or math.isnan(width):
+    if not (math.isfinite(centre) and math.isfinite(width)):
         raise InputError(f"{path} has no display window to apply: leave window (--window) out.")
     function = str(tags.get("VOILUTFunction") or "LINEAR").upper()
     low, high = value_range

@@ -27,6 +27,9 @@ MAX_EXTENSION_BYTES = 16 * 2**20
 LONGEST_HEADER = 540
 """Bytes of a NIfTI-2 header; one of NIfTI-1 has 348."""
 
+SCALING_FIELDS = {348: ("2f", 112), 540: ("2d", 176)}
+"""For each length of a header, the struct format and the place of the slope and the intercept of the pixels."""
+
 OFFSET_FIELDS = {348: ("f", 108), 540: ("q", 168)}
 """For each length of a header, the struct format and the place of the offset of the pixels."""
 
@@ -41,7 +44,7 @@ def read_nifti(path: Path, frame: int | None) -> NDArray[np.float64]:
     nibabel = optional_package("nibabel", "NIfTI")
     with silenced("nibabel.global"):
         try:
-            _check_offset(path)
+            _check_header(path)
             volume = nibabel.load(path)
             shape = tuple(int(length) for length in volume.shape)
             stored = volume.header.get_data_dtype()
@@ -66,8 +69,11 @@ def _errors(nibabel: Any) -> tuple[type[Exception], ...]:
     return (*DECODING_ERRORS, *own)
 
 
-def _check_offset(path: Path) -> None:
-    """Refuse a file with a huge gap between header and pixels: nibabel reads the gap, however large it is."""
+def _check_header(path: Path) -> None:
+    """Refuse a file with a huge gap between header and pixels or with a scaling that is not finite.
+
+    Nibabel reads the gap, however large it is, and ignores such a scaling.
+    """
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
         head = file.read(LONGEST_HEADER)
     for order in "<>":
@@ -79,6 +85,14 @@ def _check_offset(path: Path) -> None:
                 raise InputError(
                     f"{path} has its pixels after byte {offset:.0f}, more than the {MAX_EXTENSION_BYTES} allowed: "
                     "save it again without extensions."
+                )
+            field, place = SCALING_FIELDS[length]
+            slope, intercept = struct.unpack_from(order + field, head, place)
+            # A slope of zero says that there is no scaling, whatever the intercept is.
+            if slope != 0 and not (math.isfinite(slope) and math.isfinite(intercept)):
+                raise InputError(
+                    f"{path} has a slope of {slope} and an intercept of {intercept} to scale its pixels with, but they "
+                    "must be finite: save it again with the right scaling, or with a slope of 0 for none."
                 )
 
 
