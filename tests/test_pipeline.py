@@ -385,3 +385,25 @@ def test_cuda_agrees_with_the_cpu(family: str, search: str) -> None:
         assert ours.statistic == pytest.approx(theirs.statistic, abs=1e-9)
         assert ours.pvalue == pytest.approx(theirs.pvalue, abs=2e-6)
     assert next(model.parameters()).device.type == "cpu"
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [2.0, AR1(0.5, 2.0), Dense(4 * np.eye(64)), Diagonal(np.full(64, 4.0))],
+    ids=["number", "ar1", "dense", "d"],
+)
+def test_pixels_too_large_for_their_noise_are_refused(noise: Any) -> None:
+    test = AttentionTest(tiny_vit(), noise=noise, search=SpectralSearch(tol=1e-3))
+    image = np.random.default_rng(0).normal(scale=2.0, size=(8, 8))
+    far = image - 1e12
+    message = "a pixel of -1e.12, whose noise has the standard deviation 2, and float64 does not resolve it"
+    with pytest.raises(InputError, match=message):
+        test(far)
+    with pytest.raises(InputError, match=f"image 1: an image has {message}.*subtract a constant"):
+        list(test.map([image, far]))
+    assert test(far - far.mean()).status == "converged"
+
+
+def test_a_scan_of_16_bits_is_not_too_large_for_a_noise_below_its_last_digit() -> None:
+    scan = np.random.default_rng(0).integers(0, 2**16, (8, 8)).astype(np.uint16)
+    assert AttentionTest(tiny_vit(), noise=1e-3).check(scan) is None

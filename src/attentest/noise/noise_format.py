@@ -87,11 +87,12 @@ def _decoded(text: str) -> Any:
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON; refuse one that gives a name twice, of which JSON readers keep either value."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"it gives {shortened(twice)} more than once")
-    return dict(pairs)
+    values: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"it gives {shortened(name)} more than once")
+        values[name] = value
+    return values
 
 
 def _refuse_constant(name: str) -> NoReturn:
