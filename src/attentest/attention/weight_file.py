@@ -36,7 +36,9 @@ def weights_in(path: Path) -> int:
 
 def _extent(entry: Any, name: str, path: Path) -> tuple[int, int]:
     """Return the number of weights of a tensor and the bytes they take."""
-    shape, offsets = (entry.get("shape"), entry.get("data_offsets")) if isinstance(entry, Mapping) else (None, None)
+    fields = entry if isinstance(entry, Mapping) else {}
+    shape: Any = fields.get("shape")
+    offsets: Any = fields.get("data_offsets")
     if not (_are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2 and offsets[0] <= offsets[1]):
         raise ValueError(f"the header of {path.name} gives tensor {name[:100]!r} no valid shape or place")
     weights, taken = math.prod(shape), offsets[1] - offsets[0]
