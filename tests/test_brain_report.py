@@ -287,16 +287,19 @@ def test_an_interval_longer_than_its_bound_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"log_p": "small"}, "could not convert"),
-        ({"log_p": None}, "NoneType"),
+        ({"log_p": "small"}, "log_p must be a number, got 'small'"),
+        ({"log_p": None}, "log_p must be a number, got None"),
         ({"tumour": None}, "no class"),
-        ({"iou": 7.0}, "IoU"),
+        ({"iou": 7.0}, "iou must lie between 0 and 1, got 7.0"),
+        ({"room": [1]}, "room must be a number"),
+        ({"status": 3}, "status must be a text"),
+        ({"confidence_low": 1.0}, "confidence_high is missing"),
     ],
 )
 def test_damaged_data_are_refused(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
     found = rows(20)
     out = write_study(tmp_path, {PAPER: [{**found[0], **change}, *found[1:]]})
-    with pytest.raises(InputError, match=f"pooled-background-0.6.jsonl is damaged .*{complaint}"):
+    with pytest.raises(InputError, match=rf"line 2 of .*pooled-background-0.6.jsonl is damaged \(.*{complaint}"):
         summarise(out)
 
 

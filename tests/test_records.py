@@ -74,6 +74,12 @@ def test_a_line_that_was_not_finished_does_not_count_and_is_overwritten(file: Re
         ('{"image": 0, "seconds": NaN}', "NaN is not a number"),
         ('{"image": 0, "seconds": 1, "p": null}', "p must lie between 0 and 1, got None"),
         ('{"image": 0, "p": 0.5}', "'seconds'"),
+        ('{"seconds": 1}', "'image' is missing"),
+        ('{"image": 0, "seconds": "1"}', "seconds must be a number, got '1'"),
+        ('{"image": ' + "1" * 5000 + ', "seconds": 1}', "Exceeds the limit"),
+        ("[" * 100_000, "recursion"),
+        ('{"header": {"series": [], "seed": 0, "model_sha256": "", "settings": {}}}', "series must be an object"),
+        ('{"header": {"series": {}, "seed": [], "model_sha256": "", "settings": {}}}', "seed must be a number"),
         ('{"header": {}}', "a header must have series, seed"),
     ],
 )

@@ -15,20 +15,23 @@ from scipy import stats
 
 from attentest.errors import InputError
 from attentest.studies.document import markdown, to_html
+from attentest.studies.intervals import ENDS
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.finding import FINDINGS, findings
 from attentest.studies.reproduction.measures import MISSED, REJECTED, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import command_of, render_markdown, write_report
 from attentest.studies.reproduction.published import POWER
+from attentest.studies.reproduction.recorded_fields import NUMBERS
 from attentest.studies.reproduction.rules import largest_agreeing_score, score
-from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings
+from attentest.studies.reproduction.run import RunSettings, data_file
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.series_rows import SeriesRows
 from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.tables import TABLES
 from attentest.training.paper_model import ModelFolders
 from reproduction_data import (
+    ROWS,
     curve_row,
     interval_rows,
     selective_row,
@@ -41,6 +44,24 @@ from reproduction_data import (
 
 NULL = Series(work="selective", model="base16")
 SIGNAL = Series(work="selective", model="base16", delta=2.0)
+
+RUN = {
+    **{"preset": "paper", "counts": asdict(PRESETS["paper"]), "experiments": ["power"], "published": False, "seed": 7},
+    **{"began": "2026-01-01T00:00:00+00:00", "seconds": 1.5, "trials": 20, "failed": 0, "trained": {}},
+    **{"finished": False, "device": "some GPU", "device_type": "cuda", "threads": 2},
+}
+"""A run as it is recorded."""
+
+ONE_SERIES = {
+    "selective": NULL,
+    "search": Series(work="search", model="base8"),
+    "interval": Series(work="interval", model="base16", delta=2.0),
+    "permutation": Series(work="permutation", model="base16", permutations=1000),
+    "curves": Series(work="curves", model="base16"),
+    "precision": Series(work="precision", model="base64"),
+    "evaluation": Series(work="evaluation", model="base8", device="cpu"),
+}
+"""A series of each kind of work."""
 
 
 @pytest.fixture(scope="module")
@@ -370,15 +391,62 @@ def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
         folders=ModelFolders(trained=tmp_path),
     )
     others = [series for series in settings.plan() if series != SIGNAL]
-    entry = {
-        **dict.fromkeys(RUN_FIELDS),
-        "preset": "paper",
-        "counts": asdict(settings.preset),
-        "experiments": ["power"],
-        "published": False,
-        "began": "2026-01-01T00:00:00+00:00",
-        "finished": False,
-    }
-    (tmp_path / "runs.jsonl").write_text(json.dumps(entry) + "\n")
+    (tmp_path / "runs.jsonl").write_text(json.dumps({**RUN, "counts": asdict(settings.preset)}) + "\n")
     missing = summarise(tmp_path)["missing"]
     assert [(one["series"], one["trials"], one["asked"]) for one in missing] == [(s.name, 0, 20) for s in others]
+
+
+@pytest.mark.parametrize("work", ONE_SERIES)
+def test_a_row_that_lacks_a_value_is_named_with_its_file_and_line(work: str, tmp_path: Path) -> None:
+    series = ONE_SERIES[work]
+    first, second = ROWS[work](series, 2)
+    file = data_file(tmp_path, series)
+    needed = ["image", "seconds", *NUMBERS[work], *(ENDS if work == "interval" else ())]
+    needed += ["far", "close"] if work == "curves" else []
+    for name in needed:
+        for value in ("absent", "text", [], 10**400):  # a header, two rows: the second is damaged
+            damaged = {key: one for key, one in second.items() if key != name} | (
+                {} if value == "absent" else {name: value}
+            )
+            file.path.unlink(missing_ok=True)
+            write_series(tmp_path, series, [first, damaged])
+            with pytest.raises(InputError, match=rf"line 3 of .*{file.path.name} is damaged \(.*{name}"):
+                summarise(tmp_path)
+
+
+def test_curves_without_a_value_at_each_point_are_refused(tmp_path: Path) -> None:
+    series = ONE_SERIES["curves"]
+    row = curve_row(0)
+    row["far"]["inside"][0] = row["far"]["inside"][0][:-1]
+    write_series(tmp_path, series, [row])
+    with pytest.raises(InputError, match=r"line 2 of .* is damaged"):
+        summarise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"preset": "odd"}, "preset must be one of quick, paper, full, got 'odd'"),
+        ({"preset": ["quick"]}, "unhashable"),
+        ({"experiments": ["no such"]}, "no such"),
+        ({"experiments": None}, "NoneType"),
+        ({"counts": {}}, "timed"),
+        ({"counts": {**asdict(PRESETS["quick"]), "nulls": 3}}, "nulls"),
+        ({"counts": {**asdict(PRESETS["quick"]), "null": 10**4000}}, "null must be .* got a number of 4001 digits"),
+        ({"counts": {**asdict(PRESETS["quick"]), "power": "many"}}, "power must be a whole number"),
+        ({"counts": {**asdict(PRESETS["quick"]), "models": ["giant"]}}, "giant"),
+        ({"counts": {**asdict(PRESETS["quick"]), "timed": [1]}}, "items"),
+        ({"tests": "theirs"}, "tests must be one of all, paper, ours"),
+        ({"began": "yesterday"}, "isoformat"),
+        ({"began": 7}, "began must be a text"),
+        ({"seconds": "7"}, "seconds must be a number"),
+        ({"trained": {"large16": "long"}}, "large16 must be a number"),
+        ({"trained": [1]}, "trained must be an object"),
+        ({"device": None}, "device must be a text"),
+    ],
+)
+def test_an_odd_run_is_named_with_its_line(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    write_series(tmp_path, SIGNAL, selective_rows(SIGNAL, 3))
+    (tmp_path / "runs.jsonl").write_text(f"{json.dumps(RUN)}\n{json.dumps(RUN | change)}\n")
+    with pytest.raises(InputError, match=rf"line 2 of .*runs.jsonl is damaged \(.*{reason}"):
+        summarise(tmp_path)

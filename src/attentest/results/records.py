@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 
 try:
     import fcntl
@@ -28,11 +28,15 @@ Image = TypeVar("Image", int, str)
 Work: TypeAlias = Callable[[list[int]], list[Row]]
 """Maps image numbers to their rows, in the same order."""
 
+RowCheck: TypeAlias = Callable[[Row], None]
+"""Raises a ValueError, TypeError or KeyError for a row, or a header, that lacks what its readers need."""
+
 LOCK = ".lock"  # in a directory that one run at a time may write to
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
 # What headers of earlier versions do not name, and its value then.
 EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0}
+LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 
 CHUNK_SECONDS = 20.0  # rows are written about this often, so that an interruption loses little work
@@ -59,16 +63,21 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> Records:
-        """Return the content; an unfinished last line is ignored."""
+    def read(self, check_row: RowCheck | None = None, check_header: RowCheck | None = None) -> Records:
+        """Return the content; an unfinished last line is ignored, and a line that fails a check is refused."""
         headers: list[dict[str, Any]] = []
         rows: dict[int | str, Row] = {}
 
         def add(values: dict[str, Any]) -> None:
             if "header" in values:
                 headers.append(_checked_header(values["header"]))
+                if check_header is not None:
+                    check_header(headers[-1])
             else:
-                rows[values["image"]] = _checked_row(values, headers)
+                row = _checked_row(values, headers)
+                if check_row is not None:
+                    check_row(row)
+                rows[row["image"]] = row
 
         size = _read_lines(self.path, add, "remove the file, the next run makes it anew")
         return Records(headers=headers, rows=rows, complete_bytes=size)
@@ -165,13 +174,15 @@ def recorded(
         yield rows
 
 
-def read_runs(out: Path, fields: Collection[str]) -> list[dict[str, Any]]:
-    """Return the runs that a directory has seen, oldest first; each must have all of the fields."""
+def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None) -> list[dict[str, Any]]:
+    """Return the runs that a directory has seen, oldest first; each must have all of the fields and pass the check."""
     runs: list[dict[str, Any]] = []
 
     def add(entry: dict[str, Any]) -> None:
         if absent := set(fields) - set(entry):
             raise ValueError(f"{', '.join(sorted(absent))} is missing")
+        if check is not None:
+            check(entry)
         runs.append(entry)
 
     _read_lines(out / RUNS, add, "remove it, the rows are in other files")
@@ -214,9 +225,25 @@ def _read_lines(path: Path, add: Callable[[dict[str, Any]], None], advice: str) 
             if not isinstance(values, dict):
                 raise ValueError("it is not an object")
             add(values)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"line {number} of {path} is damaged ({error}): {advice}.") from None
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise InputError(f"line {number} of {path} is damaged ({reason}): {advice}.") from None
     return len(complete)
+
+
+def check_numbers(values: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse values of which one of these names is missing or is no finite number."""
+    for name in names:
+        value = values[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST_NUMBER:
+            raise ValueError(f"{name} must be a number, got {shortened(value)}")
+
+
+def check_texts(values: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse values of which one of these names is missing or is no text."""
+    for name in names:
+        if not isinstance(values[name], str):
+            raise ValueError(f"{name} must be a text, got {shortened(values[name])}")
 
 
 def _refuse_constant(name: str) -> Any:
@@ -242,6 +269,12 @@ def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | Non
 def _checked_header(values: Any) -> dict[str, Any]:
     if not isinstance(values, dict) or not set(IDENTITY) <= set(values):
         raise ValueError(f"a header must have {', '.join(IDENTITY)}")
+    check_numbers(values, ["seed"])
+    check_texts(values, ["model_sha256", *(name for name in ("device", "device_type") if name in values)])
+    for name in ("series", "settings", "versions"):
+        if not isinstance(values.get(name, {}), dict):
+            raise ValueError(f"{name} must be an object, got {shortened(values[name])}")
+    check_texts(values.get("versions", {}), values.get("versions", {}))
     return values
 
 
@@ -249,11 +282,10 @@ def _checked_row(values: Row, headers: list[dict[str, Any]]) -> Row:
     if not headers:
         raise ValueError("there is no header before it")
     image = values["image"]
-    if not (isinstance(image, str) or (type(image) is int and image >= 0)):
-        raise ValueError(f"image must be a whole number from 0, or a name, got {image!r}")
-    if not isinstance(values["seconds"], (int, float)):
-        raise ValueError("seconds must be a number")
+    if not (isinstance(image, str) or (type(image) is int and 0 <= image <= LARGEST_NUMBER)):
+        raise ValueError(f"image must be a whole number from 0, or a name, got {shortened(image)}")
+    check_numbers(values, ["seconds"])
     p = values.get("p", 0.0)
     if not (isinstance(p, (int, float)) and 0 <= p <= 1):
-        raise ValueError(f"p must lie between 0 and 1, got {p!r}")
+        raise ValueError(f"p must lie between 0 and 1, got {shortened(p)}")
     return values

@@ -14,18 +14,16 @@ from attentest.statistics.confidence_interval import ConfidenceInterval
 
 CONFIDENCE_LEVEL = 0.95
 
+ENDS = ("confidence_low", "confidence_high", "confidence_error", "confidence_bound")
+"""Numbers of an interval in a row, None where it is infinite."""
+
 ROUNDING = 1e-9  # relative, by which an interval may exceed its bound
 
 
 def interval_values(result: AttentionTestResult, interval: ConfidenceInterval) -> Row:
     """Return the values of an interval that are stored, JSON-ready: None for an infinite one."""
-    values = {
-        "confidence_low": interval.low,
-        "confidence_high": interval.high,
-        "confidence_error": interval.error,
-        "confidence_bound": result.interval_bound,
-    }
-    return {name: float(value) if np.isfinite(value) else None for name, value in values.items()}
+    values = (interval.low, interval.high, interval.error, result.interval_bound)
+    return {name: float(value) if np.isfinite(value) else None for name, value in zip(ENDS, values, strict=True)}
 
 
 def interval_lengths(rows: Sequence[Row]) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
-from attentest.results.records import RecordFile, Row, isolated_rows, recorded
+from attentest.results.records import RecordFile, Row, check_texts, isolated_rows, recorded
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
@@ -61,7 +61,10 @@ def read_record(out: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         missing = set(TRAINING_FIELDS) - set(found)
-    except (OSError, ValueError, TypeError) as error:
+        if not missing:
+            check_texts(found, ["weights_sha256"])
+            dict(found["performance"]["by_patient"])
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
     if missing:
         raise InputError(f"{path} lacks {', '.join(sorted(missing))}: remove {path.parent}, and it is trained anew.")

@@ -15,13 +15,13 @@ from scipy.stats import kstest, spearmanr
 
 from attentest.errors import InputError
 from attentest.results.calibration import ALPHAS
-from attentest.results.records import RecordFile, Records, Row, read_runs
+from attentest.results.records import Row, check_numbers, check_texts, read_runs
 from attentest.search import CONVERGED
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Condition
 from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
-from attentest.studies.intervals import interval_lengths
+from attentest.studies.intervals import ENDS, interval_lengths
 
 FORMAT = 1
 """Version of the summary's format."""
@@ -49,9 +49,11 @@ def summarise(out: Path) -> dict[str, Any]:
     """Return the numbers of a study, JSON-ready, from the directory that ``attentest brain`` wrote."""
     try:
         facts: dict[str, Any] = json.loads((out / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        check_texts(facts, ["command"])
+        check_numbers(facts["data"]["split"]["test"], ["with_tumour", "without_tumour"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(f"{out / FACTS} cannot be read ({error}): run attentest brain first.") from None
-    files = {condition: _checked(data_file(out, condition)) for condition in CONDITIONS}
+    files = {condition: data_file(out, condition).read(_check_row, _check_header) for condition in CONDITIONS}
     rows = {condition: [row for _, row in sorted(file.rows.items())] for condition, file in files.items()}
     if not rows[PAPER]:
         raise InputError(f"{out} holds no tested slices: run attentest brain first, or name its directory.")
@@ -70,7 +72,7 @@ def summarise(out: Path) -> dict[str, Any]:
             **{name: record[name] for name in TRAINING_FIELDS if name != "data"},
             "performance": {**record["performance"], "by_patient": by_patient},
         },
-        "runs": read_runs(out, RUN_FIELDS),
+        "runs": read_runs(out, RUN_FIELDS, _check_run),
         "conditions": [
             {"name": condition.name, **condition.describe(), **_condition(found)}
             for condition, found in rows.items()
@@ -86,23 +88,30 @@ def summarise(out: Path) -> dict[str, Any]:
     }
 
 
-def _checked(file: RecordFile) -> Records:
-    """Return the records of a file; refuse it if they lack values that the summary needs."""
-    records = file.read()
-    try:
-        for header in records.headers:
-            dict(header["settings"]["noise"])
-        for number, row in records.rows.items():
-            if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
-                raise ValueError(f"slice {number} has no class or no patient")
-            if "error" not in row:
-                sum(float(row[name]) for name in NUMBERS_OF_ROWS)
-                if not (row["iou"] is None or 0 <= row["iou"] <= 1):
-                    raise ValueError(f"slice {number} has the IoU {row['iou']}")
-                str(row["status"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{file.path} is damaged ({error!r}): remove it, the next run makes it anew.") from None
-    return records
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Refuse a header that does not say what the noise is."""
+    dict(header["settings"]["noise"])
+
+
+def _check_row(row: Row) -> None:
+    """Refuse a row that lacks values which the summary needs."""
+    if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
+        raise ValueError("it has no class or no patient")
+    if "error" in row:
+        return
+    check_numbers(row, NUMBERS_OF_ROWS)
+    check_texts(row, ["status"])
+    check_numbers(row, [name for name in ("iou", "room", *ENDS) if row.get(name) is not None])
+    if not (row["iou"] is None or 0 <= row["iou"] <= 1):
+        raise ValueError(f"iou must lie between 0 and 1, got {row['iou']}")
+    if "confidence_low" in row and "confidence_high" not in row:
+        raise ValueError("confidence_high is missing")
+
+
+def _check_run(entry: Mapping[str, Any]) -> None:
+    """Refuse a run that lacks its time and place."""
+    check_numbers(entry, ["seconds", "trained", "tested", "failed"])
+    check_texts(entry, ["began", "device"])
 
 
 def _sensitivity_images(rows: Mapping[Condition, Sequence[Row]], data: Mapping[str, Any]) -> str:

@@ -17,6 +17,7 @@ from attentest.attention.device import usable_device
 from attentest.errors import InputError
 from attentest.results.records import RecordFile, Row, record_run, recorded
 from attentest.studies.reproduction.experiment import Experiment, Preset, plan_of
+from attentest.studies.reproduction.recorded_fields import row_check
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.trial import Trials
 from attentest.training.paper_model import ModelFolders
@@ -124,7 +125,7 @@ def _todo(settings: RunSettings, out: Path) -> dict[Series, list[int]]:
     todo = {}
     for series, count in settings.plan().items():
         file = data_file(out, series)
-        records = file.read()
+        records = file.read(row_check(series.work))
         model = settings.folders.find(series.model, series.published)
         file.check_same(records, {"seed": settings.seed, "model_sha256": model.sha256})
         todo[series] = records.missing(range(count), settings.retry)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from attentest.results.records import Row
 from attentest.search import CONVERGED
+from attentest.studies.reproduction.recorded_fields import check_header, row_check
 from attentest.studies.reproduction.run import data_file
 from attentest.studies.reproduction.series import Series
 
@@ -37,7 +38,8 @@ class SeriesRows:
         """
         if series.work == "permutation":
             series = _with_most_permutations(out, series)
-        records = data_file(out, series).read()
+        check = check_header if series.work == "precision" else None
+        records = data_file(out, series).read(row_check(series.work), check)
         numbers = sorted(number for number in records.rows if isinstance(number, int))
         rows = tuple(records.rows[number] for number in numbers if most is None or number < most)
         return cls(series=series, headers=tuple(records.headers), rows=rows) if rows else None

@@ -14,6 +14,7 @@ from attentest.errors import InputError
 from attentest.results.records import read_runs
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
 from attentest.studies.reproduction.measures import MEASURES, our_tests
+from attentest.studies.reproduction.recorded_fields import check_run
 from attentest.studies.reproduction.run import RUN_FIELDS
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.series_rows import SeriesRows
@@ -51,7 +52,7 @@ def summarise(out: Path) -> dict[str, Any]:
     }
     runs = [
         {**{name: entry[name] for name in RUN_FIELDS}, "tests": entry.get("tests", "all")}
-        for entry in read_runs(out, RUN_FIELDS)
+        for entry in read_runs(out, RUN_FIELDS, check_run)
     ]
     return {
         "format": FORMAT,
