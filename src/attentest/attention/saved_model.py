@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from transformers.utils import cached_file
 
 from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
+from attentest.attention.offline import no_network
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
 from attentest.attention.weight_file import weights_in
@@ -80,6 +82,11 @@ def load_model(
     if not isinstance(source, (str, os.PathLike)):
         raise ModelError(f"a model must be given as a path or a hub id, got {type(source).__name__}.")
     files = _Files(source, local_files_only, revision)
+    with no_network() if files.options["local_files_only"] else nullcontext():
+        return _load(files, allow_pickle)
+
+
+def _load(files: _Files, allow_pickle: bool) -> SavedModel:
     config = files.json("config.json", needed=True)
     if config is None:
         raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
