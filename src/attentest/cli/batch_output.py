@@ -46,7 +46,7 @@ def recorded_run(
 
     header = {
         "series": run.describe(),
-        "seed": None,
+        "seed": 0,  # seeds are among the settings
         "model_sha256": run.test.model_sha256,
         "settings": run.test.settings,
         **described_machine(run.test.device),

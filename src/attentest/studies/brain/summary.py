@@ -95,6 +95,7 @@ def _check_header(header: Mapping[str, Any]) -> None:
 
 def _check_row(row: Row) -> None:
     """Refuse a row that lacks values which the summary needs."""
+    check_numbers(row, ["image"])
     if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
         raise ValueError("it has no class or no patient")
     if "error" in row:

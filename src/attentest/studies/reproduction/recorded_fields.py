@@ -35,6 +35,7 @@ def row_check(work: str) -> RowCheck:
 
 
 def _check_row(work: str, row: Row) -> None:
+    check_numbers(row, ["image"])
     if "error" in row:
         return
     check_numbers(row, NUMBERS[work])
