@@ -20,6 +20,9 @@ MAX_PIXELS = 64_000_000
 MAX_VOLUME_BYTES = 4 * 2**30
 """Most bytes, uncompressed, of a series of frames or slices from which one is read: 4 GiB."""
 
+LONGEST_REASON = 200
+"""Most characters of an error's message that another repeats: it may quote the file."""
+
 DECODING_ERRORS = (
     OSError,
     ValueError,
@@ -67,9 +70,10 @@ def chosen_frame(frame: int | None, count: int, name: object) -> int:
 
 
 def reason(error: BaseException) -> str:
-    """Return the first line of an error's message without its full stop, to be put in parentheses."""
+    """Return the first line of an error's message, shortened and without its full stop, to be put in parentheses."""
     lines = str(error).splitlines()
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
+    first = lines[0] if lines else type(error).__name__
+    return (first if len(first) <= LONGEST_REASON else f"{first[:LONGEST_REASON]}...").rstrip(".")
 
 
 def optional_package(name: str, file_format: str, *submodules: str) -> Any:

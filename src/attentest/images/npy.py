@@ -23,7 +23,8 @@ def read_npy(path: Path, frame: int | None) -> NDArray[Any]:
     if is_archive:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
     try:
-        values = np.lib.format.open_memmap(path, mode="r")
+        with np.errstate(over="raise"):  # of a shape whose product does not fit in 64 bits
+            values = np.lib.format.open_memmap(path, mode="r")
     except (*DECODING_ERRORS, tokenize.TokenError) as error:
         raise InputError(f"{path} is not a readable .npy array ({reason(error)}).") from None
     if values.dtype.kind not in "biuf":
