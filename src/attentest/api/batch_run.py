@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from attentest.api.attention_test import AttentionTest
+from attentest.images.sample import ImageLike, as_sample
 from attentest.images.source import ImageSource
 from attentest.pipeline.stream import Progress, Tested
 from attentest.results.failure import FailedImage
@@ -79,11 +80,10 @@ class BatchRun:
         self, places: Sequence[int], progress: Progress | None = None, keep: Keep | None = None
     ) -> Iterator[list[Row]]:
         """Yield the records of images, given by their places, batch by batch."""
-        paired = [self._reference(place) for place in places]
         batches = self.test.stream_batches(
             [self.images[place] for place in places],
             progress,
-            references=None if not self.references else [each for each in paired if each is not None],
+            references=self._references(places),
             on_error="row",
             alpha=self.alpha,
             connectivity=self.connectivity,
@@ -123,12 +123,16 @@ class BatchRun:
         reference = self._reference_name(place)
         return {**which, **({} if reference is None else {"reference": reference}), **values}
 
-    def _reference(self, place: int) -> ImageSource | None:
-        return self.references[place if len(self.references) > 1 else 0] if self.references else None
+    def _references(self, places: Sequence[int]) -> list[ImageLike] | None:
+        """Return the reference of each image; one for all is read once."""
+        if not self.references:
+            return None
+        if len(self.references) == 1:
+            return [as_sample(self.references[0])] * len(places)
+        return [self.references[place] for place in places]
 
     def _reference_name(self, place: int) -> str | None:
-        reference = self._reference(place)
-        return None if reference is None else reference.name
+        return self.references[place if len(self.references) > 1 else 0].name if self.references else None
 
 
 def _stamp(image: ImageSource) -> list[int] | None:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
@@ -139,15 +140,16 @@ def power(
 
     attentest power templates/*.npy --model my-vit --noise noise.safetensors
     """
-    from attentest.cli.image_files import ImageFiles
-    from attentest.simulation.plan import RANDOMISE, REGIONS, Simulation
-
     check_level(alpha)
-    files = ImageFiles(images=backgrounds or [], frame=frame, window=window)
-    if not files.images and (frame is not None or window):
+    shape = as_image_shape(size)
+    sources = image_sources(backgrounds or [], frame=frame, window=window)
+    if not sources and (frame is not None or window):
         raise InputError("--frame and --window are for image files, and none are given.")
     if out is not None:
-        _check_out(out, [*options.input_files, *files.images, *filter(None, [noise_file(true_noise)])])
+        files = [source.path for source in sources]
+        _check_out(out, [*options.input_files, *files, *filter(None, [noise_file(true_noise)])])
+    from attentest.simulation.plan import RANDOMISE, REGIONS, Simulation
+
     drawn_from = as_true_noise(true_noise, options.noise)
     simulation = Simulation.of(
         options.attention_test(),
@@ -157,8 +159,8 @@ def power(
         region=[str(units) for units in region] if region else REGIONS,
         deltas=delta or None,
         side=side,
-        backgrounds=list(files.pixels()) if files.images else None,
-        image_shape=as_image_shape(size),
+        backgrounds=[source.read() for source in sources] or None,
+        image_shape=shape,
         noise=drawn_from,
         alpha=alpha,
         power=target,
