@@ -300,7 +300,7 @@ def test_options_that_do_not_fit_an_image_are_named_in_its_reason(arguments: str
         ("--learning-rate 2", "--learning-rate must lie in (0, 1], got 2.0"),
         ("--dropout 1", "--dropout must lie in [0, 1), got 1.0"),
         ("--seed=-1", "--seed must be at least 0"),
-        ("--image-size 9", "--image-size must be at least 4 and a multiple of the patch size"),
+        ("--image-size 9", "--image-size must be a multiple of the patch size"),
     ],
 )
 def test_messages_about_training_name_options(arguments: str, message: str) -> None:

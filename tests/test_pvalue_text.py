@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attentest import AttentionTestResult, ComponentResults, Results
+from attentest import AttentionTestResult
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.results.plots import Panel, results_figure
 from attentest.results.pvalue_text import number_text, pvalue_text, with_sign
+from attentest.results.rows import rows_of
 from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import gallery_figure
 from brain_gallery import gallery, result
@@ -40,13 +41,14 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
     assert one.pvalue_text() == text
     assert f"pvalue={text}," in repr(one)
 
-    print_table(Results([one]), 0.05)
+    print_table(rows_of([one], ["scan"], 0.95), 0.05)
     table = capsys.readouterr().out
     assert text in table
     assert "undecided" in table
     assert " 0.3 " not in table
 
-    print_component_table([("scan", ComponentResults([one, unsure("converged", 0.3, 0.3)]))], 0.05)
+    rows = rows_of([one, unsure("converged", 0.3, 0.3)], ["scan", "scan"], 0.95)
+    print_component_table([[{"component": number, **row} for number, row in enumerate(rows, start=1)]], 0.05)
     table = capsys.readouterr().out
     assert text in table
     assert " 0.04 to 0.6 " in table  # Holm
@@ -61,5 +63,5 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
 def test_a_search_that_converged_has_a_plain_p(capsys: pytest.CaptureFixture[str]) -> None:
     one = unsure("converged", 0.29, 0.31)
     assert "pvalue=0.3 in [0.29, 0.31]" in repr(one)
-    print_table(Results([one]), 0.05)
+    print_table(rows_of([one], ["scan"], 0.95), 0.05)
     assert " 0.3 " in capsys.readouterr().out

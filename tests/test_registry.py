@@ -356,5 +356,6 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
         ("--filter", "--filter must be .* gaussian:SIGMA, box or a .npy file, got 'none'."),
         ("--noise", "--noise must be .* a noise file .*, sample, wavelet or range, got 'none'."),
     ):
-        done = CliRunner().invoke(extended, ["test", "0.npy", "--noise", "1", option, "none"])
+        noise_option = [] if option == "--noise" else ["--noise", "1"]
+        done = CliRunner().invoke(extended, ["test", "0.npy", *noise_option, option, "none"])
         assert re.fullmatch(message, str(done.exception))

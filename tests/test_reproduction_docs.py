@@ -36,13 +36,18 @@ def numbers(line: str) -> Counter[str]:
 
 
 def test_every_statement_is_on_the_page_with_its_verdict_and_numbers(summary: dict[str, Any], page: str) -> None:
-    lines = page.splitlines()
-    for finding in findings(summary):
-        about = [line for line in lines if markdown(finding["statement"]) in line]
-        assert about, finding["statement"]
+    found = findings(summary)
+    for statement in {finding["statement"] for finding in found}:
+        about = [line for line in page.splitlines() if markdown(statement) in line]
+        same = [finding for finding in found if finding["statement"] == statement]  # of our tests, in two experiments
+        assert about, statement
         for line in about:
-            assert f"**{finding['verdict']}" in line.lower()
-            assert numbers(finding["numbers"]) <= numbers(line)
+            assert any(
+                f"**{finding['verdict']}" in line.lower() and numbers(finding["numbers"]) <= numbers(line)
+                for finding in same
+            )
+        for finding in same:
+            assert any(numbers(finding["numbers"]) <= numbers(line) for line in about)
 
 
 def test_every_table_is_on_the_page_with_its_numbers(summary: dict[str, Any], page: str) -> None:
@@ -79,7 +84,8 @@ def test_the_selective_test_is_within_its_band_in_all_settings(summary: dict[str
 
 
 def test_models_that_are_not_bundled_have_their_records_here(summary: dict[str, Any]) -> None:
-    hashes = {entry["model"]: entry["sha256"] for entry in summary["models"] if not entry["published"]}
-    for model in ("large16", "huge16"):
-        record = json.loads((PAGE / "models" / model / "training.json").read_text(encoding="utf-8"))
-        assert [record["weights_sha256"]] == hashes[model]
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (PAGE / "models").glob("*/training.json")]
+    trained = [entry for entry in summary["models"] if entry["model"] in ("large16", "huge16")]
+    used = [sha256 for entry in trained for sha256 in entry["sha256"]]
+    assert len(trained) >= 2
+    assert sorted(record["weights_sha256"] for record in records) == sorted(used)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from attentest.api.attention_test import AttentionTest
+from attentest.api.saved_arrays import SavedArrays
 from attentest.images.sample import ImageLike, as_sample
 from attentest.images.source import ImageSource
 from attentest.pipeline.stream import Progress, Tested
@@ -16,9 +17,9 @@ from attentest.results.records import Records, Row
 from attentest.results.result import AttentionTestResult, values_of
 from attentest.search import Certification
 
-Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], "dict[str, Any]"]
+Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 """Called with every image that was tested and its results, one or one for each component of its region, before they are
-dropped; returns what is to be added to the record."""
+dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class BatchRun:
         As in calling the test.
     connectivity
         1 or 2 to test the connected components of each region; None to test it as a whole.
+    save
+        What to save of each image, if anything; the record has the files under "saved".
     """
 
     test: AttentionTest
@@ -52,6 +55,7 @@ class BatchRun:
     alpha: float | None = None
     certification: Certification | None = None
     connectivity: int | None = None
+    save: SavedArrays | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what the records of one directory have in common, apart from the test, JSON-ready."""
@@ -98,10 +102,18 @@ class BatchRun:
             some = [next(waiting) for _ in batch]
             values = self._values(batch)
             for place, tested, found in zip(some, batch, values, strict=True):
-                if keep is not None and not isinstance(tested, FailedImage):
-                    found |= keep(self.images[place], tested)
+                if isinstance(tested, FailedImage):
+                    continue
+                if self.save is not None:
+                    found["saved"] = self.save.save(self.images[place], tested[0])
+                if keep is not None:
+                    keep(self.images[place], tested)
             seconds = (time.perf_counter() - start) / len(batch)
             yield [self._record(place, found, seconds) for place, found in zip(some, values, strict=True)]
+
+    def lost(self, place: int, reason: str) -> Row:
+        """Return the record of an image that could not be tested for a reason outside the test."""
+        return self._record(place, {"error": reason}, 0.0)
 
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
         """Return the values of each image of a batch: of its result, of its components, or of its failure."""

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
-from urllib.parse import quote
-
-import numpy as np
 
 from attentest.cli.output import print_json
 from attentest.errors import InputError
-from attentest.files import make_directory, write_complete
+from attentest.files import make_directory
 from attentest.results.rows import COLUMNS, Row, columns_of, failed_row, pvalues_of, row_of, with_adjusted
 
 if TYPE_CHECKING:
     from attentest.api.batch_run import BatchRun
-    from attentest.images.source import ImageSource
-    from attentest.results.result import AttentionTestResult
 
 RECORDS = "results.jsonl"
 """Name of the file of records in an output directory."""
@@ -149,43 +143,3 @@ def _opened(path: Path) -> TextIO:
         return open(path, "w", encoding="utf-8", errors="surrogateescape", newline="")
     except OSError as error:
         raise InputError(f"the table {path} cannot be written ({error.strerror}).") from None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedArrays:
-    """Saves regions and attention maps of images in folders of a directory."""
-
-    directory: Path
-    kinds: Sequence[str]
-
-    def save(self, image: ImageSource, result: AttentionTestResult) -> dict[str, str]:
-        """Save what was asked for of an image, and return the files by their kinds, relative to the directory."""
-        saved = {}
-        for kind in self.kinds:
-            path = Path(kind) / f"{file_stem(image.name)}{'.png' if kind == 'masks' else '.npy'}"
-            make_directory(self.directory / kind)
-            array = result.attention if kind == "maps" else result.region
-            write_complete(self.directory / path, _picture(array) if kind == "masks" else _array(array), f"the {kind}")
-            saved[kind] = str(path)
-        return saved
-
-
-def file_stem(name: str) -> str:
-    """Return a file name for an image: the end of its own name in safe characters, and a digest of all of it."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
-    readable = quote(name.encode("utf-8", "surrogateescape").split(b"/")[-1], safe="")[-60:]
-    return f"{readable}-{digest}"
-
-
-def _array(values: Any) -> bytes:
-    content = io.BytesIO()
-    np.save(content, values)
-    return content.getvalue()
-
-
-def _picture(mask: Any) -> bytes:
-    from PIL import Image
-
-    content = io.BytesIO()
-    Image.fromarray(np.where(mask, 255, 0).astype(np.uint8)).save(content, "PNG")
-    return content.getvalue()

@@ -31,7 +31,8 @@ class Move(Protocol):
 def progress_bar(label: str) -> Iterator[Move]:
     """Show a progress bar on standard error and yield the callback that moves it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=None)
 
         def move(done: float, total: float | None, label: str | None = None, /) -> None:

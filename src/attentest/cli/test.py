@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,7 @@ from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.api.batch_run import BatchRun
+    from attentest.api.ray_engine import RayEngine
     from attentest.images.source import ImageSource
     from attentest.results.records import Row
     from attentest.results.result import AttentionTestResult
@@ -52,6 +54,16 @@ SOME_FAILED = 1
 """Exit code if some images could not be tested."""
 
 DEFAULT_CONFIDENCE = 0.95
+
+WORKERS = "Workers"
+"""Group of the options about workers in the help."""
+
+
+class EngineName(StrEnum):
+    """Where images are tested."""
+
+    local = "local"
+    ray = "ray"
 
 
 @with_options_of(AttentionTestOptions)
@@ -209,6 +221,29 @@ def test(
         ),
     ] = None,
     as_json: JsonOption = False,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            help="Where images are tested: local, in this process; ray, by workers on one machine or on many.",
+            rich_help_panel=WORKERS,
+        ),
+    ] = EngineName.local,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="For --engine ray: address of a running cluster, such as auto.",
+            show_default="one on this machine",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="For --engine ray: number of workers.",
+            show_default="one for each GPU or core",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None,
 ) -> None:
     """Test whether the region that a model attends to differs from the rest of each image.
 
@@ -236,6 +271,7 @@ def test(
     certification = _certification(certify, draws=draws, steps=steps, seed=seed)
     _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
     kinds = _saved_kinds(save, retry, out)
+    on_workers = _ray_engine(engine, address, workers)
     sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
     references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
     _check_pairs(sources, references)
@@ -244,6 +280,7 @@ def test(
     _check_outputs(inputs, csv, parquet, figure, len(sources), components)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     from attentest.api.batch_run import BatchRun
+    from attentest.api.saved_arrays import SavedArrays
 
     run = BatchRun(
         test=options.attention_test(searched_level),
@@ -253,9 +290,10 @@ def test(
         alpha=alpha if decide else None,
         certification=certification,
         connectivity=(connectivity or 1) if components else None,
+        save=SavedArrays(directory=out, kinds=kinds) if out is not None and kinds else None,
     )
     interruption = Interruption()
-    records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, kinds, figure is not None)
+    records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, figure is not None, on_workers)
     failed = [record for record in records if "error" in record]
     if len(failed) < len(records) or csv is not None or parquet is not None:
         try:
@@ -269,6 +307,18 @@ def test(
     interruption.finish(len(sources), "images")
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _ray_engine(engine: EngineName, address: str | None, workers: int | None) -> RayEngine | None:
+    """Return the engine with workers, if there is to be one; refuse its options without it."""
+    if engine == EngineName.local:
+        for option, given in (("--address", address), ("--workers", workers)):
+            if given is not None:
+                raise InputError(f"{option} is for --engine ray, which is not there: add it.")
+        return None
+    from attentest.api.ray_engine import RayEngine
+
+    return RayEngine(address=address, workers=workers)
 
 
 def _saved_kinds(save: str | None, retry: bool, out: Path | None) -> list[str]:
@@ -376,29 +426,32 @@ def _tested(
     as_json: bool,
     out: Path | None,
     retry: bool,
-    kinds: Sequence[str],
     keep_results: bool,
+    engine: RayEngine | None,
 ) -> tuple[list[Row], dict[str, AttentionTestResult]]:
     """Return the records of the images in order, and the results by name if they are to be kept.
 
     Records are on disk, where they are to be, before they are printed; those of an earlier run are not computed again.
     """
-    from attentest.cli.batch_output import BatchOutput, SavedArrays, recorded_run
+    from attentest.cli.batch_output import BatchOutput, recorded_run
 
     results: dict[str, AttentionTestResult] = {}
-    arrays = None if out is None else SavedArrays(directory=out, kinds=kinds)
 
-    def keep(image: ImageSource, found: list[AttentionTestResult]) -> dict[str, Any]:
+    def keep(image: ImageSource, found: list[AttentionTestResult]) -> None:
         if keep_results:
             results[image.name] = found[0]
-        return {"saved": arrays.save(image, found[0])} if arrays is not None and kinds else {}
 
     output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
     with recorded_run(run, out, retry) as (known, places, write):
         output.add([known[image.name] for image in run.images if image.name in known])
         finished = dict(known)
         with progress_bar(f"testing {len(places)} image(s)") as progress:
-            for rows in interruption.until(run.records(places, progress, keep)) if places else ():
+            batches: Iterator[list[Row]] = iter(())
+            if places:
+                batches = (
+                    run.records(places, progress, keep) if engine is None else engine.records(run, places, progress)
+                )
+            for rows in interruption.until(batches):
                 for row in rows:
                     if "error" in row:
                         row["error"] = with_option_names(row["error"], own_options())
@@ -429,23 +482,15 @@ def _print(records: Sequence[Row], components: bool, alpha: float, confidence_le
 def _say_failures(failed: Sequence[Mapping[str, Any]], count: int, stack: bool) -> None:
     """Say which images could not be tested, and why."""
     from attentest.cli.result_table import shown
+    from attentest.images.stack import looks_like_a_stack
 
     for record in failed[:MOST_REASONS]:
         name, reason = shown(record["image"]), shown(record["error"])
         say(f"attentest: {reason if reason.startswith(name) else f'{name}: {reason}'}")
     if failed and count > 1:
         say(f"attentest: {len(failed)} of {count} image(s) could not be tested; the rows of --csv and --json say why.")
-    if not stack and any(_is_stack(Path(record["image"])) for record in failed):
+    if not stack and any(looks_like_a_stack(Path(record["image"])) for record in failed):
         say("attentest: note: a file that holds several images needs --stack.")
-
-
-def _is_stack(path: Path) -> bool:
-    from attentest.images.stack import stack_members
-
-    try:
-        return len(stack_members(path)) > 1
-    except (InputError, OSError):
-        return False
 
 
 def _write_tables(records: Sequence[Row], components: bool, csv: Path | None, parquet: Path | None) -> None:

@@ -18,6 +18,9 @@ from attentest.images.image_file import DECODING_ERRORS, MAX_PIXELS, reason
 
 SUFFIXES = (".npy", ".npz")
 
+COLOURS = (1, 3, 4)
+"""Numbers of channels of ordinary images."""
+
 UNREADABLE = (
     *(*DECODING_ERRORS, tokenize.TokenError, zipfile.BadZipFile),
     *(NotImplementedError, RuntimeError, KeyError, IndexError),
@@ -47,6 +50,20 @@ def stack_members(path: Path) -> list[tuple[str | None, int]]:
     if not counts:
         raise InputError(f"{path} holds no arrays.")
     return [(array, index) for array, count in counts.items() for index in range(count)]
+
+
+def looks_like_a_stack(path: Path) -> bool:
+    """Return whether a file may be a stack that was taken for one image: (k, H, W) looks like (H, W, C)."""
+    if path.suffix.lower() not in SUFFIXES:
+        return False
+    if path.suffix.lower() == ".npz":
+        return True
+    try:
+        with path.open("rb") as file:
+            shape = _header(file, path, None)[0]
+    except (InputError, *UNREADABLE):
+        return False
+    return len(shape) == 4 or shape[-1] not in COLOURS
 
 
 def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:

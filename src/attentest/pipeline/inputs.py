@@ -21,9 +21,10 @@ from attentest.results.failure import FailedImage, OnError, reason_of
 ARRAYS_PER_IMAGE = 14
 """Arrays of the size of an image that its test holds at a time."""
 
-LARGEST_ROUNDING = 2e-7
+LARGEST_ROUNDING = 1e-5
 """Most that rounding to float64 may change a pixel, in standard deviations of its noise: the model computes with the
-rounded pixels. On null images of the bundled model the error bar of p was up to 0.3 wide there, and [0, 1] at 7e-7."""
+rounded pixels. Below it the error bar says what rounding does to p: on null images of the bundled model it was up to
+0.3 wide at 2e-7, and up to 1 from 7e-7 on."""
 
 ENDED = object()
 """Sentinel: one of the two iterables ended first."""

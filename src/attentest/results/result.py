@@ -287,6 +287,7 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "log_pvalue_bounds": [_number(bound) for bound in result.log_pvalue_bounds],
             "alpha": result.alpha,
             "reject": result.reject,
+            "alternative": result.alternative,
             "difference": result.difference,
             "standard_error": result.standard_error,
             "estimate": _number(best[i]),
