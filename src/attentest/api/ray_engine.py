@@ -6,6 +6,7 @@ smaller shards. A shard counts once its records have reached the driver, so that
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -92,13 +93,16 @@ class RayEngine:
 
 
 class _Pool:
-    """Workers, and the shards that they are busy with."""
+    """Workers, and the shards that they are busy with.
+
+    A worker gets its first shard when it is ready: one that the cluster has no room for would keep a shard for ever.
+    """
 
     def __init__(self, ray: Any, run: Any, on_gpu: bool) -> None:
         self._ray, self._run = ray, run
-        self._needs = {"num_cpus": 1, "num_gpus": 1 if on_gpu else 0}
         self._resource = "GPU" if on_gpu else "CPU"
-        self._worker = ray.remote(_Worker)
+        self._worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=1 if on_gpu else 0, max_restarts=0)
+        self._starting: dict[Any, Any] = {}
         self.idle: list[Any] = []
         self.running: dict[Any, tuple[Any, Shard]] = {}
 
@@ -108,7 +112,9 @@ class _Pool:
 
     def start(self, count: int) -> None:
         """Start workers."""
-        self.idle += [self._worker.options(**self._needs, max_restarts=0).remote(self._run) for _ in range(count)]
+        for _ in range(count):
+            worker = self._worker.remote(self._run, os.getcwd())
+            self._starting[worker.__ray_ready__.remote()] = worker
 
     def send(self, shard: Shard) -> None:
         """Give a shard to an idle worker."""
@@ -117,27 +123,33 @@ class _Pool:
 
     def finished(self) -> Iterator[tuple[Shard, list[Row] | None]]:
         """Yield the shards that are finished with their records, or None if their worker is lost and was replaced."""
-        ready, _ = self._ray.wait(list(self.running), num_returns=1, timeout=WAIT_SECONDS)
+        waited = [*self.running, *self._starting]
+        ready, _ = self._ray.wait(waited, num_returns=1, timeout=WAIT_SECONDS)
         for reference in ready:
-            worker, shard = self.running.pop(reference)
+            worker = self._starting.pop(reference, None)
+            shard = None
+            if worker is None:
+                worker, shard = self.running.pop(reference)
             try:
                 rows = self._ray.get(reference)
             except self._ray.exceptions.RayError:
                 self._ray.kill(worker)
                 self.start(1)
-                yield shard, None
+                rows = None
             else:
                 self.idle.append(worker)
+            if shard is not None:
                 yield shard, rows
 
 
 class _Worker:
     """Holds a run, with its model, in a process of its own."""
 
-    def __init__(self, run: BatchRun) -> None:
+    def __init__(self, run: BatchRun, directory: str) -> None:
         import torch
 
         torch.set_num_threads(1)
+        os.chdir(directory)  # names of files are relative to that of the driver
         self._run = run
 
     def records(self, places: Sequence[int]) -> list[Row]:
@@ -156,7 +168,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     if own:
         local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address is None else {}
         try:
-            ray.init(address=address or "local", log_to_driver=False, configure_logging=False, **local)
+            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(f"there is no Ray cluster at {address} ({str(error).splitlines()[0]}).") from None
     try:

@@ -1,0 +1,101 @@
+"""Batches on the workers of a real Ray cluster: the records of the local run, whatever happens to workers and nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attentest import AttentionTest, InputError
+from attentest.api.batch_run import BatchRun
+from attentest.api.ray_engine import RayEngine
+from attentest.images.source import ImageSource
+from attentest.search import SpectralSearch
+
+pytestmark = pytest.mark.slow
+
+COUNT = 14
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes on this machine, with room for one worker each."""
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    found.add_node(num_cpus=1)
+    yield found
+    found.shutdown()
+
+
+def made_run(folder: Path, ends_workers: bool = False) -> BatchRun:
+    """Return a run over files; images with a great pixel end the first process that tests them, or every one."""
+
+    class Scores:  # local, so that it is sent to the workers by value
+        image_shape = (1, 2, 2)
+        device = torch.device("cpu")
+        batch_size = 8
+
+        def __call__(self, images: torch.Tensor) -> torch.Tensor:
+            greatest = float(images.max())
+            flag = folder / "once"
+            if greatest > 1000 or (greatest > 100 and ends_workers and not flag.exists()):
+                if not ends_workers:
+                    raise RuntimeError("no such image")
+                flag.touch()
+                os._exit(1)
+            return torch.softmax(torch.tanh(images.flatten(1)), dim=1).unflatten(1, (2, 2))
+
+    for number, image in enumerate(np.random.default_rng(3).normal(size=(COUNT, 2, 2))):
+        image[0, 0] += {5: 200.0, 9: 5000.0}.get(number, 0.0)
+        np.save(folder / f"{number}.npy", image)
+    (folder / "2.npy").write_bytes(b"junk")
+    test = AttentionTest(Scores(), noise=1.0, search=SpectralSearch(tol=1e-3), confidence_level=None)
+    return BatchRun(test=test, images=[ImageSource(path=folder / f"{number}.npy") for number in range(COUNT)])
+
+
+def values(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    names = [row["image"] for row in rows]
+    assert len(names) == len(set(names))  # each image exactly once
+    return {row["image"]: row.get("pvalue", "failed") for row in rows}
+
+
+@pytest.mark.parametrize("shard", [1, 4, 100])
+def test_a_cluster_gives_the_records_of_the_local_run(cluster: Any, tmp_path: Path, shard: int) -> None:
+    run = made_run(tmp_path)
+    local = values([row for rows in run.records(range(COUNT)) for row in rows])
+    engine = RayEngine(address=cluster.address, workers=2, shard=shard)
+    found = values([row for rows in engine.records(run, range(COUNT)) for row in rows])
+    assert found.keys() == local.keys()
+    for name, p in local.items():
+        assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-3)), name
+
+
+def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
+    run = made_run(tmp_path, ends_workers=True)
+    engine = RayEngine(address=cluster.address, workers=2, shard=4)
+    rows: list[dict[str, Any]] = []
+    for some in engine.records(run, range(COUNT)):
+        if not rows:
+            cluster.remove_node(next(iter(cluster.worker_nodes)))
+        rows += some
+    found = values(rows)
+    assert len(found) == COUNT
+    failed = {Path(name).stem for name, p in found.items() if p == "failed"}
+    assert failed == {"2", "9"}  # the broken file, and the image that ends every worker
+    assert "its worker ended 3 times" in next(row["error"] for row in rows if row["image"].endswith("9.npy"))
+
+
+def test_what_cannot_be_an_engine() -> None:
+    with pytest.raises(InputError, match="workers must be at least 1"):
+        RayEngine(workers=0)
+    with pytest.raises(InputError, match="shard must be at least 1"):
+        RayEngine(shard=0)
