@@ -30,6 +30,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Pat
     monkeypatch.chdir(tmp_path)
     Path(MODEL).symlink_to(saved_tiny_model)
     np.save("slope.npy", np.linspace(0, 3, 64).reshape(8, 8))
+    np.save("other.npy", np.linspace(3, 0, 64).reshape(8, 8))
     np.save("small.npy", np.zeros((4, 4)))
 
 
@@ -94,7 +95,7 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
         ("--noise 1 --delta=-1", "^--delta .the heights of the square. must be from 0"),
         ("--noise 1 --side 9", "^--side .of the square, in pixels. must be at least 1 and at most 8"),
         ("--noise 1 --side 8", "^--side = 8 makes the square all of the image"),
-        ("slope.npy ./slope.npy --noise 1 --images 1", "^--images = 1 would leave out .* give --images 2 or more"),
+        ("slope.npy other.npy --noise 1 --images 1", "^--images = 1 would leave out .* give --images 2 or more"),
         ("--noise 1 --images 1000000", "^--images = 1000000 would take 32000000 tests"),
         ("--noise 1 --power 1", "^--power must lie strictly between 0 and 1"),
         ("--noise 1 --alpha 0", "--alpha must lie strictly between 0 and 1"),

@@ -55,7 +55,7 @@ def image_sources(
             repeated += source.name in sources
             sources.setdefault(source.name, source)
     if repeated:
-        say(f"attentest: note: {repeated} image(s) are given more than once, and tested once.")
+        say(f"attentest: note: {repeated} image(s) are given more than once, and count once.")
     return list(sources.values())
 
 
