@@ -170,9 +170,9 @@ def test_what_cannot_be_a_batch(arguments: tuple[str, ...], message: str) -> Non
 def test_a_directory_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("scans", "--csv", "whole.csv", "--out", "first").exit_code == 0
     asked: list[int] = []
-    original = BatchRun.records
+    original = BatchRun.run
     monkeypatch.setattr(
-        BatchRun, "records", lambda self, places, *rest: (asked.append(len(places)), original(self, places, *rest))[1]
+        BatchRun, "run", lambda self, places, *rest: (asked.append(len(places)), original(self, places, *rest))[1]
     )
     content = Path("first/results.jsonl").read_bytes()
     draw = random.Random(1)
@@ -245,7 +245,7 @@ def test_a_name_that_is_not_text() -> None:
 
 
 def test_the_csv_file_grows_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = BatchRun.records
+    original = BatchRun.run
     seen = []
 
     def one_by_one(self: BatchRun, places: list[int], *rest: Any) -> Iterator[Any]:
@@ -255,7 +255,7 @@ def test_the_csv_file_grows_during_the_run(monkeypatch: pytest.MonkeyPatch) -> N
             if place == 3:
                 raise KeyboardInterrupt
 
-    monkeypatch.setattr(BatchRun, "records", one_by_one)
+    monkeypatch.setattr(BatchRun, "run", one_by_one)
     done = run("scans", "--csv", "table.csv", "--out", "o")
     assert "4 of 7 images were finished" in str(done.exception)
     assert seen == [1, 2, 3, 4]

@@ -71,9 +71,9 @@ def values(rows: list[dict[str, Any]]) -> dict[str, Any]:
 @pytest.mark.parametrize("shard", [1, 4, 100])
 def test_a_cluster_gives_the_records_of_the_local_run(cluster: Any, tmp_path: Path, shard: int) -> None:
     run = made_run(tmp_path)
-    local = values([row for rows in run.records(range(COUNT)) for row in rows])
+    local = values([row for rows in run.run(range(COUNT)) for row in rows])
     engine = RayEngine(address=cluster.address, workers=2, shard=shard)
-    found = values([row for rows in engine.records(run, range(COUNT)) for row in rows])
+    found = values([row for _, rows in engine.run(run, range(COUNT)) for row in rows])
     assert found.keys() == local.keys()
     for name, p in local.items():
         assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-3)), name
@@ -83,7 +83,7 @@ def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
     run = made_run(tmp_path, ends_workers=True)
     engine = RayEngine(address=cluster.address, workers=2, shard=4)
     rows: list[dict[str, Any]] = []
-    for some in engine.records(run, range(COUNT)):
+    for _, some in engine.run(run, range(COUNT)):
         if not rows:
             cluster.remove_node(next(iter(cluster.worker_nodes)))
         rows += some

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import attentest
 from attentest import registry
+from attentest.api.engine import Engine, as_engine
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.model_library import ModelLibrary
 from attentest.contrast import Background, Contrast, Filtered
@@ -45,6 +46,7 @@ def test_every_kind_of_part_is_tested_below() -> None:
     assert set(REGISTRIES) == {
         "ATTENTION_MAPS",
         "CONTRASTS",
+        "ENGINES",
         "FILTERS",
         "IMAGE_FORMATS",
         "IMAGE_NOISE",
@@ -60,6 +62,18 @@ def test_every_kind_of_part_is_tested_below() -> None:
 @pytest.mark.parametrize("name", registry.SEARCHES)
 def test_searches(name: str) -> None:
     assert isinstance(as_search(name), Search)
+
+
+@pytest.mark.parametrize("name", registry.ENGINES)
+def test_engines(name: str) -> None:
+    assert isinstance(as_engine(name), Engine)
+
+
+def test_what_is_no_engine() -> None:
+    with pytest.raises(InputError, match="engine must be local or ray, got 'spark'"):
+        as_engine("spark")
+    with pytest.raises(InputError, match=r"a name or an engine such as RayEngine\(workers=4\), got 3"):
+        as_engine(3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", registry.ATTENTION_MAPS)

@@ -153,6 +153,15 @@ SEARCHES = Registry(
 )
 """Searches for the truncation set; each location is called without arguments."""
 
+ENGINES = Registry(
+    "engine",
+    {
+        "local": Part("api.engine:LocalEngine", "in this process"),
+        "ray": Part("api.ray_engine:RayEngine", "by workers on one machine or on many"),
+    },
+)
+"""Where many images are tested; each location is called without arguments."""
+
 ATTENTION_MAPS = Registry(
     "attention",
     {

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
+
 from attentest.api.attention_test import AttentionTest
 from attentest.api.saved_arrays import SavedArrays
 from attentest.images.sample import ImageLike, as_sample
@@ -18,8 +20,6 @@ from attentest.results.result import AttentionTestResult, values_of
 from attentest.search import Certification
 
 Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
-"""Called with every image that was tested and its results, one or one for each component of its region, before they are
-dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,9 @@ class BatchRun:
         1 or 2 to test the connected components of each region; None to test it as a whole.
     save
         What to save of each image, if anything; the record has the files under "saved".
+    keep
+        Called with every image that was tested and its results, one or one for each component of its region, before
+        they are dropped; in the process that tests it.
     """
 
     test: AttentionTest
@@ -56,6 +59,7 @@ class BatchRun:
     certification: Certification | None = None
     connectivity: int | None = None
     save: SavedArrays | None = None
+    keep: Keep | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what the records of one directory have in common, apart from the test, JSON-ready."""
@@ -80,20 +84,23 @@ class BatchRun:
             or (retry and "error" in record)
         ]
 
-    def records(
-        self, places: Sequence[int], progress: Progress | None = None, keep: Keep | None = None
-    ) -> Iterator[list[Row]]:
+    @property
+    def device(self) -> torch.device:
+        """The device of the test."""
+        return self.test.device
+
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the records of images, given by their places, batch by batch."""
         batches = self.test.stream_batches(
-            [self.images[place] for place in places],
+            [self.images[place] for place in tasks],
             progress,
-            references=self._references(places),
+            references=self._references(tasks),
             on_error="row",
             alpha=self.alpha,
             connectivity=self.connectivity,
             certification=self.certification,
         )
-        waiting = iter(places)
+        waiting = iter(tasks)
         while True:
             start = time.perf_counter()
             batch = next(batches, None)
@@ -106,14 +113,14 @@ class BatchRun:
                     continue
                 if self.save is not None:
                     found["saved"] = self.save.save(self.images[place], tested[0])
-                if keep is not None:
-                    keep(self.images[place], tested)
+                if self.keep is not None:
+                    self.keep(self.images[place], tested)
             seconds = (time.perf_counter() - start) / len(batch)
             yield [self._record(place, found, seconds) for place, found in zip(some, values, strict=True)]
 
-    def lost(self, place: int, reason: str) -> Row:
-        """Return the record of an image that could not be tested for a reason outside the test."""
-        return self._record(place, {"error": reason}, 0.0)
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the record of an image, given by its place, that could not be tested for a reason outside the test."""
+        return self._record(task, {"error": reason}, 0.0)
 
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
         """Return the values of each image of a batch: of its result, of its components, or of its failure."""

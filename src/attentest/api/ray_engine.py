@@ -1,7 +1,7 @@
-"""Batches on many workers, with Ray: each worker holds the model, and is sent the places of a few images at a time.
+"""Work on many workers, with Ray: each worker holds the work, with its model, and is sent a few tasks at a time.
 
-A worker that dies, is lost with its node, or runs out of memory loses only its present images. They are sent again, in
-smaller shards. A shard counts once its records have reached the driver, so that each image has exactly one record.
+A worker that dies, is lost with its node, or runs out of memory loses only its present tasks. They are sent again, in
+smaller shards. A shard counts once what it gave has reached the driver, so that each task counts exactly once.
 """
 
 from __future__ import annotations
@@ -9,87 +9,126 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import count, islice
+from typing import Any, Generic, Self
 
-from attentest.api.batch_run import BatchRun
+from attentest.api.engine import Item, Task, Work
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.pipeline.stream import Progress
-from attentest.results.records import Row
 
 MOST_TRIES = 3
-"""An image by itself that ends its worker so many times is reported as failed."""
+"""A task by itself that ends its worker so many times is reported as failed."""
 
 MOST_WORKERS = 10_000
+MOST_CORES = 10_000
 LARGEST_SHARD = 100_000
 
 WAIT_SECONDS = 1.0
 """How often the driver looks at the workers; it can be interrupted meanwhile."""
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Places of images that are tested together, and how often that was tried."""
-
-    places: tuple[int, ...]
-    tries: int = 0
-
-    def again(self) -> list[Shard]:
-        """Return what to do after a worker was lost: the halves, or the one image again."""
-        if len(self.places) == 1:
-            return [Shard(self.places, self.tries + 1)]
-        half = len(self.places) // 2
-        return [Shard(self.places[:half]), Shard(self.places[half:])]
-
-
-@dataclass(frozen=True, kw_only=True)
 class RayEngine:
-    """Runs batches on the workers of a Ray cluster.
+    """Does work on the workers of a Ray cluster.
 
     Parameters
     ----------
     address
         Address of a running cluster; by default one is started on this machine alone, and ended afterwards.
     workers
-        Number of workers; by default one for each GPU if the test is on a GPU, and for each core otherwise.
+        Number of workers; by default as many as the cluster has room for: one for each GPU if the work is on a GPU,
+        otherwise one for each group of cores.
+    cores
+        Cores of each worker.
     shard
-        Images that are sent to a worker at a time.
+        Tasks that are sent to a worker at a time.
     """
 
-    address: str | None = None
-    workers: int | None = None
-    shard: int = 32
+    def __init__(self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int = 32):
+        self.address = address
+        self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
+        self.cores = whole_number(cores, "cores", 1, MOST_CORES)
+        self.shard = whole_number(shard, "shard", 1, LARGEST_SHARD)
+        self._stack = ExitStack()
+        self._entered = 0
+        self._ray: Any = None
+        self._pool: _Pool | None = None
 
-    def __post_init__(self) -> None:
-        if self.workers is not None:
-            whole_number(self.workers, "workers", 1, MOST_WORKERS)
-        whole_number(self.shard, "shard", 1, LARGEST_SHARD)
+    def __enter__(self) -> Self:
+        if self._entered == 0:
+            self._ray = self._stack.enter_context(_connected(self.address))
+        self._entered += 1
+        return self
 
-    def records(self, run: BatchRun, places: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
-        """Yield the records of images, given by their places, shard by shard as they are finished."""
-        size = self.shard
-        todo = deque(Shard(tuple(places[start : start + size])) for start in range(0, len(places), size))
-        with _connected(self.address) as ray:
-            shared = ray.put(run)
-            pool = _Pool(ray, shared, on_gpu=run.test.device.type == "cuda")
-            pool.start(min(self.workers or pool.most(), len(todo)))
-            done = 0
-            while todo or pool.running:
-                while todo and pool.idle:
-                    pool.send(todo.popleft())
-                for shard, rows in pool.finished():
-                    if rows is None and shard.tries + 1 >= MOST_TRIES and len(shard.places) == 1:
-                        rows = [run.lost(shard.places[0], f"its worker ended {MOST_TRIES} times while testing it")]
-                    if rows is None:
-                        todo.extend(shard.again())
-                        continue
-                    done += len(shard.places)
-                    yield rows
-                    if progress is not None:
-                        progress(done, len(places))
+    def __exit__(self, *error: object) -> None:
+        self._entered -= 1
+        if self._entered == 0:
+            self._pool = None
+            self._stack.close()
+
+    def run(
+        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
+    ) -> Iterator[tuple[list[Task], list[Item]]]:
+        """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
+        total = len(tasks) if isinstance(tasks, Sized) else None
+        shards = _shards(tasks, self.shard)
+        waiting = deque(islice(shards, 1))  # those to be sent next; the others are not made before there is room
+        if not waiting:
+            return
+        done = 0
+        with self:
+            pool = self._workers_for(work, None if total is None else -(-total // self.shard))
+            try:
+                while waiting or pool.running:
+                    while waiting and pool.idle:
+                        pool.send(waiting.popleft())
+                        waiting.extend(islice(shards, 0 if waiting else 1))
+                    for shard, items in pool.finished():
+                        if items is None and shard.tries + 1 >= MOST_TRIES and len(shard.tasks) == 1:
+                            reason = f"its worker ended {MOST_TRIES} times while testing it"
+                            items = [work.lost(shard.tasks[0], reason)]
+                        if items is None:
+                            waiting.extend(shard.again())
+                            continue
+                        done += len(items)
+                        yield list(shard.tasks), items
+                        if progress is not None:
+                            progress(done, total)
+            finally:
+                pool.forget()
+
+    def _workers_for(self, work: Any, most: int | None) -> _Pool:
+        """Return workers that have the work; ``most`` is the number that there is something to do for, if known."""
+        on_gpu = work.device.type == "cuda"
+        if self._pool is None or self._pool.on_gpu != on_gpu:
+            self._pool = _Pool(self._ray, on_gpu=on_gpu, cores=self.cores)
+        wanted = self.workers or self._pool.most()
+        self._pool.take_on(work, wanted if most is None else min(wanted, most))
+        return self._pool
+
+
+@dataclass(frozen=True)
+class Shard(Generic[Task]):
+    """Tasks that are sent to a worker together, and how often that was tried."""
+
+    tasks: tuple[Task, ...]
+    tries: int = 0
+
+    def again(self) -> list[Shard[Task]]:
+        """Return what to do after a worker was lost: the halves, or the one task again."""
+        if len(self.tasks) == 1:
+            return [Shard(self.tasks, self.tries + 1)]
+        half = len(self.tasks) // 2
+        return [Shard(self.tasks[:half]), Shard(self.tasks[half:])]
+
+
+def _shards(tasks: Iterable[Task], size: int) -> Iterator[Shard[Task]]:
+    waiting = iter(tasks)
+    while some := tuple(islice(waiting, size)):
+        yield Shard(some)
 
 
 class _Pool:
@@ -98,31 +137,40 @@ class _Pool:
     A worker gets its first shard when it is ready: one that the cluster has no room for would keep a shard for ever.
     """
 
-    def __init__(self, ray: Any, run: Any, on_gpu: bool) -> None:
-        self._ray, self._run = ray, run
-        self._resource = "GPU" if on_gpu else "CPU"
-        self._worker = ray.remote(_Worker).options(num_cpus=1, num_gpus=1 if on_gpu else 0, max_restarts=0)
+    def __init__(self, ray: Any, *, on_gpu: bool, cores: int) -> None:
+        self.on_gpu = on_gpu
+        self._ray, self._cores = ray, cores
+        self._worker = ray.remote(_Worker).options(num_cpus=cores, num_gpus=1 if on_gpu else 0, max_restarts=0)
+        self._works = count()
+        self._work: tuple[int, list[Any]] = (-1, [])
         self._starting: dict[Any, Any] = {}
         self.idle: list[Any] = []
-        self.running: dict[Any, tuple[Any, Shard]] = {}
+        self.running: dict[Any, tuple[Any, Shard[Any]]] = {}
 
     def most(self) -> int:
         """Return the number of workers that the cluster has room for."""
-        return max(1, int(self._ray.cluster_resources().get(self._resource, 1)))
+        found = self._ray.cluster_resources()
+        return max(1, int(found.get("GPU", 1) if self.on_gpu else found.get("CPU", 1) // self._cores))
 
-    def start(self, count: int) -> None:
-        """Start workers."""
-        for _ in range(count):
-            worker = self._worker.remote(self._run, os.getcwd())
-            self._starting[worker.__ray_ready__.remote()] = worker
+    def take_on(self, work: Any, count: int) -> None:
+        """Make a work the present one, and start workers until there are so many."""
+        self._work = next(self._works), [self._ray.put(work)]  # in a list it is passed as a reference
+        for _ in range(count - len(self.idle) - len(self.running) - len(self._starting)):
+            self._start()
 
-    def send(self, shard: Shard) -> None:
+    def forget(self) -> None:
+        """Give up the workers that are still busy with a work that is over."""
+        for worker, _ in self.running.values():
+            self._ray.kill(worker)
+        self.running.clear()
+
+    def send(self, shard: Shard[Any]) -> None:
         """Give a shard to an idle worker."""
         worker = self.idle.pop()
-        self.running[worker.records.remote(shard.places)] = (worker, shard)
+        self.running[worker.items.remote(*self._work, shard.tasks)] = (worker, shard)
 
-    def finished(self) -> Iterator[tuple[Shard, list[Row] | None]]:
-        """Yield the shards that are finished with their records, or None if their worker is lost and was replaced."""
+    def finished(self) -> Iterator[tuple[Shard[Any], list[Any] | None]]:
+        """Yield the shards that are finished with their items, or None if their worker is lost and was replaced."""
         waited = [*self.running, *self._starting]
         ready, _ = self._ray.wait(waited, num_returns=1, timeout=WAIT_SECONDS)
         for reference in ready:
@@ -131,29 +179,39 @@ class _Pool:
             if worker is None:
                 worker, shard = self.running.pop(reference)
             try:
-                rows = self._ray.get(reference)
+                items = self._ray.get(reference)
             except self._ray.exceptions.RayError:
                 self._ray.kill(worker)
-                self.start(1)
-                rows = None
+                self._start()
+                items = None
             else:
                 self.idle.append(worker)
             if shard is not None:
-                yield shard, rows
+                yield shard, items
+
+    def _start(self) -> None:
+        worker = self._worker.remote(os.getcwd(), self._cores)
+        self._starting[worker.__ray_ready__.remote()] = worker
 
 
 class _Worker:
-    """Holds a run, with its model, in a process of its own."""
+    """Holds the present work, with its model, in a process of its own."""
 
-    def __init__(self, run: BatchRun, directory: str) -> None:
+    def __init__(self, directory: str, cores: int) -> None:
         import torch
 
-        torch.set_num_threads(1)
+        torch.set_num_threads(cores)
         os.chdir(directory)  # names of files are relative to that of the driver
-        self._run = run
+        self._number: int | None = None
+        self._work: Any = None
 
-    def records(self, places: Sequence[int]) -> list[Row]:
-        return [row for rows in self._run.records(places) for row in rows]
+    def items(self, number: int, reference: list[Any], tasks: Sequence[Any]) -> list[Any]:
+        if number != self._number:
+            import ray
+
+            self._work = None  # its memory is needed
+            self._work, self._number = ray.get(reference[0]), number
+        return [item for items in self._work.run(tasks) for item in items]
 
 
 @contextmanager

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.engine_options import EngineOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
@@ -35,7 +36,6 @@ from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.api.batch_run import BatchRun
-    from attentest.api.ray_engine import RayEngine
     from attentest.images.source import ImageSource
     from attentest.results.records import Row
     from attentest.results.result import AttentionTestResult
@@ -55,17 +55,8 @@ SOME_FAILED = 1
 
 DEFAULT_CONFIDENCE = 0.95
 
-WORKERS = "Workers"
-"""Group of the options about workers in the help."""
 
-
-class EngineName(StrEnum):
-    """Where images are tested."""
-
-    local = "local"
-    ray = "ray"
-
-
+@with_options_of(EngineOptions)
 @with_options_of(AttentionTestOptions)
 def test(
     images: Annotated[
@@ -221,29 +212,8 @@ def test(
         ),
     ] = None,
     as_json: JsonOption = False,
-    engine: Annotated[
-        EngineName,
-        typer.Option(
-            help="Where images are tested: local, in this process; ray, by workers on one machine or on many.",
-            rich_help_panel=WORKERS,
-        ),
-    ] = EngineName.local,
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="For --engine ray: address of a running cluster, such as auto.",
-            show_default="one on this machine",
-            rich_help_panel=WORKERS,
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="For --engine ray: number of workers.",
-            show_default="one for each GPU or core",
-            rich_help_panel=WORKERS,
-        ),
-    ] = None,
+    *,
+    where: EngineOptions,
 ) -> None:
     """Test whether the region that a model attends to differs from the rest of each image.
 
@@ -271,7 +241,7 @@ def test(
     certification = _certification(certify, draws=draws, steps=steps, seed=seed)
     _check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
     kinds = _saved_kinds(save, retry, out)
-    on_workers = _ray_engine(engine, address, workers)
+    where.check()
     sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
     references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
     _check_pairs(sources, references)
@@ -293,7 +263,7 @@ def test(
         save=SavedArrays(directory=out, kinds=kinds) if out is not None and kinds else None,
     )
     interruption = Interruption()
-    records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, figure is not None, on_workers)
+    records, results = _tested(run, interruption, alpha, csv, as_json, out, retry, figure is not None, where)
     failed = [record for record in records if "error" in record]
     if len(failed) < len(records) or csv is not None or parquet is not None:
         try:
@@ -307,18 +277,6 @@ def test(
     interruption.finish(len(sources), "images")
     if failed:
         raise typer.Exit(SOME_FAILED)
-
-
-def _ray_engine(engine: EngineName, address: str | None, workers: int | None) -> RayEngine | None:
-    """Return the engine with workers, if there is to be one; refuse its options without it."""
-    if engine == EngineName.local:
-        for option, given in (("--address", address), ("--workers", workers)):
-            if given is not None:
-                raise InputError(f"{option} is for --engine ray, which is not there: add it.")
-        return None
-    from attentest.api.ray_engine import RayEngine
-
-    return RayEngine(address=address, workers=workers)
 
 
 def _saved_kinds(save: str | None, retry: bool, out: Path | None) -> list[str]:
@@ -427,7 +385,7 @@ def _tested(
     out: Path | None,
     retry: bool,
     keep_results: bool,
-    engine: RayEngine | None,
+    where: EngineOptions,
 ) -> tuple[list[Row], dict[str, AttentionTestResult]]:
     """Return the records of the images in order, and the results by name if they are to be kept.
 
@@ -438,20 +396,16 @@ def _tested(
     results: dict[str, AttentionTestResult] = {}
 
     def keep(image: ImageSource, found: list[AttentionTestResult]) -> None:
-        if keep_results:
-            results[image.name] = found[0]
+        results[image.name] = found[0]
 
+    if keep_results and where.is_local:
+        run = replace(run, keep=keep)
     output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
     with recorded_run(run, out, retry) as (known, places, write):
         output.add([known[image.name] for image in run.images if image.name in known])
         finished = dict(known)
         with progress_bar(f"testing {len(places)} image(s)") as progress:
-            batches: Iterator[list[Row]] = iter(())
-            if places:
-                batches = (
-                    run.records(places, progress, keep) if engine is None else engine.records(run, places, progress)
-                )
-            for rows in interruption.until(batches):
+            for _, rows in interruption.until(where.chosen().run(run, places, progress)):
                 for row in rows:
                     if "error" in row:
                         row["error"] = with_option_names(row["error"], own_options())

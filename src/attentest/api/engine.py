@@ -1,0 +1,95 @@
+"""Where many tasks are done: in this process, or on the workers of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Protocol, Self, TypeVar, runtime_checkable
+
+import torch
+
+from attentest.errors import InputError
+from attentest.pipeline.stream import Progress
+from attentest.registry import ENGINES
+
+Task = TypeVar("Task")
+Item = TypeVar("Item")
+TaskOfWork = TypeVar("TaskOfWork", contravariant=True)
+
+
+class Work(Protocol[TaskOfWork, Item]):
+    """What is to be done with each of many tasks, such as testing image files.
+
+    A cluster sends it to each of its workers once, so what it holds must be fit for that, the model included.
+    """
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the work needs."""
+        ...
+
+    def run(self, tasks: Sequence[TaskOfWork], progress: Progress | None = None) -> Iterator[list[Item]]:
+        """Yield what the tasks give, one item for each in the same order, a few at a time."""
+        ...
+
+    def lost(self, task: TaskOfWork, reason: str) -> Item:
+        """Return the item of a task that cannot be done, for a reason that is not its own."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Does work. Within ``with engine:`` its workers, if it has any, are kept from one work to the next."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def run(
+        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
+    ) -> Iterator[tuple[list[Task], list[Item]]]:
+        """Yield tasks and what they gave, a few at a time as they are finished; each task exactly once.
+
+        Parameters
+        ----------
+        work
+            What is to be done.
+        tasks
+            The tasks; they are taken one after the other as there is room for them.
+        progress
+            Called with (tasks done, number of tasks or None if it is unknown).
+        """
+        ...
+
+
+class LocalEngine:
+    """Does work in this process, in the order of the tasks."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def run(
+        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
+    ) -> Iterator[tuple[list[Task], list[Item]]]:
+        """Yield tasks and what they gave, a few at a time; see :class:`Engine`."""
+        every = list(tasks)
+        if not every:
+            return
+        waiting = iter(every)
+        for items in work.run(every, progress):
+            yield [next(waiting) for _ in items], items
+
+
+def as_engine(engine: str | Engine) -> Engine:
+    """Return the engine of a name, or a configured engine as it is."""
+    if isinstance(engine, str):
+        named: Engine = ENGINES.load(engine)()
+        return named
+    if isinstance(engine, Engine) and not isinstance(engine, type):
+        return engine
+    raise InputError(f"engine must be a name or an engine such as RayEngine(workers=4), got {engine!r}.")

@@ -1,0 +1,71 @@
+"""The options that say where the work of a command is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attentest.cli.options import names_in
+from attentest.errors import InputError
+from attentest.registry import ENGINES
+
+if TYPE_CHECKING:
+    from attentest.api.engine import Engine
+
+    EngineName = str
+else:
+    EngineName = names_in(ENGINES)
+
+WORKERS = "Workers"
+"""Panel of these options in the help."""
+
+LOCAL = "local"
+"""The default engine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Options that say where the work of a command is done."""
+
+    engine: Annotated[
+        EngineName, typer.Option(help=f"Where the work is done: {ENGINES.help()}.", rich_help_panel=WORKERS)
+    ] = LOCAL
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="For --engine ray: address of a running cluster, such as auto.",
+            show_default="one on this machine",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="For --engine ray: number of workers.",
+            show_default="one for each GPU or core",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the work is done in this process."""
+        return self.engine == LOCAL
+
+    def check(self) -> None:
+        """Refuse options of workers where there are none; nothing is imported."""
+        for option, given in (("--address", self.address), ("--workers", self.workers)):
+            if self.is_local and given is not None:
+                raise InputError(f"{option} is for --engine ray, which is not there: add it.")
+
+    def chosen(self) -> Engine:
+        """Return the engine that the options choose."""
+        self.check()
+        found: Engine
+        if self.is_local:
+            found = ENGINES.load(LOCAL)()
+        else:
+            found = ENGINES.load(str(self.engine))(address=self.address, workers=self.workers)
+        return found
