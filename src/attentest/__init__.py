@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest import noise as noise
     from attentest import search as search
     from attentest.api import AttentionTest as AttentionTest
+    from attentest.api.ray_engine import RayEngine as RayEngine
     from attentest.errors import AttentestError as AttentestError
     from attentest.errors import AttentestWarning as AttentestWarning
     from attentest.errors import InputError as InputError
@@ -49,6 +50,7 @@ _DEFINED_IN = {
     "ModelError": "attentest.errors",
     "Plan": "attentest.results.plan",
     "Preprocessing": "attentest.images.preprocessing",
+    "RayEngine": "attentest.api.ray_engine",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",
     "attention": "attentest.attention",

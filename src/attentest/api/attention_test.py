@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import os
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from attentest.api.many_images import ManyImages, checked_certification
 from attentest.attention import (
     AggregationLike,
     NumpyFunction,
@@ -31,26 +29,21 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
-from attentest.pipeline.inputs import Input, Inputs, batches
+from attentest.pipeline.inputs import Inputs
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import Pipeline
-from attentest.pipeline.stream import Progress, Tested, stream
 from attentest.region import as_region_rule
-from attentest.results.batch import ComponentResults, Results
-from attentest.results.failure import FailedImage, OnError, check_on_error
+from attentest.results.batch import ComponentResults
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import PermutationResult, permutation_test
 
-REITERABLE = (Sequence, np.ndarray, torch.Tensor)
-"""Containers that can be iterated twice."""
-
 BACKGROUND = Background()
 """The default contrast."""
 
 
-class AttentionTest:
+class AttentionTest(ManyImages):
     """A statistical test of the region a Vision Transformer attends to.
 
     Parameters
@@ -386,7 +379,7 @@ class AttentionTest:
         certification
             How to certify the result, if it is to be: ``Certification()``; see :meth:`certify`.
         """
-        level, chosen = optional_level(alpha), _checked_certification(certification)
+        level, chosen = optional_level(alpha), checked_certification(certification)
         return self._pipeline.run([self._inputs.one(image, reference)], alpha=level, certification=chosen)[0][0]
 
     def certify(
@@ -445,168 +438,15 @@ class AttentionTest:
         level, joined, chosen = (
             optional_level(alpha),
             as_connectivity(connectivity),
-            _checked_certification(certification),
+            checked_certification(certification),
         )
         given = self._inputs.one(image, reference)
         found = self._pipeline.run([given], alpha=level, connectivity=joined, certification=chosen)
         return ComponentResults(found[0])
 
-    def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
-        """Return the attention maps (k, H, W), from 0 to 1, of images of one size as they are; nothing is tested.
-
-        Parameters
-        ----------
-        images
-            As in :meth:`map`.
-        """
-        maps = []
-        batch_size, memory = self._pipeline.scores.batch_size, self._pipeline.memory // 2
-        for batch in batches(self._inputs.each(images, None), batch_size, memory):
-            inputs = [each for each in batch if isinstance(each, Input)]
-            pixels = np.stack([each.image.pixels for each in inputs])
-            maps.append(self._pipeline.observe(pixels, inputs[0].geometry, 0).maps_on_images())
-        if not maps:
-            raise InputError("there are no images to look at: the iterable is empty.")
-        return np.concatenate(maps)
-
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""
         self._inputs.one(image, reference)
-
-    def map(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError = "raise",
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Results:
-        """Test many images and return their results in order; they equal those of one by one to within the error bars.
-
-        Parameters
-        ----------
-        images
-            Any iterable of images, or of paths of image files; only one batch of them is held at a time.
-        progress
-            Called with (images done, images in all or None).
-        references
-            Each image's own reference, for the contrast ``Reference()``.
-        on_error
-            What to do with an image that cannot be read or tested: "raise", stop with an error; "row", go on with the
-            others and report it in ``results.failures`` and as a row with its reason in ``results.table()``.
-        alpha, certification
-            As in calling the test.
-        """
-        return Results(
-            self.stream(
-                images, progress, references=references, on_error=on_error, alpha=alpha, certification=certification
-            )
-        )
-
-    def map_components(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        connectivity: int = 1,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> list[ComponentResults]:
-        """Test each connected component of the regions of many images: :meth:`components`, as :meth:`map` does."""
-        return list(
-            self.stream_components(
-                images,
-                progress,
-                references=references,
-                connectivity=connectivity,
-                alpha=alpha,
-                certification=certification,
-            )
-        )
-
-    @overload
-    def stream(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: Literal["raise"] = "raise",
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[AttentionTestResult]: ...
-    @overload
-    def stream(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[AttentionTestResult | FailedImage]: ...
-    def stream(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError = "raise",
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[AttentionTestResult | FailedImage]:
-        """Yield the results of :meth:`map` batch by batch, so that an interruption loses no finished batch.
-
-        With ``on_error="row"`` an image that cannot be tested is a :class:`FailedImage` in its place.
-        """
-        given: dict[str, Any] = {"references": references, "on_error": on_error, "alpha": alpha}
-        for batch in self.stream_batches(images, progress, **given, certification=certification):
-            yield from (tested if isinstance(tested, FailedImage) else tested[0] for tested in batch)
-
-    @overload
-    def stream_components(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: Literal["raise"] = "raise",
-        connectivity: int = 1,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[ComponentResults]: ...
-    @overload
-    def stream_components(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError,
-        connectivity: int = 1,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[ComponentResults | FailedImage]: ...
-    def stream_components(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError = "raise",
-        connectivity: int = 1,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[ComponentResults | FailedImage]:
-        """Yield the results of :meth:`map_components` batch by batch; failures are those of :meth:`stream`."""
-        given: dict[str, Any] = {"references": references, "on_error": on_error, "alpha": alpha}
-        given |= {"connectivity": as_connectivity(connectivity), "certification": certification}
-        for batch in self.stream_batches(images, progress, **given):
-            yield from (tested if isinstance(tested, FailedImage) else ComponentResults(tested) for tested in batch)
 
     def permutation_test(
         self, image: ImageLike, permutations: int = 1000, rng: np.random.Generator | int = 0
@@ -637,51 +477,3 @@ class AttentionTest:
             as_generator(rng),
             self._pipeline.alternative,
         )
-
-    def stream_batches(
-        self,
-        images: Iterable[ImageLike],
-        progress: Progress | None = None,
-        *,
-        references: Iterable[ImageLike] | None = None,
-        on_error: OnError = "raise",
-        connectivity: int | None = None,
-        alpha: float | None = None,
-        certification: Certification | None = None,
-    ) -> Iterator[list[Tested]]:
-        """Yield lists of the results of images that were tested together; those of an image are a list again.
-
-        It has one result, or with ``connectivity`` one for each connected component of the region. Parameters are those
-        of :meth:`stream` and :meth:`stream_components`.
-        """
-        for given, name in ((images, "images"), (references, "references")):
-            none_needed = given is None and name == "references"
-            if isinstance(given, (str, os.PathLike)) or not (none_needed or isinstance(given, Iterable)):
-                raise InputError(
-                    f"{name} must be an iterable of images, got {type(given).__name__}: for one, call the test."
-                )
-        if progress is not None and not callable(progress):
-            raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
-        check_on_error(on_error)
-        chosen_level, chosen = optional_level(alpha), _checked_certification(certification)
-        total = len(images) if isinstance(images, REITERABLE) else None
-        if on_error == "raise" and total is not None and (references is None or isinstance(references, REITERABLE)):
-            self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
-        return stream(
-            self._pipeline,
-            self._inputs,
-            images,
-            references,
-            total=total,
-            progress=progress,
-            on_error=on_error,
-            alpha=chosen_level,
-            connectivity=None if connectivity is None else as_connectivity(connectivity),
-            certification=chosen,
-        )
-
-
-def _checked_certification(certification: Any) -> Certification | None:
-    if certification is None or isinstance(certification, Certification):
-        return certification
-    raise InputError(f"certification must be Certification(draws=99, ...) or None, got {certification!r}.")

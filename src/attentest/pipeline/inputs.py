@@ -110,7 +110,7 @@ class Inputs:
         self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None, on_error: OnError = "raise"
     ) -> Iterator[Input | FailedImage]:
         """Yield the inputs of images; an error says which image it is about, or takes its place."""
-        for number, (image, reference) in enumerate(_pairs(images, references)):
+        for number, (image, reference) in enumerate(paired(images, references)):
             if on_error == "raise":
                 yield _numbered(number, self.one, image, reference)
                 continue
@@ -121,7 +121,7 @@ class Inputs:
 
     def check_each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> None:
         """Refuse images of which the test cannot take one; an error says which."""
-        for number, (image, reference) in enumerate(_pairs(images, references)):
+        for number, (image, reference) in enumerate(paired(images, references)):
             _numbered(number, self.check, image, reference)
 
     def _given_reference(self, reference: ImageLike | None) -> ImageLike | None:
@@ -188,7 +188,7 @@ def _check_rounding(image: Sample, noise: NoiseModel) -> None:
         )
 
 
-def _pairs(images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[tuple[Any, Any]]:
+def paired(images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[tuple[Any, Any]]:
     """Yield images with their references; refuse iterables of different lengths."""
     if references is None:
         yield from ((image, None) for image in images)

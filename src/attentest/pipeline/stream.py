@@ -23,6 +23,8 @@ Run: TypeAlias = Callable[[Sequence[Input], Report], list[list[AttentionTestResu
 Progress: TypeAlias = Callable[[float, "int | None"], None]
 """Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
 
+NO_IMAGES = "there are no images to test: the iterable is empty."
+
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
 
@@ -72,7 +74,7 @@ def stream(
         done += len(batch)
         report(0.0, start=done)
     if done == 0:
-        raise InputError("there are no images to test: the iterable is empty.")
+        raise InputError(NO_IMAGES)
 
 
 def _results(
