@@ -11,15 +11,16 @@ from attentest.search import SpectralSearch
 from attentest.simulation.synthetic_images import null_images
 from toys import tiny_vit
 
-EXACT = SpectralSearch(precision="float64")
+EXACT, MIXED = SpectralSearch(precision="float64"), SpectralSearch(precision="mixed")
 
 
 def pvalues(test: AttentionTest, images: np.ndarray) -> np.ndarray:
     return np.array([result.pvalue for result in test.map(images)])
 
 
-def test_alone_in_seven_and_in_sixty() -> None:
-    test = AttentionTest(tiny_vit(), noise=1.0, search=EXACT, batch_size=4000)
+@pytest.mark.parametrize("search", [EXACT, MIXED])
+def test_alone_in_seven_and_in_sixty(search: SpectralSearch) -> None:
+    test = AttentionTest(tiny_vit(), noise=1.0, search=search, batch_size=4000)
     images = np.random.default_rng(0).normal(size=(60, 8, 8))
     together = pvalues(test, images)
     np.testing.assert_allclose(pvalues(test, images[:7]), together[:7], rtol=0, atol=1e-9)
@@ -30,7 +31,7 @@ def test_alone_in_seven_and_in_sixty() -> None:
 def test_mixed_precision_gives_the_same_answers_within_its_bars() -> None:
     images = np.random.default_rng(1).normal(size=(15, 8, 8))
     exact = AttentionTest(tiny_vit(), noise=1.0, search=EXACT).map(images)
-    mixed = AttentionTest(tiny_vit(), noise=1.0, search=SpectralSearch(precision="mixed")).map(images)
+    mixed = AttentionTest(tiny_vit(), noise=1.0, search=MIXED).map(images)
     for one, other in zip(exact, mixed, strict=True):
         assert other.pvalue_bounds[0] <= one.pvalue_bounds[1]
         assert one.pvalue_bounds[0] <= other.pvalue_bounds[1]
@@ -41,7 +42,7 @@ def test_mixed_precision_gives_the_same_answers_within_its_bars() -> None:
 @pytest.mark.slow
 def test_a_thousand_images_of_the_bundled_model(device: str) -> None:
     images = null_images(np.random.default_rng(5), 1000, 16)
-    for search in (EXACT, SpectralSearch(precision="mixed")):
+    for search in (EXACT, MIXED):
         test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search, device=device)
         together = pvalues(test, images)
         seven = np.abs(pvalues(test, images[:7]) - together[:7]).max()
@@ -55,7 +56,7 @@ def test_cpu_and_cuda_agree_on_the_bundled_model() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     images = null_images(np.random.default_rng(6), 30, 16)
-    for search in (EXACT, SpectralSearch(precision="mixed")):
+    for search in (EXACT, MIXED):
         cpu, cuda = (
             pvalues(AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search, device=device), images)
             for device in ("cpu", "cuda")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,12 @@ import torch
 
 from attentest import AttentionTest, InputError
 from attentest.api.batch_run import BatchRun
+from attentest.api.engine import LocalEngine
 from attentest.api.ray_engine import RayEngine
 from attentest.images.source import ImageSource
 from attentest.search import SpectralSearch
 
-pytestmark = pytest.mark.slow
-
-COUNT = 14
+COUNT = 10
 
 
 @pytest.fixture
@@ -68,20 +69,28 @@ def values(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {row["image"]: row.get("pvalue", "failed") for row in rows}
 
 
-@pytest.mark.parametrize("shard", [1, 4, 100])
-def test_a_cluster_gives_the_records_of_the_local_run(cluster: Any, tmp_path: Path, shard: int) -> None:
+def test_a_cluster_gives_what_the_local_engine_gives(cluster: Any, tmp_path: Path) -> None:
     run = made_run(tmp_path)
-    local = values([row for rows in run.run(range(COUNT)) for row in rows])
-    engine = RayEngine(address=cluster.address, workers=2, shard=shard)
-    found = values([row for _, rows in engine.run(run, range(COUNT)) for row in rows])
-    assert found.keys() == local.keys()
-    for name, p in local.items():
-        assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-3)), name
+    local = values([row for _, rows in LocalEngine().run(run, range(COUNT)) for row in rows])
+    images = [np.random.default_rng(number).normal(size=(2, 2)) for number in range(9)]
+    with RayEngine(address=cluster.address, workers=2) as engine:
+        for shard in (4, 1, 100):
+            engine.shard = shard
+            found = values([row for _, rows in engine.run(run, range(COUNT)) for row in rows])
+            assert found.keys() == local.keys()
+            for name, p in local.items():
+                assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-9)), name
+        engine.shard = 2
+        for given in (images, iter(images)):
+            results = run.test.map(given, engine=engine)
+            assert [result.pvalue for result in results] == pytest.approx(
+                [result.pvalue for result in run.test.map(images)], abs=1e-9
+            )
 
 
 def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
     run = made_run(tmp_path, ends_workers=True)
-    engine = RayEngine(address=cluster.address, workers=2, shard=4)
+    engine = RayEngine(address=cluster.address, workers=2, shard=2)
     rows: list[dict[str, Any]] = []
     for _, some in engine.run(run, range(COUNT)):
         if not rows:
@@ -92,6 +101,38 @@ def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
     failed = {Path(name).stem for name, p in found.items() if p == "failed"}
     assert failed == {"2", "9"}  # the broken file, and the image that ends every worker
     assert "its worker ended 3 times" in next(row["error"] for row in rows if row["image"].endswith("9.npy"))
+
+
+OUTSIDE = """
+import os
+from pathlib import Path
+from attentest import RayEngine
+
+def family(process):
+    yield process
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        yield from family(child)
+
+def sockets(process):
+    return {os.readlink(one) for one in Path(f"/proc/{process}/fd").iterdir() if one.is_symlink()}
+
+with RayEngine(workers=1):
+    ours = set().union(*(sockets(process) for process in family(os.getpid())))
+    tables = [Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table.splitlines()[1:]]
+    listening = [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in ours]
+print(len(listening), [one for one in listening if "0100007F:" not in one])
+"""
+"""Prints how many sockets a local cluster listens at, and those that other machines could reach."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_local_cluster_listens_to_this_machine_alone() -> None:
+    pytest.importorskip("ray")
+    done = subprocess.run([sys.executable, "-c", OUTSIDE], capture_output=True, text=True, check=True)
+    count, outside = done.stdout.splitlines()[-1].split(" ", 1)
+    assert int(count) >= 3
+    assert outside == "[]"
 
 
 def test_what_cannot_be_an_engine() -> None:

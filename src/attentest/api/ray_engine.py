@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from itertools import count, islice
 from typing import Any, Generic, Self
 
@@ -26,6 +27,9 @@ MOST_TRIES = 3
 MOST_WORKERS = 10_000
 MOST_CORES = 10_000
 LARGEST_SHARD = 100_000
+
+ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
 
 WAIT_SECONDS = 1.0
 """How often the driver looks at the workers; it can be interrupted meanwhile."""
@@ -218,19 +222,32 @@ class _Worker:
 def _connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine that nothing outside can reach, and yield Ray."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    if address is None:
+        os.environ[ONE_MACHINE] = "0"  # Ray reads it when it is imported
     try:
         import ray
     except ImportError:
         raise InputError("the engine 'ray' needs Ray: pip install 'attentest[ray]'.") from None
     own = not ray.is_initialized()
-    if own:
-        local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address is None else {}
-        try:
-            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"there is no Ray cluster at {address} ({str(error).splitlines()[0]}).") from None
     try:
+        if own:
+            _start(ray, address)
         yield ray
     finally:
         if own:
             ray.shutdown()
+
+
+def _start(ray: Any, address: str | None) -> None:
+    local = {"include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        where = "Ray cannot be started on this machine" if address is None else f"there is no Ray cluster at {address}"
+        raise InputError(f"{where} ({reason}).") from None
+    if address is None and not ip_address(ray.util.get_node_ip_address()).is_loopback:
+        raise InputError(
+            "Ray was imported before, and its workers could be reached from outside this machine: begin the program with "
+            f"{ONE_MACHINE}=0 in its environment, or start a cluster and give its address."
+        )
