@@ -248,6 +248,6 @@ def _start(ray: Any, address: str | None) -> None:
         raise InputError(f"{where} ({reason}).") from None
     if address is None and not ip_address(ray.util.get_node_ip_address()).is_loopback:
         raise InputError(
-            "Ray was imported before, and its workers could be reached from outside this machine: begin the program with "
-            f"{ONE_MACHINE}=0 in its environment, or start a cluster and give its address."
+            "Ray was imported before, and its workers could be reached from outside this machine: begin the program "
+            f"with {ONE_MACHINE}=0 in its environment, or start a cluster and give its address."
         )
