@@ -26,7 +26,7 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.performance import clustered_rate
-from attentest.studies.brain.slice_tests import overlap, result_values, room_of, slice_rows
+from attentest.studies.brain.slice_tests import SliceWork, overlap, result_values, room_of
 from attentest.studies.brain.slices import SIDE, Slices
 
 
@@ -96,11 +96,16 @@ def slices_of(flair: np.ndarray, tumour: list[bool]) -> Slices:
     )
 
 
+def rows_of(test: AttentionTest, slices: Slices) -> list[Row]:
+    work = SliceWork(test=test, slices=slices)
+    return [row for rows in work.run(range(len(slices))) for row in rows]
+
+
 def test_a_row_says_what_the_result_says() -> None:
     flair = np.random.default_rng(1).integers(0, 40, (2, SIDE, SIDE)).astype(np.uint8)
     slices = slices_of(flair, [True, False])
     test = AttentionTest.from_pretrained(bundled_model(64), noise=11.5, search=SpectralSearch(tol=1e-3))
-    first, second = slice_rows(test, slices, [0, 1])
+    first, second = rows_of(test, slices)
     result = test(flair[0])
     assert first["p"] == pytest.approx(result.pvalue, abs=1e-9)
     assert np.exp(first["log_p"]) == pytest.approx(first["p"])
@@ -124,9 +129,9 @@ def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:
     test = AttentionTest.from_pretrained(
         bundled_model(64), noise=condition, search=SpectralSearch(tol=0.1), confidence_level=None
     )
-    rows: list[Row] = slice_rows(test, slices_of(flair, [True, True, False]), [0, 1, 2])
+    rows = rows_of(test, slices_of(flair, [True, True, False]))
     assert [row["image"] for row in rows] == [0, 1, 2]
-    assert "InputError" in rows[1]["error"]
+    assert rows[1]["error"].startswith("the method 'sample' finds no noise in the image")
     assert (rows[1]["patient"], rows[1]["tumour"]) == ("P1", True)
     assert "p" in rows[0]
     assert "p" in rows[2]

@@ -15,7 +15,6 @@ from attentest import read_image
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import load_noise
-from attentest.results import records
 from attentest.results.records import alone_in, read_runs
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining
@@ -171,7 +170,7 @@ def test_a_missing_folder_is_refused_with_the_way_to_get_it(tmp_path: Path) -> N
 @pytest.mark.usefixtures("quick")
 def test_an_interrupted_study_continues(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
-    monkeypatch.setitem(records.FIRST_CHUNK, "cpu", 2)
+    monkeypatch.setattr(SpectralSearch, "images_together", lambda *_: 2)
     slices = load_slices(folder)
     settings = StudySettings(
         noise_images=10, training_per_class=4, training=BrainTraining(epochs=1), sensitivity_images=0

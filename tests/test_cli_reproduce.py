@@ -20,7 +20,7 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
-from attentest.results import records
+from attentest.studies.reproduction import chunks
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
@@ -160,7 +160,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
     data = Path("reproduction/data/selective/base8-independent.jsonl")
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules["attentest.cli.reproduce"], "progress_bar", interrupted)
-        patched.setitem(records.FIRST_CHUNK, "cpu", 2)
+        patched.setitem(chunks.FIRST_CHUNK, "cpu", 2)
         stopped = run(*command)
     assert isinstance(stopped.exception, Interrupted)
     assert "the same command goes on from there" in str(stopped.exception)

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attentest.cli.engine_options import EngineOptions
 from attentest.cli.findings import print_findings
+from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
 from attentest.cli.output import Interrupted, Move, progress_bar, say
@@ -25,6 +27,7 @@ SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
 """Panels of the help."""
 
 
+@with_options_of(EngineOptions)
 def brain(
     data: Annotated[
         Path | None,
@@ -64,12 +67,15 @@ def brain(
         bool, typer.Option("--retry", help="Repeat tests that failed before.", rich_help_panel=TESTS)
     ] = False,
     as_json: ReportJsonOption = False,
+    *,
+    where: EngineOptions,
 ) -> None:
     """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
 
     Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
-    disk: after an interruption the same command continues with the others. The report (OUT/report/index.html) shows
-    slices; its Markdown and figures do not, so that they can be shared whatever the licence of the images.
+    disk: after an interruption the same command continues with the others. --engine ray tests slices on several
+    workers; the classifier is trained in this process. The report (OUT/report/index.html) shows slices; its Markdown
+    and figures do not, so that they can be shared whatever the licence of the images.
 
     Examples:
     attentest brain --data kaggle_3m --device cuda --sensitivity-images all
@@ -78,6 +84,7 @@ def brain(
 
     attentest brain --data kaggle_3m --epochs 20 --sensitivity-images 0 --out first-look
     """
+    where.check()
     from attentest.studies.brain.dataset import HOW_TO_GET, load_slices
 
     if data is None:
@@ -98,14 +105,14 @@ def brain(
         training=training,
         sensitivity_images=all_or_count(sensitivity_images, "--sensitivity-images"),
     )
-    where = usable_device(device)  # before anything is read
+    chosen_device, engine = usable_device(device), where.chosen()  # before anything is read
     try:
         with progress_bar("reading slices") as move:
             slices = load_slices(data, move)
         cohort = settings.cohort(slices)
         _announce(cohort, settings, out, device)
         with progress_bar("study") as move:
-            done = run_study(cohort, settings, out, where, partial(_moved, move), retry)
+            done = run_study(cohort, settings, out, chosen_device, partial(_moved, move), retry, engine)
         failed = f"; {done['failed']} slices could not be tested, the report says why" if done["failed"] else ""
         say(f"{done['tested']:,} tests in {done['seconds']:.0f} s{failed}")
         if set(CONDITIONS) - set(available()):
@@ -116,7 +123,7 @@ def brain(
         summary = summarise(out)
         print_findings(summary, findings(summary), as_json)
         try:
-            _write_report(summary, cohort, out, where)
+            _write_report(summary, cohort, out, chosen_device)
         except InputError as error:  # the work is done and on disk, whatever the page lacks
             say(f"attentest: no page was made: {error} The same command then makes it.")
     except KeyboardInterrupt:

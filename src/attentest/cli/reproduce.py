@@ -10,7 +10,9 @@ import typer
 from rich.table import Table
 
 from attentest.cli.command import Command
+from attentest.cli.engine_options import EngineOptions
 from attentest.cli.findings import print_findings
+from attentest.cli.option_group import with_options_of
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
 from attentest.errors import InputError
@@ -66,14 +68,11 @@ class ModelName(StrEnum):
 OutOption = Annotated[Path, typer.Option(help="Directory for data, models and report.")]
 OUT = Path("reproduction")
 
-reproduce = typer.Typer(
-    name="reproduce",
-    invoke_without_command=True,
-    help="Run the paper's numerical experiments and compare the results with the paper.",
-)
+reproduce = typer.Typer(name="reproduce", invoke_without_command=True)
 
 
 @reproduce.callback()
+@with_options_of(EngineOptions)
 def run(
     context: typer.Context,
     experiment: Annotated[
@@ -136,15 +135,20 @@ def run(
     ] = False,
     out: OutOption = OUT,
     as_json: ReportJsonOption = False,
+    *,
+    where: EngineOptions,
 ) -> None:
     """Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
 
     Trials are saved every few seconds: after an interruption, or with a larger preset, the same command goes on where
-    it stopped. Images depend on the seed alone, not on the device or the order.
+    it stopped. Images depend on the seed alone, not on the device or the order, nor on the workers of --engine ray.
+    Times are always taken in this process (the searches of computation-time, and evaluations): those of workers that
+    compute beside each other would be wrong.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
         return
+    where.check()
     from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
@@ -163,10 +167,11 @@ def run(
         retry=retry,
         tests=tests.value,
     )
+    engine = where.chosen()
     _announce(settings, out)
     try:
         with progress_bar("reproduction") as progress:
-            outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label))
+            outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label), engine)
     except KeyboardInterrupt:
         raise Interrupted(f"the finished trials are in {out}: the same command goes on from there.") from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""

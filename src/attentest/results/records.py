@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,9 +24,6 @@ Row: TypeAlias = dict[str, Any]
 Image = TypeVar("Image", int, str)
 """What images are called in a file: numbers or names."""
 
-Work: TypeAlias = Callable[[list[int]], list[Row]]
-"""Maps image numbers to their rows, in the same order."""
-
 RowCheck: TypeAlias = Callable[[Row], None]
 """Raises a ValueError, TypeError or KeyError for a row, or a header, that lacks what its readers need."""
 
@@ -38,10 +34,6 @@ IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that 
 EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0}
 LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
-
-CHUNK_SECONDS = 20.0  # rows are written about this often, so that an interruption loses little work
-FIRST_CHUNK = {"cpu": 4, "cuda": 500}  # images, before anything has been timed
-LARGEST_CHUNK = 2000  # images, however fast they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,32 +138,6 @@ def alone_in(directory: Path) -> Iterator[None]:
     with file:
         _lock(file, directory)
         yield
-
-
-def isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
-    """Return the rows of images; failing work is repeated on halves, down to the image whose row is its error."""
-    try:
-        return work(numbers)
-    except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
-        if len(numbers) == 1:
-            return [{"image": numbers[0], "error": f"{type(error).__name__}: {error}", "seconds": 0.0}]
-    half = len(numbers) // 2
-    return isolated_rows(work, numbers[:half]) + isolated_rows(work, numbers[half:])
-
-
-def recorded(
-    work: Work, numbers: list[int], writer: RecordWriter, device_type: str, together: int | None = None
-) -> Iterator[list[Row]]:
-    """Yield the rows of images as they reach the disk, in chunks of a given size or of about CHUNK_SECONDS."""
-    chunk = together or FIRST_CHUNK[device_type]
-    while numbers:
-        some, numbers = numbers[:chunk], numbers[chunk:]
-        start = time.perf_counter()
-        rows = work(some)
-        writer.add(rows)
-        seconds = max(time.perf_counter() - start, 1e-3)
-        chunk = together or min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
-        yield rows
 
 
 def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest
-from attentest.errors import AttentestError
+from attentest.results.failure import FailedImage
 from attentest.results.result import AttentionTestResult
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import PAPER
@@ -39,10 +39,6 @@ def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str
 
 
 def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> Results:
-    """Return the results of slices (H, W); a slice that fails does not affect the others."""
-    try:
-        return tuple(test.map(images))
-    except AttentestError:  # is about one slice, whose picture will say that it could not be tested
-        if len(images) == 1:
-            return (None,)
-    return tuple(result for image in images for result in _results(test, [image]))
+    """Return the results of slices (H, W); the picture of one that fails will say that it could not be tested."""
+    found = test.stream(images, on_error="row")
+    return tuple(None if isinstance(tested, FailedImage) else tested for tested in found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest
+from attentest.api.engine import Engine
 from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
-from attentest.results.records import RecordFile, Row, check_texts, isolated_rows, recorded
+from attentest.pipeline.stream import Progress, Tested
+from attentest.results.failure import FailedImage
+from attentest.results.records import RecordFile, Row, check_texts
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
@@ -27,8 +30,8 @@ from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
 from attentest.studies.brain.slices import LEAST_BRIGHT, Slices
 from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
+from attentest.studies.recording import recorded
 from attentest.training.classifier import RECORD_FILE
-from attentest.training.provenance import described_machine
 
 SEARCH = SpectralSearch()
 
@@ -111,16 +114,17 @@ class SliceTests:
         file.check_same(records, self._identity(condition))
         return records.missing(numbers, retry)
 
-    def test(self, condition: Condition, numbers: list[int]) -> Iterator[list[Row]]:
+    def test(
+        self, condition: Condition, numbers: list[int], engine: Engine, retry: bool = False
+    ) -> Iterator[list[Row]]:
         """Test slices of the cohort under a condition and yield their rows as they reach the disk."""
         if not numbers:
             return
-        test, device = self.attention_test(condition), self._scores.device
         if condition.noise in ESTIMATORS:
             self._save_noise(condition.noise)
-        header = {**self._identity(condition), "settings": test.settings, **described_machine(device)}
-        with data_file(self._out, condition).writing(header) as writer:
-            yield from recorded(partial(slice_rows, test, self._cohort.slices), numbers, writer, device.type)
+        work = SliceWork(test=self.attention_test(condition), slices=self._cohort.slices)
+        header = {**self._identity(condition), "settings": work.test.settings}
+        yield from recorded(work, numbers, data_file(self._out, condition), header, engine, retry)
 
     def _identity(self, condition: Condition) -> dict[str, Any]:
         series = {**condition.describe(), "data_sha256": self._cohort.sha256}
@@ -145,33 +149,58 @@ def _check_weights(path: Path, sha256: str) -> None:
         raise InputError(f"{path} is not what the training wrote ({hashes}): use another output directory.")
 
 
-def slice_rows(test: AttentionTest, slices: Slices, numbers: list[int]) -> list[Row]:
-    """Return the rows of slices by their indices; the row of a slice that cannot be tested has the error."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SliceWork:
+    """Tests of slices, given by their indices, as work for an engine; a slice that cannot be tested has the error."""
 
-    def rows(some: list[int]) -> list[Row]:
-        start = time.perf_counter()
-        results = list(test.map(list(slices.flair[some])))
-        level = results[0].confidence_level
-        intervals = [None] * len(some) if level is None else confidence_intervals_of(results, level)
-        seconds = (time.perf_counter() - start) / len(some)
+    test: AttentionTest
+    slices: Slices
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the test."""
+        return self.test.device
+
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of slices, batch by batch."""
+        waiting = iter(tasks)
+        batches = self.test.stream_batches([self.slices.flair[task] for task in tasks], progress, on_error="row")
+        while True:
+            start = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            numbers = [next(waiting) for _ in batch]
+            found = self._values(numbers, batch)
+            seconds = (time.perf_counter() - start) / len(batch)
+            yield [self._row(number, seconds, values) for number, values in zip(numbers, found, strict=True)]
+
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the row of a slice, given by its index, that could not be tested for a reason outside the test."""
+        return self._row(task, 0.0, {"error": reason})
+
+    def _values(self, numbers: list[int], batch: Sequence[Tested]) -> list[Row]:
+        """Return the values of each slice of a batch: of its result or of its failure."""
+        results = [tested[0] for tested in batch if not isinstance(tested, FailedImage)]
+        level = results[0].confidence_level if results else None
+        intervals = iter([None] * len(results) if level is None else confidence_intervals_of(results, level))
         return [
-            {
-                "image": number,
-                "seconds": seconds,
-                **result_values(result, slices.flair[number], slices.mask[number], interval),
-            }
-            for number, result, interval in zip(some, results, intervals, strict=True)
+            {"error": tested.reason}
+            if isinstance(tested, FailedImage)
+            else result_values(tested[0], self.slices.flair[number], self.slices.mask[number], next(intervals))
+            for number, tested in zip(numbers, batch, strict=True)
         ]
 
-    return [
-        {
-            "patient": str(slices.patient[row["image"]]),
-            "slice": int(slices.number[row["image"]]),
-            "tumour": bool(slices.tumour[row["image"]]),
-            **row,
+    def _row(self, number: int, seconds: float, values: Row) -> Row:
+        slices = self.slices
+        return {
+            "patient": str(slices.patient[number]),
+            "slice": int(slices.number[number]),
+            "tumour": bool(slices.tumour[number]),
+            "image": number,
+            "seconds": seconds,
+            **values,
         }
-        for row in isolated_rows(rows, numbers)
-    ]
 
 
 def result_values(

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from attentest.api.engine import Engine, as_engine
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError
@@ -80,13 +81,14 @@ def run(
     device: torch.device | str = "cpu",
     progress: Progress = lambda label, done, total: None,
     retry: bool = False,
+    engine: str | Engine = "local",
 ) -> dict[str, Any]:
     """Train the classifier and test the slices of a cohort that these settings split, and return the run's record.
 
     Results of the same study in the directory ``out`` are not computed again; with ``retry``, slices that could not be
-    tested before are tried again.
+    tested before are tried again. The engine tests slices; training is done in this process.
     """
-    where = usable_device(device)
+    where, chosen = usable_device(device), as_engine(engine)
     start = time.perf_counter()
     values: dict[str, Any] = {
         "began": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -105,11 +107,12 @@ def run(
             tests = SliceTests(cohort, out, where)
             todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
             total = sum(len(numbers) for numbers in todo.values())
-            for condition, numbers in todo.items():
-                for rows in tests.test(condition, numbers):
-                    values["tested"] += len(rows)
-                    values["failed"] += sum("error" in row for row in rows)
-                    progress(f"testing {condition.name}", values["tested"], total)
+            with chosen:
+                for condition, numbers in todo.items():
+                    for rows in tests.test(condition, numbers, chosen, retry):
+                        values["tested"] += len(rows)
+                        values["failed"] += sum("error" in row for row in rows)
+                        progress(f"testing {condition.name}", values["tested"], total)
             values["finished"] = True
         finally:
             values["seconds"] = round(time.perf_counter() - start, 3)

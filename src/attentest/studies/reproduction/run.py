@@ -1,4 +1,4 @@
-"""Running experiments: series by series and chunk by chunk, each on disk before the next begins."""
+"""Running experiments: series by series, with each row on disk as soon as it is known."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
+from attentest.api.engine import Engine, LocalEngine, as_engine
 from attentest.attention.device import usable_device
 from attentest.errors import InputError
-from attentest.results.records import RecordFile, Row, record_run, recorded
+from attentest.results.records import RecordFile, Row, record_run
+from attentest.studies.recording import recorded
 from attentest.studies.reproduction.experiment import Experiment, Preset, plan_of
 from attentest.studies.reproduction.recorded_fields import row_check
 from attentest.studies.reproduction.series import Series
@@ -25,9 +27,6 @@ from attentest.training.provenance import described_machine
 
 # Rough cost of an evaluation, for progress bars; that of the other models is one.
 RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
-
-TIMED_TOGETHER = {"cpu": 2, "cuda": 100}
-"""Images on which a search is timed together; on a GPU as many as in one trial of the paper."""
 
 RUN_FIELDS = (
     *("preset", "counts", "experiments", "published", "seed"),  # what was asked for
@@ -78,9 +77,17 @@ def data_file(out: Path, series: Series) -> RecordFile:
     return RecordFile(out / "data" / f"{series.name}.jsonl")
 
 
-def run(settings: RunSettings, out: Path, progress: Progress = lambda label, done, total: None) -> Outcome:
-    """Compute the trials that the directory ``out`` does not have yet; it must not hold data of other settings."""
-    device = usable_device(settings.device)
+def run(
+    settings: RunSettings,
+    out: Path,
+    progress: Progress = lambda label, done, total: None,
+    engine: str | Engine = "local",
+) -> Outcome:
+    """Compute the trials that the directory ``out`` does not have yet; it must not hold data of other settings.
+
+    Models are trained, and what is timed is timed, in this process, whatever the engine.
+    """
+    device, chosen = usable_device(settings.device), as_engine(engine)
     start, began = time.perf_counter(), datetime.now(UTC)
     train = partial(settings.folders.train, device=settings.device, progress=progress)
     trained = {model: round(train(model), 3) for model in settings.untrained()}
@@ -108,11 +115,13 @@ def run(settings: RunSettings, out: Path, progress: Progress = lambda label, don
         return seconds
 
     try:
-        for series, numbers in todo.items():
-            for rows in _run_series(series, numbers, settings, device, out):
-                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
-                failed += sum("error" in row for row in rows)
-                progress(series.name, done_cost, total)
+        with chosen:
+            for series, numbers in todo.items():
+                where = LocalEngine() if series.timed else chosen
+                for rows in _run_series(series, numbers, settings, device, out, where):
+                    done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
+                    failed += sum("error" in row for row in rows)
+                    progress(series.name, done_cost, total)
     except BaseException:
         with suppress(InputError):  # the error that stopped the run matters more
             record(finished=False)
@@ -133,7 +142,7 @@ def _todo(settings: RunSettings, out: Path) -> dict[Series, list[int]]:
 
 
 def _run_series(
-    series: Series, numbers: list[int], settings: RunSettings, device: torch.device, out: Path
+    series: Series, numbers: list[int], settings: RunSettings, device: torch.device, out: Path, engine: Engine
 ) -> Iterator[list[Row]]:
     """Yield the rows of images as they reach the disk."""
     if not numbers:
@@ -145,13 +154,8 @@ def _run_series(
         "seed": settings.seed,
         "model_sha256": model.sha256,
         "settings": trials.settings,
-        **described_machine(trials.device),
     }
-    with data_file(out, series).writing(header) as writer:
-        numbers = writer.records.missing(numbers, settings.retry)  # another run may have done some meanwhile
-        trials.warm_up()
-        together = TIMED_TOGETHER[trials.device.type] if series.work == "search" else None
-        yield from recorded(trials.rows, numbers, writer, trials.device.type, together)
+    yield from recorded(trials, numbers, data_file(out, series), header, engine, settings.retry)
 
 
 def _cost(series: Series) -> float:

@@ -75,6 +75,11 @@ class Series:
         return self.work == "interval"
 
     @property
+    def timed(self) -> bool:
+        """Whether times are what it is for: they would be wrong on workers that compute beside each other."""
+        return self.work in ("search", "evaluation")
+
+    @property
     def noise_model(self) -> NoiseModel:
         """The covariance that the test assumes."""
         return NOISES[self.noise]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from torch import Tensor
 from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
-from attentest.results.records import Row, isolated_rows
+from attentest.pipeline.stream import Progress
+from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult, confidence_intervals_of
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
+from attentest.studies.reproduction.chunks import failed_row, rows_in_chunks
 from attentest.studies.reproduction.series import Series
 
 TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images
@@ -31,6 +33,7 @@ PRECISE = SpectralSearch(tol=1e-6, precision="float64")  # gives the exact p whe
 CURVES_INSIDE, CURVES_OUTSIDE = 10, 40  # pixels in the region and outside it whose f_i are drawn, as in the paper
 CURVE_REACH, CURVE_POINTS = 10.0, 801  # curves go this far beyond the statistic on either side of zero
 CLOSE_REACH, CLOSE_POINTS = 0.1, 201  # and this far around it, where the paper's heuristics change
+TIMED_TOGETHER = {"cpu": 2, "cuda": 100}  # images on which a search is timed; on a GPU as in one trial of the paper
 TIMED_BATCHES = 5  # over which the time of an evaluation is averaged
 
 
@@ -47,7 +50,7 @@ class Float32Scores:
 
 
 class Trials:
-    """A model set up for the trials of one series, on a device and with the seed of the images."""
+    """The trials of one series, with their model on a device and the seed of the images: work for an engine."""
 
     def __init__(self, series: Series, directory: Path, device: torch.device | str, seed: int) -> None:
         self._series, self._seed = series, seed
@@ -66,13 +69,23 @@ class Trials:
         """Settings of the test, JSON-ready."""
         return self._test.settings
 
-    def warm_up(self) -> None:
-        """Evaluate the model once, because the first evaluation is slow."""
-        self._scores(self._blank(2))
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of images by their numbers, each with its share of the seconds; a failed trial has its error.
 
-    def rows(self, numbers: list[int]) -> list[Row]:
-        """Return the rows of some images, each with its share of the seconds; a trial that fails has its error."""
-        return isolated_rows(self._timed, numbers)
+        Where searches are timed, as many images are searched together in every run.
+        """
+        self._scores(self._blank(2))  # because the first evaluation is slow
+        together = TIMED_TOGETHER[self.device.type] if self._series.work == "search" else None
+        done = 0
+        for rows in rows_in_chunks(self._timed, list(tasks), self.device.type, together):
+            yield rows
+            done += len(rows)
+            if progress is not None:
+                progress(done, len(tasks))
+
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the row of an image, by its number, whose trial could not be run for a reason outside of it."""
+        return failed_row(task, reason)
 
     def _timed(self, numbers: list[int]) -> list[Row]:
         start = time.perf_counter()
