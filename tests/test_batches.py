@@ -6,11 +6,7 @@ import csv
 import json
 import os
 import random
-import resource
-import signal
-import subprocess
-import sys
-import time
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +22,7 @@ from attentest.api.batch_run import BatchRun
 from attentest.cli import app
 from attentest.images.source import ImageSource
 from attentest.search import SpectralSearch
+from command_line import full_disk, kill_at_random
 from toys import SoftmaxScores
 
 MODEL = "tiny"
@@ -265,14 +262,8 @@ def test_the_csv_file_grows_during_the_run(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("scans/0.npy", "scans/1.npy", "--out", "o").exit_code == 0
     before = Path("o/results.jsonl").stat().st_size
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (before + 500, limit[1]))
-    try:
+    with full_disk(before + 500):
         done = run("scans", "--out", "o")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-        signal.signal(signal.SIGXFSZ, ignored)
     assert isinstance(done.exception, InputError), done.output
     assert "free some space and run again, earlier rows are safe" in str(done.exception)
     assert run("scans", "--out", "o", "--csv", "table.csv").exit_code == 0
@@ -373,19 +364,12 @@ def test_a_killed_run_is_resumed_to_the_exact_table() -> None:
     for number, image in enumerate(np.random.default_rng(5).normal(size=(200, 8, 8))):
         np.save(f"scans/{number:03}.npy", image)
     assert run("scans", "--csv", "whole.csv").exit_code == 0
-    command = [sys.executable, "-m", "attentest", "test", "scans", "--out", "o", "--csv", "table.csv", *QUICK]
-    draw = random.Random(2)
-    kills = 0
-    while kills < 10:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(draw.uniform(1, 12))
-        if process.poll() is not None:
-            break
-        process.kill()
-        process.wait()
-        kills += 1
-    assert subprocess.run(command, capture_output=True).returncode == 0
-    assert [row["image"] for row in table()] == [row["image"] for row in table("whole.csv")]
-    np.testing.assert_allclose(
-        [float(row["pvalue"]) for row in table()], [float(row["pvalue"]) for row in table("whole.csv")], atol=1e-2
-    )
+
+    def finished() -> None:
+        assert [row["image"] for row in table()] == [row["image"] for row in table("whole.csv")]
+        np.testing.assert_allclose(
+            [float(row["pvalue"]) for row in table()], [float(row["pvalue"]) for row in table("whole.csv")], atol=1e-2
+        )
+        shutil.rmtree("o")
+
+    kill_at_random(["test", "scans", "--out", "o", "--csv", "table.csv", *QUICK], longest=12.0, finished=finished)

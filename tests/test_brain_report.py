@@ -20,6 +20,7 @@ from attentest.studies.document import to_html
 from brain_data import failed_row, row, rows, write_everything, write_study
 from brain_gallery import gallery
 from brain_page import expected, figures_of, plain
+from study_summary import shuffle_rows
 
 NAIVE, LARGE, SMALL, SMALLER, RANDOMISED, PATCHES = (statement.text for statement in STATEMENTS)
 
@@ -78,6 +79,14 @@ def test_slices_are_in_the_html_alone(report: Path) -> None:
 def test_the_page_depends_on_the_summary_alone(report: Path, summary: dict[str, Any]) -> None:
     figures = [path.stem for path in (report / "figures").iterdir()]
     assert render_markdown(summary, figures) == (report / "brain.md").read_text()
+
+
+def test_the_summary_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
+    found = [*rows(20), failed_row(100, tumour=True, error="one"), failed_row(101, tumour=True, error="other")]
+    write_study(tmp_path, {PAPER: found, Condition(noise="ar1"): rows(20)})
+    before = summarise(tmp_path)
+    shuffle_rows(tmp_path)
+    assert json.dumps(summarise(tmp_path)) == json.dumps(before)
 
 
 def test_patients_are_not_named(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +17,13 @@ from typer.testing import CliRunner, Result
 
 from attentest import read_image
 from attentest.cli import app
+from attentest.cli.engine_options import EngineOptions
 from attentest.errors import InputError
 from attentest.noise import load_noise
 from attentest.results.records import alone_in, read_runs
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining
-from attentest.studies.brain.condition import CONDITIONS, PAPER
+from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
 from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.figures import FIGURES
 from attentest.studies.brain.slice_tests import data_file, read_record
@@ -26,8 +31,14 @@ from attentest.studies.brain.study import StudySettings, run
 from attentest.studies.brain.summary import summarise
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
+from command_line import full_disk, kill_at_random
+from shuffled_engine import ShuffledEngine
+from study_summary import differences
 
 SMALL = {"--noise-images": "10", "--training-per-class": "4", "--epochs": "1", "--sensitivity-images": "1"}
+
+
+FEW = StudySettings(noise_images=10, training_per_class=4, training=BrainTraining(epochs=1), sensitivity_images=0)
 
 
 def brain(*arguments: str | Path) -> Result:
@@ -168,13 +179,12 @@ def test_a_missing_folder_is_refused_with_the_way_to_get_it(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_interrupted_study_continues(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
     monkeypatch.setattr(SpectralSearch, "images_together", lambda *_: 2)
-    slices = load_slices(folder)
-    settings = StudySettings(
-        noise_images=10, training_per_class=4, training=BrainTraining(epochs=1), sensitivity_images=0
-    )
+    cohort, file = FEW.cohort(load_slices(folder)), data_file(tmp_path, PAPER)
     calls = []
 
     def stop(label: str, done: float, total: float) -> None:
@@ -183,18 +193,74 @@ def test_an_interrupted_study_continues(folder: Path, tmp_path: Path, monkeypatc
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(settings.cohort(slices), settings, tmp_path, progress=stop)
-    first = data_file(tmp_path, PAPER).read().rows
+        run(cohort, FEW, tmp_path, progress=stop)
+    first = file.read().rows
     total = int(calls[-1][2])
     assert 0 < len(first) < total
     weights = read_record(tmp_path)["weights_sha256"]
-    outcome = run(settings.cohort(slices), settings, tmp_path)
-    assert outcome["tested"] == total - len(first)
-    rows = data_file(tmp_path, PAPER).read().rows
+    with (
+        full_disk(file.path.stat().st_size + 3 * 700),  # a row has some 600 bytes
+        pytest.raises(InputError, match="free some space and run again, earlier rows are safe"),
+    ):
+        run(cohort, FEW, tmp_path)
+    second = file.read().rows
+    assert len(first) < len(second) < total
+    outcome = run(cohort, FEW, tmp_path)
+    assert outcome["tested"] == total - len(second)
+    rows = file.read().rows
     assert len(rows) == total
     assert read_record(tmp_path)["weights_sha256"] == weights
-    assert [entry["finished"] for entry in read_runs(tmp_path, ("finished",))] == [False, True]
-    assert all(rows[number] == row for number, row in first.items())
+    assert [entry["finished"] for entry in read_runs(tmp_path, ("finished",))] == [False, False, True]
+    assert all(rows[number] == row for some in (first, second) for number, row in some.items())
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_engine_gives_the_same_study(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [
+        PAPER,
+        Condition(noise="sample"),
+        Condition(noise="pooled", contrast="reference", region="patches", randomise=1.0),
+    ]
+    monkeypatch.setattr("attentest.studies.brain.study.available", lambda: some)
+    cohort, settings = FEW.cohort(load_slices(folder)), replace(FEW, sensitivity_images=2)
+    run(cohort, settings, tmp_path / "local")
+    shutil.copytree(tmp_path / "local" / "model", tmp_path / "there" / "model")
+    engine = ShuffledEngine()
+    monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
+    monkeypatch.setattr(sys.modules["attentest.cli.brain"], "_write_report", lambda *_: None)
+    command = ("--data", folder, "--out", tmp_path / "there", "--engine", "ray", *small("--sensitivity-images", "2"))
+    done = brain(*command)
+    assert done.exit_code == 0, (done.exception, done.stderr)
+    assert len(engine.works) == len(some)
+    for condition in some:
+        local, there = (data_file(tmp_path / name, condition).read() for name in ("local", "there"))
+        assert [header["engine"] for header in local.headers] == ["LocalEngine"]
+        assert [header["engine"] for header in there.headers] == ["ShuffledEngine"]
+        assert not list(differences(there.rows, local.rows, 1e-9))
+    assert list(data_file(tmp_path / "there", PAPER).read().rows) != sorted(local.rows)
+    assert not list(differences(summarise(tmp_path / "there"), summarise(tmp_path / "local"), 1e-9))
+
+
+@pytest.mark.slow
+def test_a_killed_study_is_resumed_to_the_exact_summary(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    command = ["brain", "--data", str(folder), *small()]
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-m", "attentest", *command, "--out", str(tmp_path / "whole")], check=True)
+    seconds = time.monotonic() - start
+    out = tmp_path / "killed"
+
+    def finished() -> None:
+        assert not list(differences(summarise(out), summarise(tmp_path / "whole"), 1e-9))
+        for path in (out / "data").iterdir():
+            images = [json.loads(line).get("image") for line in path.read_text().splitlines()]
+            found = [image for image in images if image is not None]
+            assert len(found) == len(set(found))  # no slice was tested twice
+        shutil.rmtree(out)
+
+    kill_at_random([*command, "--out", str(out)], seconds, finished)
 
 
 @pytest.mark.usefixtures("quick")

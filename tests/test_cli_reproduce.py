@@ -18,13 +18,16 @@ from typer.testing import CliRunner, Result
 
 from attentest import InputError
 from attentest.cli import app
+from attentest.cli.engine_options import EngineOptions
 from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies.reproduction import chunks
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
+from command_line import full_disk
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
+from shuffled_engine import ShuffledEngine
 from test_reproduction import coarse
 
 TINY = ("--preset", "quick", "--model", "base8", "--images", "1", "--permutations", "5")
@@ -115,6 +118,7 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
             "there are no tests of ours in precision: they are in type-i-error, power",
         ),
         ((*TINY, "--device", "cuda:99"), "cuda:99"),
+        ((*TINY, "--workers", "2"), "--workers is for --engine ray, which is not there: add it"),
     ],
 )
 def test_what_cannot_be_done_is_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -171,8 +175,38 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
     assert images_in(data) == [0, 1, 2, 3]
 
 
+def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(chunks.FIRST_CHUNK, "cpu", 2)
+    monkeypatch.setattr(chunks, "LARGEST_CHUNK", 2)
+    command = ("--experiment", "estimated-variance", "--model", "base8", "--images")
+    data = Path("reproduction/data/selective/base8-independent-estimated.jsonl")
+    assert run(*command, "1").exit_code == 0
+    first = data.read_bytes()
+    with full_disk(len(first) + 4 * 400):  # a row has some 350 bytes
+        stopped = run(*command, "8")
+    assert isinstance(stopped.exception, InputError), stopped.output
+    assert "free some space and run again, earlier rows are safe" in str(stopped.exception)
+    written = data.read_bytes()
+    assert written.startswith(first)
+    complete = written[: written.rfind(b"\n") + 1]
+    assert 1 < len(images_in(data)) < 8
+    done = run(*command, "8")
+    assert done.exit_code == 0, done.exception
+    assert data.read_bytes().startswith(complete)
+    assert images_in(data) == list(range(8))
+
+
+def test_the_engine_of_the_command_line_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ShuffledEngine()
+    monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
+    done = run(*TINY, "--experiment", "estimated-variance", "--engine", "ray", "--workers", "2")
+    assert done.exit_code == 0, done.exception
+    assert len(engine.works) == 1
+
+
 def images_in(data: Path) -> list[int]:
-    return [json.loads(line)["image"] for line in data.read_text().splitlines() if '"image"' in line]
+    complete, _, _ = data.read_text().rpartition("\n")
+    return [json.loads(line)["image"] for line in complete.splitlines() if '"image"' in line]
 
 
 @pytest.mark.slow

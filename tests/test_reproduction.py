@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import attentest.training.paper_model
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
 from attentest.results.records import read_runs
-from attentest.studies.reproduction import chunks
+from attentest.studies.reproduction import chunks, trial
 from attentest.studies.reproduction import run as running
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Experiment, chosen_experiments, plan_of
 from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
@@ -37,6 +38,8 @@ from attentest.training.paper_model import (
 )
 from attentest.training.synthetic_classifier import TrainingSettings
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
+from shuffled_engine import ShuffledEngine
+from study_summary import differences
 
 NULL = Series(work="selective", model="base8", noise="correlated")
 PERMUTED = Series(work="permutation", model="base8", permutations=20)
@@ -265,6 +268,40 @@ def test_interrupted_and_resumed_gives_the_same_numbers(
     for number, row in rows_of(whole, NULL).items():
         assert found[number]["p"] == pytest.approx(row["p"], abs=1e-11)
         assert found[number]["statistic"] == pytest.approx(row["statistic"], abs=1e-12)
+
+
+@pytest.mark.usefixtures("small_base8")
+def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, small in (("TIMED_BATCHES", 1), ("CURVE_POINTS", 41), ("CLOSE_POINTS", 11)):
+        monkeypatch.setattr(trial, name, small)
+    series = [
+        NULL,
+        PERMUTED,
+        Series(work="interval", model="base8", delta=2.0, randomise=1.0),
+        Series(work="curves", model="base8"),
+    ]
+    timed = [Series(work="search", model="base8"), Series(work="evaluation", model="base8", device="cpu")]
+    settings, engine = settings_of(tmp_path, *series, *timed, count=3), ShuffledEngine()
+    assert run(settings, tmp_path / "local") == (18, 0, ANY)
+    assert run(settings, tmp_path / "there", engine=engine) == (18, 0, ANY)
+    assert len(engine.works) == len(series)
+    assert any(list(rows_of(tmp_path / "there", one)) != [0, 1, 2] for one in series)
+    for one in (*series, *timed):
+        local, there = (data_file(tmp_path / name, one).read() for name in ("local", "there"))
+        assert [header["engine"] for header in local.headers] == ["LocalEngine"]
+        assert [header["engine"] for header in there.headers] == ["LocalEngine" if one.timed else "ShuffledEngine"]
+        assert one.work == "evaluation" or not list(differences(there.rows, local.rows, 1e-9))
+    assert not list(differences(summarise(tmp_path / "there"), summarise(tmp_path / "local"), 1e-9))
+
+
+def test_a_trial_whose_worker_is_lost_is_a_failed_trial(tmp_path: Path, small_base8: Path) -> None:
+    class Lost(ShuffledEngine):
+        def run(self, work: Any, tasks: Any, progress: Any = None) -> Any:
+            yield [0], [work.lost(0, "its worker ended")]
+
+    assert run(settings_of(tmp_path, NULL, count=1), tmp_path, engine=Lost()) == (1, 1, ANY)
+    assert rows_of(tmp_path, NULL) == {0: {"image": 0, "error": "its worker ended"}}
+    assert summarise(tmp_path)["failures"][0]["failed"] == 1
 
 
 def failing_on(number: int, message: str) -> Callable[[Trials, list[int]], list[dict[str, Any]]]:

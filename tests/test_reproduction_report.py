@@ -41,6 +41,7 @@ from reproduction_data import (
     write_everything,
     write_series,
 )
+from study_summary import shuffle_rows
 
 NULL = Series(work="selective", model="base16")
 SIGNAL = Series(work="selective", model="base16", delta=2.0)
@@ -363,6 +364,15 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 def test_markdown_depends_on_the_summary_alone(report: Path, summary: dict[str, Any]) -> None:
     assert render_markdown(summary) == (report / "reproduction.md").read_text()
+
+
+def test_the_summary_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> None:
+    for series in ONE_SERIES.values():
+        failed = [{"image": 20 + number, "error": f"{number}", "seconds": 0.0} for number in range(3)]
+        write_series(tmp_path, series, [*ROWS[series.work](series, 20), *failed])
+    before = summarise(tmp_path)
+    shuffle_rows(tmp_path)
+    assert json.dumps(summarise(tmp_path)) == json.dumps(before)
 
 
 def test_nothing_to_report_is_one_clear_error(tmp_path: Path) -> None:
