@@ -61,7 +61,7 @@ def kill_at_random(
     Parameters
     ----------
     command
-        Arguments of ``attentest``.
+        The command and its arguments.
     longest
         Seconds; a run is killed at some moment before.
     finished
@@ -70,9 +70,8 @@ def kill_at_random(
         Number of runs that are killed.
     """
     draw = random.Random(seed)
-    words = [sys.executable, "-m", "attentest", *command]
     while kills:
-        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
                 code = process.wait(draw.uniform(0, longest))
             except subprocess.TimeoutExpired:
@@ -81,6 +80,6 @@ def kill_at_random(
                 continue
         assert code == 0
         finished()
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     finished()

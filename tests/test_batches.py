@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -372,4 +373,5 @@ def test_a_killed_run_is_resumed_to_the_exact_table() -> None:
         )
         shutil.rmtree("o")
 
-    kill_at_random(["test", "scans", "--out", "o", "--csv", "table.csv", *QUICK], longest=12.0, finished=finished)
+    command = [sys.executable, "-m", "attentest", "test", "scans", "--out", "o", "--csv", "table.csv", *QUICK]
+    kill_at_random(command, 12.0, finished)

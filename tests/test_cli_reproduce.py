@@ -178,6 +178,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(chunks.FIRST_CHUNK, "cpu", 2)
     monkeypatch.setattr(chunks, "LARGEST_CHUNK", 2)
+    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     command = ("--experiment", "estimated-variance", "--model", "base8", "--images")
     data = Path("reproduction/data/selective/base8-independent-estimated.jsonl")
     assert run(*command, "1").exit_code == 0
@@ -198,6 +199,7 @@ def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPa
 
 def test_the_engine_of_the_command_line_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ShuffledEngine()
+    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
     done = run(*TINY, "--experiment", "estimated-variance", "--engine", "ray", "--workers", "2")
     assert done.exit_code == 0, done.exception

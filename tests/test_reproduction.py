@@ -281,11 +281,11 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
         Series(work="curves", model="base8"),
     ]
     timed = [Series(work="search", model="base8"), Series(work="evaluation", model="base8", device="cpu")]
-    settings, engine = settings_of(tmp_path, *series, *timed, count=3), ShuffledEngine()
-    assert run(settings, tmp_path / "local") == (18, 0, ANY)
-    assert run(settings, tmp_path / "there", engine=engine) == (18, 0, ANY)
+    settings, engine = settings_of(tmp_path, *series, *timed, count=2), ShuffledEngine()
+    assert run(settings, tmp_path / "local") == (12, 0, ANY)
+    assert run(settings, tmp_path / "there", engine=engine) == (12, 0, ANY)
     assert len(engine.works) == len(series)
-    assert any(list(rows_of(tmp_path / "there", one)) != [0, 1, 2] for one in series)
+    assert any(list(rows_of(tmp_path / "there", one)) != [0, 1] for one in series)
     for one in (*series, *timed):
         local, there = (data_file(tmp_path / name, one).read() for name in ("local", "there"))
         assert [header["engine"] for header in local.headers] == ["LocalEngine"]

@@ -1,0 +1,28 @@
+"""The brain study with a small model, coarse searches and few pictures; as a program, the command line with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from attentest.cli import main
+from attentest.search import SpectralSearch
+from attentest.studies.brain.condition import PAPER, Condition
+
+CONDITIONS = (PAPER, Condition(contrast="reference", region="patches", randomise=1.0))
+"""Some of the study's conditions."""
+
+
+def make_quick(patch: pytest.MonkeyPatch) -> None:
+    """Make the study quick for as long as the patch lasts."""
+    patch.setattr("attentest.studies.brain.classifier.ARCHITECTURE", "small")
+    for name in ("SEARCH", "SENSITIVITY_SEARCH"):
+        patch.setattr(f"attentest.studies.brain.slice_tests.{name}", SpectralSearch(tol=0.05))
+    patch.setattr("attentest.studies.brain.slice_tests.CONFIDENCE_LEVEL", None)
+    patch.setattr("attentest.studies.brain.examples.COUNT", 1)
+
+
+if __name__ == "__main__":
+    patch = pytest.MonkeyPatch()
+    make_quick(patch)
+    patch.setattr("attentest.studies.brain.study.available", lambda: CONDITIONS)
+    main()
