@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from unittest.mock import ANY
 
 import numpy as np
@@ -292,6 +292,33 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
         assert [header["engine"] for header in there.headers] == ["LocalEngine" if one.timed else "ShuffledEngine"]
         assert one.work == "evaluation" or not list(differences(there.rows, local.rows, 1e-9))
     assert not list(differences(summarise(tmp_path / "there"), summarise(tmp_path / "local"), 1e-9))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_base8")
+def test_real_workers_give_the_same_rows(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    from attentest.api.ray_engine import RayEngine
+
+    settings = settings_of(tmp_path, NULL, PERMUTED)
+    assert run(settings, tmp_path / "local") == (12, 0, ANY)
+    assert run(settings, tmp_path / "there", engine=RayEngine(workers=2, shard=2)) == (12, 0, ANY)
+    for one in (NULL, PERMUTED):
+        assert not list(differences(rows_of(tmp_path / "there", one), rows_of(tmp_path / "local", one), 1e-9))
+        (header,) = data_file(tmp_path / "there", one).read().headers
+        assert (header["engine"], header["workers"]) == ("RayEngine", 2)
+
+
+def test_a_cluster_that_is_not_there_is_found_out_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Absent(ShuffledEngine):
+        def __enter__(self) -> Self:
+            raise InputError("there is no cluster")
+
+    monkeypatch.setattr(ModelFolders, "train", None)  # training would fail
+    with pytest.raises(InputError, match="there is no cluster"):
+        run(settings_of(tmp_path, Series(work="selective", model="large16")), tmp_path, engine=Absent())
 
 
 def test_a_trial_whose_worker_is_lost_is_a_failed_trial(tmp_path: Path, small_base8: Path) -> None:

@@ -99,7 +99,7 @@ def run(
     }
     plan = settings.plan(cohort)
     make_directory(out)
-    with alone_in(out):
+    with alone_in(out), chosen:  # a cluster that is not there is found out before the training
         try:
             values["trained"] = _prepare_classifier(cohort, settings, out, where, progress)
             facts = {"data": cohort.facts(), "command": settings.command()}
@@ -107,12 +107,11 @@ def run(
             tests = SliceTests(cohort, out, where)
             todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
             total = sum(len(numbers) for numbers in todo.values())
-            with chosen:
-                for condition, numbers in todo.items():
-                    for rows in tests.test(condition, numbers, chosen, retry):
-                        values["tested"] += len(rows)
-                        values["failed"] += sum("error" in row for row in rows)
-                        progress(f"testing {condition.name}", values["tested"], total)
+            for condition, numbers in todo.items():
+                for rows in tests.test(condition, numbers, chosen, retry):
+                    values["tested"] += len(rows)
+                    values["failed"] += sum("error" in row for row in rows)
+                    progress(f"testing {condition.name}", values["tested"], total)
             values["finished"] = True
         finally:
             values["seconds"] = round(time.perf_counter() - start, 3)

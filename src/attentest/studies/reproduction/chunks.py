@@ -1,4 +1,8 @@
-"""Trials in chunks: large enough to be computed together, small enough that an interruption loses little."""
+"""Trials in chunks: large enough to be computed together, small enough that an interruption loses little.
+
+Failures are isolated here and not by the test of images, because a trial can be more than that: permutations, curves,
+the same image in two precisions.
+"""
 
 from __future__ import annotations
 

@@ -87,7 +87,12 @@ def run(
 
     Models are trained, and what is timed is timed, in this process, whatever the engine.
     """
-    device, chosen = usable_device(settings.device), as_engine(engine)
+    device = usable_device(settings.device)
+    with as_engine(engine) as chosen:  # a cluster that is not there is found out before models are trained
+        return _run(settings, out, progress, device, chosen)
+
+
+def _run(settings: RunSettings, out: Path, progress: Progress, device: torch.device, engine: Engine) -> Outcome:
     start, began = time.perf_counter(), datetime.now(UTC)
     train = partial(settings.folders.train, device=settings.device, progress=progress)
     trained = {model: round(train(model), 3) for model in settings.untrained()}
@@ -115,13 +120,12 @@ def run(
         return seconds
 
     try:
-        with chosen:
-            for series, numbers in todo.items():
-                where = LocalEngine() if series.timed else chosen
-                for rows in _run_series(series, numbers, settings, device, out, where):
-                    done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
-                    failed += sum("error" in row for row in rows)
-                    progress(series.name, done_cost, total)
+        for series, numbers in todo.items():
+            where = LocalEngine() if series.timed else engine
+            for rows in _run_series(series, numbers, settings, device, out, where):
+                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
+                failed += sum("error" in row for row in rows)
+                progress(series.name, done_cost, total)
     except BaseException:
         with suppress(InputError):  # the error that stopped the run matters more
             record(finished=False)

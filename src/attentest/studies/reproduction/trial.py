@@ -72,7 +72,7 @@ class Trials:
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of images by their numbers, each with its share of the seconds; a failed trial has its error.
 
-        Where searches are timed, as many images are searched together in every run.
+        Searches whose times are compared are given the same number of images at a time in every run.
         """
         self._scores(self._blank(2))  # because the first evaluation is slow
         together = TIMED_TOGETHER[self.device.type] if self._series.work == "search" else None
