@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError
+from attentest.results.failure import FailedImage
 from attentest.results.result import AttentionTestResult
 from attentest.studies.brain.cohort import Cohort
 from attentest.studies.brain.condition import Condition
@@ -76,10 +76,12 @@ class FakeTests:
         self.asked.append(condition)
         return self
 
-    def map(self, images: list[Any]) -> list[AttentionTestResult]:
-        if any(image[0, 0] == self.bad for image in images):
-            raise InputError("no")
-        return [result(int(image[0, 0])) for image in images]
+    def stream(self, images: list[Any], *, on_error: str) -> list[AttentionTestResult | FailedImage]:
+        assert on_error == "row"
+        return [
+            FailedImage(number=number, reason="no") if image[0, 0] == self.bad else result(int(image[0, 0]))
+            for number, image in enumerate(images)
+        ]
 
 
 def cohort(count: int = 12) -> Cohort:
