@@ -26,6 +26,10 @@ class ShuffledEngine:
     def __exit__(self, *error: object) -> None:
         self._entered -= 1
 
+    def describe(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"engine": "shuffled"}
+
     def run(
         self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
     ) -> Iterator[tuple[list[Task], list[Item]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from attentest.api.batch_run import BatchRun
 from attentest.api.engine import LocalEngine
 from attentest.api.ray_engine import RayEngine
 from attentest.images.source import ImageSource
+from attentest.pipeline.stream import Progress
 from attentest.search import SpectralSearch
 
 COUNT = 10
@@ -63,6 +64,24 @@ def made_run(folder: Path, ends_workers: bool = False) -> BatchRun:
     return BatchRun(test=test, images=[ImageSource(path=folder / f"{number}.npy") for number in range(COUNT)])
 
 
+def made_work(device_type: str) -> Any:
+    """Return work that fails on even tasks."""
+
+    class Work:  # local, so that it is sent to the workers by value
+        device = torch.device(device_type)
+
+        def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[str]]:
+            for task in tasks:
+                if task % 2 == 0:
+                    raise ValueError("no such thing")
+                yield [f"{task}: done"]
+
+        def lost(self, task: int, reason: str) -> str:
+            return f"{task}: {reason}"
+
+    return Work()
+
+
 def values(rows: list[dict[str, Any]]) -> dict[str, Any]:
     names = [row["image"] for row in rows]
     assert len(names) == len(set(names))  # each image exactly once
@@ -81,6 +100,10 @@ def test_a_cluster_gives_what_the_local_engine_gives(cluster: Any, tmp_path: Pat
             for name, p in local.items():
                 assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-9)), name
         engine.shard = 2
+        with pytest.raises(InputError, match="no machine of the Ray cluster has a GPU"):
+            list(engine.run(made_work("cuda"), range(COUNT)))
+        broken = [row for _, rows in engine.run(made_work("cpu"), range(3)) for row in rows]
+        assert sorted(broken) == ["0: ValueError: no such thing", "1: done", "2: ValueError: no such thing"]
         for given in (images, iter(images)):
             results = run.test.map(given, engine=engine)
             assert [result.pvalue for result in results] == pytest.approx(

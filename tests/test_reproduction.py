@@ -288,8 +288,8 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
     assert any(list(rows_of(tmp_path / "there", one)) != [0, 1] for one in series)
     for one in (*series, *timed):
         local, there = (data_file(tmp_path / name, one).read() for name in ("local", "there"))
-        assert [header["engine"] for header in local.headers] == ["LocalEngine"]
-        assert [header["engine"] for header in there.headers] == ["LocalEngine" if one.timed else "ShuffledEngine"]
+        assert [header["engine"] for header in local.headers] == ["local"]
+        assert [header["engine"] for header in there.headers] == ["local" if one.timed else "shuffled"]
         assert one.work == "evaluation" or not list(differences(there.rows, local.rows, 1e-9))
     assert not list(differences(summarise(tmp_path / "there"), summarise(tmp_path / "local"), 1e-9))
 
@@ -306,7 +306,7 @@ def test_real_workers_give_the_same_rows(tmp_path: Path) -> None:
     for one in (NULL, PERMUTED):
         assert not list(differences(rows_of(tmp_path / "there", one), rows_of(tmp_path / "local", one), 1e-9))
         (header,) = data_file(tmp_path / "there", one).read().headers
-        assert (header["engine"], header["workers"]) == ("RayEngine", 2)
+        assert (header["engine"], header["workers"]) == ("ray", 2)
 
 
 def test_a_cluster_that_is_not_there_is_found_out_before_anything_is_trained(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 
@@ -63,6 +63,10 @@ class Engine(Protocol):
         """
         ...
 
+    def describe(self) -> dict[str, Any]:
+        """Return the name and the number of workers, if it was given, JSON-ready."""
+        ...
+
 
 class LocalEngine:
     """Does work in this process, in the order of the tasks."""
@@ -83,6 +87,10 @@ class LocalEngine:
         waiting = iter(every)
         for items in work.run(every, progress):
             yield [next(waiting) for _ in items], items
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name."""
+        return {"engine": "local"}
 
 
 def as_engine(engine: str | Engine) -> Engine:

@@ -10,7 +10,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import count, islice
@@ -20,13 +20,22 @@ from attentest.api.engine import Item, Task, Work
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.pipeline.stream import Progress
+from attentest.results.failure import reason_of
 
 MOST_TRIES = 3
 """A task by itself that ends its worker so many times is reported as failed."""
 
+MOST_LOST_AT_START = 10
+"""The run ends when so many workers in a row were lost before they were ready."""
+
+LONGEST_REASON = 500
+"""Characters of an error of a worker that are reported; it may have whole tracebacks in it."""
+
 MOST_WORKERS = 10_000
 MOST_CORES = 10_000
 LARGEST_SHARD = 100_000
+
+DEFAULT_SHARD, SHARDS_PER_WORKER = 32, 4
 
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
@@ -48,14 +57,16 @@ class RayEngine:
     cores
         Cores of each worker.
     shard
-        Tasks that are sent to a worker at a time.
+        Tasks that are sent to a worker at a time; by default 32, or fewer where each worker would get few shards.
     """
 
-    def __init__(self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int = 32):
+    def __init__(
+        self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int | None = None
+    ) -> None:
         self.address = address
         self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
         self.cores = whole_number(cores, "cores", 1, MOST_CORES)
-        self.shard = whole_number(shard, "shard", 1, LARGEST_SHARD)
+        self.shard = None if shard is None else whole_number(shard, "shard", 1, LARGEST_SHARD)
         self._stack = ExitStack()
         self._entered = 0
         self._ray: Any = None
@@ -78,25 +89,27 @@ class RayEngine:
     ) -> Iterator[tuple[list[Task], list[Item]]]:
         """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
         total = len(tasks) if isinstance(tasks, Sized) else None
-        shards = _shards(tasks, self.shard)
-        waiting = deque(islice(shards, 1))  # those to be sent next; the others are not made before there is room
-        if not waiting:
+        if total == 0:
             return
         done = 0
         with self:
-            pool = self._workers_for(work, None if total is None else -(-total // self.shard))
+            pool = self._pool_for(work.device.type == "cuda")
+            most = pool.most()
+            wanted = self.workers or most
+            size = self.shard or _shard_size(total, wanted)
+            shards = _shards(tasks, size)
+            waiting = deque(islice(shards, 1))  # those to be sent next; the others are not made before there is room
+            pool.take_on(work, wanted if total is None else min(wanted, -(-total // size)))
             try:
                 while waiting or pool.running:
                     while waiting and pool.idle:
                         pool.send(waiting.popleft())
                         waiting.extend(islice(shards, 0 if waiting else 1))
-                    for shard, items in pool.finished():
-                        if items is None and shard.tries + 1 >= MOST_TRIES and len(shard.tasks) == 1:
-                            reason = f"its worker ended {MOST_TRIES} times while testing it"
-                            items = [work.lost(shard.tasks[0], reason)]
-                        if items is None:
+                    for shard, outcome in pool.finished():
+                        if isinstance(outcome, str) and not shard.is_hopeless:
                             waiting.extend(shard.again())
                             continue
+                        items = [work.lost(shard.tasks[0], outcome)] if isinstance(outcome, str) else outcome
                         done += len(items)
                         yield list(shard.tasks), items
                         if progress is not None:
@@ -104,14 +117,20 @@ class RayEngine:
             finally:
                 pool.forget()
 
-    def _workers_for(self, work: Any, most: int | None) -> _Pool:
-        """Return workers that have the work; ``most`` is the number that there is something to do for, if known."""
-        on_gpu = work.device.type == "cuda"
+    def describe(self) -> dict[str, Any]:
+        """Return the name and the number of workers, if it was given, JSON-ready."""
+        return {"engine": "ray", **({} if self.workers is None else {"workers": self.workers})}
+
+    def _pool_for(self, on_gpu: bool) -> _Pool:
+        """Return the workers; those of the last work, if they have the device that is needed."""
         if self._pool is None or self._pool.on_gpu != on_gpu:
             self._pool = _Pool(self._ray, on_gpu=on_gpu, cores=self.cores)
-        wanted = self.workers or self._pool.most()
-        self._pool.take_on(work, wanted if most is None else min(wanted, most))
         return self._pool
+
+
+def _shard_size(total: int | None, workers: int) -> int:
+    """Return how many tasks to send at a time, so that the workers end at about the same time."""
+    return DEFAULT_SHARD if total is None else min(DEFAULT_SHARD, -(-total // (SHARDS_PER_WORKER * workers)))
 
 
 @dataclass(frozen=True)
@@ -121,8 +140,13 @@ class Shard(Generic[Task]):
     tasks: tuple[Task, ...]
     tries: int = 0
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether there is no use in trying again."""
+        return len(self.tasks) == 1 and self.tries + 1 >= MOST_TRIES
+
     def again(self) -> list[Shard[Task]]:
-        """Return what to do after a worker was lost: the halves, or the one task again."""
+        """Return what to do after a failure: the halves, or the one task again."""
         if len(self.tasks) == 1:
             return [Shard(self.tasks, self.tries + 1)]
         half = len(self.tasks) // 2
@@ -148,13 +172,18 @@ class _Pool:
         self._works = count()
         self._work: tuple[int, list[Any]] = (-1, [])
         self._starting: dict[Any, Any] = {}
+        self._lost_at_start = 0
         self.idle: list[Any] = []
         self.running: dict[Any, tuple[Any, Shard[Any]]] = {}
 
     def most(self) -> int:
         """Return the number of workers that the cluster has room for."""
         found = self._ray.cluster_resources()
-        return max(1, int(found.get("GPU", 1) if self.on_gpu else found.get("CPU", 1) // self._cores))
+        most = int(found.get("GPU", 0) if self.on_gpu else found.get("CPU", 0) // self._cores)
+        if most == 0:
+            needed = "a GPU" if self.on_gpu else f"{self._cores} core(s)"
+            raise InputError(f"no machine of the Ray cluster has {needed}, which a worker needs: use another device.")
+        return most
 
     def take_on(self, work: Any, count: int) -> None:
         """Make a work the present one, and start workers until there are so many."""
@@ -173,8 +202,8 @@ class _Pool:
         worker = self.idle.pop()
         self.running[worker.items.remote(*self._work, shard.tasks)] = (worker, shard)
 
-    def finished(self) -> Iterator[tuple[Shard[Any], list[Any] | None]]:
-        """Yield the shards that are finished with their items, or None if their worker is lost and was replaced."""
+    def finished(self) -> Iterator[tuple[Shard[Any], list[Any] | str]]:
+        """Yield the shards that are finished with their items, or why there are none; a lost worker is replaced."""
         waited = [*self.running, *self._starting]
         ready, _ = self._ray.wait(waited, num_returns=1, timeout=WAIT_SECONDS)
         for reference in ready:
@@ -182,16 +211,26 @@ class _Pool:
             shard = None
             if worker is None:
                 worker, shard = self.running.pop(reference)
+            outcome: list[Any] | str = f"its worker ended {MOST_TRIES} times while it was doing it"
             try:
-                items = self._ray.get(reference)
-            except self._ray.exceptions.RayError:
+                outcome = self._ray.get(reference)
+            except self._ray.exceptions.RayTaskError as error:  # the worker is well, the work is not
+                outcome = reason_of(error.cause)[:LONGEST_REASON]
+                self.idle.append(worker)
+            except self._ray.exceptions.RayError as error:
                 self._ray.kill(worker)
+                self._lost_at_start = self._lost_at_start + 1 if shard is None else 0
+                if self._lost_at_start == MOST_LOST_AT_START:
+                    reason = str(error).splitlines()[0]
+                    raise InputError(
+                        f"{MOST_LOST_AT_START} workers in a row could not be started ({reason})."
+                    ) from None
                 self._start()
-                items = None
             else:
+                self._lost_at_start = 0
                 self.idle.append(worker)
             if shard is not None:
-                yield shard, items
+                yield shard, outcome
 
     def _start(self) -> None:
         worker = self._worker.remote(os.getcwd(), self._cores)
@@ -205,7 +244,8 @@ class _Worker:
         import torch
 
         torch.set_num_threads(cores)
-        os.chdir(directory)  # names of files are relative to that of the driver
+        with suppress(OSError):  # a node without it can do work that needs no files
+            os.chdir(directory)  # names of files are relative to that of the driver
         self._number: int | None = None
         self._work: Any = None
 

@@ -35,14 +35,8 @@ def recorded(
     retry
         Whether images whose rows are errors are among those to be done.
     """
-    where = {**described_machine(work.device), **_described_engine(engine)}
+    where = {**described_machine(work.device), **engine.describe()}
     with file.writing({**header, **where}) as writer:
         for _, rows in engine.run(work, writer.records.missing(numbers, retry)):
             writer.add(rows)
             yield rows
-
-
-def _described_engine(engine: Engine) -> dict[str, Any]:
-    """Return which engine it is, and its number of workers if it was given one, JSON-ready."""
-    workers = getattr(engine, "workers", None)
-    return {"engine": type(engine).__name__, **({} if workers is None else {"workers": workers})}
