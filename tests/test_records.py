@@ -39,6 +39,17 @@ def test_rows_come_back(file: RecordFile) -> None:
     assert records.headers == [HEADER]  # not repeated while nothing in it changes
 
 
+def test_what_is_kept_of_rows_is_chosen_and_the_rest_can_be_read_again(file: RecordFile) -> None:
+    add(file, row(0, name="\u00e9"), row(1), row(0, name="tried again"))
+    records = file.read(keep=lambda row: {"p": row["p"]})
+    assert records.rows == {0: {"p": 0.0}, 1: {"p": 0.1}}
+    assert list(file.rows_at([records.places[1], records.places[0]])) == [row(1), row(0, name="tried again")]
+    with file.writing(HEADER, keep=lambda row: {}) as writer:
+        assert writer.records.rows == {0: {}, 1: {}}
+    with pytest.raises(InputError, match=r"line 2 of .* is damaged \('nothing' is missing\)"):
+        file.read(keep=lambda row: {"p": row["nothing"]})
+
+
 def test_another_version_is_another_header(file: RecordFile) -> None:
     add(file, row(0), header={**HEADER, "versions": {"torch": "2.11"}})
     add(file, row(1), header={**HEADER, "versions": {"torch": "2.13"}})

@@ -27,6 +27,9 @@ Image = TypeVar("Image", int, str)
 RowCheck: TypeAlias = Callable[[Row], None]
 """Raises a ValueError, TypeError or KeyError for a row, or a header, that lacks what its readers need."""
 
+Keep: TypeAlias = Callable[[Row], Row]
+"""Maps a row to what is kept of it in memory, with errors as in a check."""
+
 LOCK = ".lock"  # in a directory that one run at a time may write to
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
@@ -42,6 +45,7 @@ class Records:
 
     headers: list[dict[str, Any]]  # how the rows were made, one for each run that added some
     rows: dict[int | str, Row]  # by number or name of the image; for one that was tried again, the last
+    places: dict[int | str, int]  # of the lines of these rows in the file, in bytes
     complete_bytes: int  # length of the file up to the end of its last complete line
 
     def missing(self, images: Iterable[Image], retry: bool = False) -> list[Image]:
@@ -55,12 +59,18 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, check_row: RowCheck | None = None, check_header: RowCheck | None = None) -> Records:
-        """Return the content; an unfinished last line is ignored, and a line that fails a check is refused."""
+    def read(
+        self, check_row: RowCheck | None = None, check_header: RowCheck | None = None, keep: Keep | None = None
+    ) -> Records:
+        """Return the content; an unfinished last line is ignored, and a line that fails a check is refused.
+
+        With ``keep``, only what it returns of each row is in memory.
+        """
         headers: list[dict[str, Any]] = []
         rows: dict[int | str, Row] = {}
+        places: dict[int | str, int] = {}
 
-        def add(values: dict[str, Any]) -> None:
+        def add(values: dict[str, Any], place: int) -> None:
             if "header" in values:
                 headers.append(_checked_header(values["header"]))
                 if check_header is not None:
@@ -69,10 +79,18 @@ class RecordFile:
                 row = _checked_row(values, headers)
                 if check_row is not None:
                     check_row(row)
-                rows[row["image"]] = row
+                rows[row["image"]] = row if keep is None else keep(row)
+                places[row["image"]] = place
 
         size = _read_lines(self.path, add, "remove the file, the next run makes it anew")
-        return Records(headers=headers, rows=rows, complete_bytes=size)
+        return Records(headers=headers, rows=rows, places=places, complete_bytes=size)
+
+    def rows_at(self, places: Iterable[int]) -> Iterator[Row]:
+        """Yield the rows at some places of the file, which was read and has not lost lines since."""
+        with self.path.open("rb") as file:
+            for place in places:
+                file.seek(place)
+                yield json.loads(file.readline())
 
     def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
         """Refuse rows whose series, seed, model_sha256 or settings, as far as given, are not those of the file."""
@@ -87,8 +105,11 @@ class RecordFile:
                     )
 
     @contextmanager
-    def writing(self, header: dict[str, Any]) -> Iterator[RecordWriter]:
-        """Yield a writer of rows made as a header says; refuse other rows, and a file that another process writes."""
+    def writing(self, header: dict[str, Any], keep: Keep | None = None) -> Iterator[RecordWriter]:
+        """Yield a writer of rows made as a header says; refuse other rows, and a file that another process writes.
+
+        With ``keep``, only what it returns of each row that the file has is in memory.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = open(self.path, "ab")  # noqa: SIM115  # closed below
@@ -96,7 +117,7 @@ class RecordFile:
             raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
         with file:
             _lock(file, self.path)
-            records = self.read()
+            records = self.read(keep=keep)
             self.check_same(records, header)
             file.truncate(records.complete_bytes)
             yield RecordWriter(self.path, file, header, records)
@@ -144,7 +165,7 @@ def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None)
     """Return the runs that a directory has seen, oldest first; each must have all of the fields and pass the check."""
     runs: list[dict[str, Any]] = []
 
-    def add(entry: dict[str, Any]) -> None:
+    def add(entry: dict[str, Any], _: int) -> None:
         if absent := set(fields) - set(entry):
             raise ValueError(f"{', '.join(sorted(absent))} is missing")
         if check is not None:
@@ -176,25 +197,31 @@ def _lock(file: BinaryIO, path: Path) -> None:
             raise InputError(f"another run is writing to {path}: wait for it to end.") from None
 
 
-def _read_lines(path: Path, add: Callable[[dict[str, Any]], None], advice: str) -> int:
-    """Pass the object on each complete line of a file, if it exists, to ``add``; return the bytes of these lines."""
+def _read_lines(path: Path, add: Callable[[dict[str, Any], int], None], advice: str) -> int:
+    """Pass the object on each complete line of a file, if it exists, and its place to ``add``; return where they end.
+
+    Places are in bytes. One line at a time is in memory.
+    """
+    place = 0
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    values = json.loads(line, parse_constant=_refuse_constant)
+                    if not isinstance(values, dict):
+                        raise ValueError("it is not an object")
+                    add(values, place)
+                except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+                    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+                    raise InputError(f"line {number} of {path} is damaged ({reason}): {advice}.") from None
+                place += len(line)
     except FileNotFoundError:
         return 0
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from None
-    complete = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(complete.splitlines(), start=1):
-        try:
-            values = json.loads(line, parse_constant=_refuse_constant)
-            if not isinstance(values, dict):
-                raise ValueError("it is not an object")
-            add(values)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-            raise InputError(f"line {number} of {path} is damaged ({reason}): {advice}.") from None
-    return len(complete)
+    return place
 
 
 def check_numbers(values: Mapping[str, Any], names: Iterable[str]) -> None:
