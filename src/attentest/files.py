@@ -11,7 +11,7 @@ from typing import Any
 from attentest.errors import InputError
 
 
-def write_complete(target: Path, content: bytes, name: str) -> None:
+def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) -> None:
     """Write a file completely or not at all: it is written under another name and then renamed.
 
     Parameters
@@ -19,7 +19,7 @@ def write_complete(target: Path, content: bytes, name: str) -> None:
     target
         Path of the file.
     content
-        Content of the file.
+        Content of the file, whole or in parts.
     name
         What an error message calls the file.
     """
@@ -28,7 +28,7 @@ def write_complete(target: Path, content: bytes, name: str) -> None:
     try:
         try:
             with open(scratch, "xb") as file:
-                file.write(content)
+                file.writelines([content] if isinstance(content, bytes) else content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(scratch, target)

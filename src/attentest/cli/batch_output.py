@@ -1,56 +1,16 @@
-"""Where the records of a run over many images go: to a directory, to a CSV file, to standard output, as they come."""
+"""The records of a run over many images as rows of a table and as lines of JSON, written as they come."""
 
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import Any, TextIO
 
 from attentest.cli.output import print_json
 from attentest.errors import InputError
-from attentest.files import make_directory
-from attentest.results.rows import COLUMNS, Row, columns_of, failed_row, pvalues_of, row_of, with_adjusted
-
-if TYPE_CHECKING:
-    from attentest.api.batch_run import BatchRun
-
-RECORDS = "results.jsonl"
-"""Name of the file of records in an output directory."""
-
-Write: TypeAlias = Callable[[Sequence[Row]], None]
-
-
-@contextmanager
-def recorded_run(
-    run: BatchRun, out: Path | None, retry: bool
-) -> Iterator[tuple[dict[int | str, Row], list[int], Write]]:
-    """Yield the records that a directory has, the places of the images that it lacks, and a function that adds records.
-
-    Without a directory there are none, and nothing is written. A directory of another test is refused.
-    """
-    if out is None:
-        yield {}, list(range(len(run.images))), lambda rows: None
-        return
-    from attentest.results.records import RecordFile, alone_in
-    from attentest.training.provenance import described_machine
-
-    header = {
-        "series": run.describe(),
-        "seed": 0,  # seeds are among the settings
-        "model_sha256": run.test.model_sha256,
-        "settings": run.test.settings,
-        **described_machine(run.test.device),
-    }
-    make_directory(out)
-    with alone_in(out), RecordFile(out / RECORDS).writing(header) as writer:
-        places = run.missing(writer.records, retry)
-        again = {run.images[place].name for place in places}
-        known = {name: row for name, row in writer.records.rows.items() if name not in again}
-        yield known, places, writer.add
+from attentest.results.rows import COLUMNS, Row, failed_row, pvalues_of, row_of, with_adjusted
 
 
 def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
@@ -61,13 +21,7 @@ def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
     if not isinstance(record["components"], list):  # in the settings of a whole region it is None
         return [row_of(name, record)]
     rows = [{"component": number, **row_of(name, one)} for number, one in enumerate(record["components"], start=1)]
-    return with_adjusted(rows)
-
-
-def table_of(records: Sequence[Mapping[str, Any]], components: bool) -> dict[str, list[Any]]:
-    """Return the table of records as columns, with adjusted p-values."""
-    rows = [row for record in records for row in rows_of_record(record)]
-    return columns_of(rows if components else with_adjusted(rows))
+    return list(with_adjusted(rows, pvalues_of(rows)))
 
 
 def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
@@ -95,7 +49,7 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
 
 @dataclass(kw_only=True)
 class BatchOutput:
-    """Takes records as they come; a CSV file has them before the run ends, with adjusted p-values in the end.
+    """Takes results as they come; a CSV file has them before the run ends, with adjusted p-values in the end.
 
     Parameters
     ----------
@@ -112,21 +66,24 @@ class BatchOutput:
     as_json: bool = False
     _file: TextIO | None = field(default=None, init=False)
 
-    def add(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write records."""
-        if self.csv is not None:
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
+    def write_rows(self, rows: Iterable[Row]) -> None:
+        """Add rows to the CSV file, if there is to be one."""
+        if self.csv is None:
+            return
+        try:
+            begun = self._file is not None
             if self._file is None:
-                self._file = _opened(self.csv)
+                self._file = open(self.csv, "w", encoding="utf-8", errors="surrogateescape", newline="")  # noqa: SIM115
+            writer = csv.writer(self._file, lineterminator="\n")
+            if not begun:
                 writer.writerow(COLUMNS)
-            for record in records:
-                writer.writerows([row.get(name) for name in COLUMNS] for row in rows_of_record(record))
-            try:
-                self._file.write(text.getvalue())
-                self._file.flush()
-            except OSError as error:
-                raise InputError(f"the table {self.csv} cannot be written to ({error.strerror}).") from None
+            writer.writerows([row.get(name) for name in COLUMNS] for row in rows)
+            self._file.flush()
+        except OSError as error:
+            raise InputError(f"the table {self.csv} cannot be written to ({error.strerror}).") from None
+
+    def print_records(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Print records as JSON, if they are to be; otherwise none is asked for."""
         if self.as_json:
             for record in records:
                 for line in json_lines(record, self.alpha):
@@ -136,10 +93,3 @@ class BatchOutput:
         """Close the CSV file."""
         if self._file is not None:
             self._file.close()
-
-
-def _opened(path: Path) -> TextIO:
-    try:
-        return open(path, "w", encoding="utf-8", errors="surrogateescape", newline="")
-    except OSError as error:
-        raise InputError(f"the table {path} cannot be written ({error.strerror}).") from None

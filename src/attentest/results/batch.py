@@ -161,7 +161,7 @@ class Results(Sequence[AttentionTestResult]):
         confidence_level
             Level of the confidence intervals; by default that of the test.
         """
-        return columns_of(with_adjusted(self._rows(confidence_level)))
+        return columns_of(with_adjusted(self._rows(confidence_level), self._known))
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as CSV, numbers exact to the last bit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
@@ -105,33 +105,45 @@ def failed_row(name: object, reason: str) -> Row:
 
 
 def pvalues_of(rows: Iterable[Row]) -> ManyPvalues:
-    """Return the p-values of rows that have one."""
-    tested = [row for row in rows if "error" not in row]
+    """Return the p-values of rows that have one; of each row only what this needs is kept."""
+    known = [
+        (
+            *(row[name] for name in ("log_pvalue_low", "log_pvalue_high", "naive_pvalue", "status")),
+            "certificate_pvalue" in row,
+            row.get("noisy_reference"),
+        )
+        for row in rows
+        if "error" not in row
+    ]
+    low, high, naive, statuses, certified, references = zip(*known, strict=True) if known else [()] * 6
     return ManyPvalues(
-        log_low=np.array([row["log_pvalue_low"] for row in tested], dtype=np.float64),
-        log_high=np.array([row["log_pvalue_high"] for row in tested], dtype=np.float64),
-        naive=np.array([row["naive_pvalue"] for row in tested], dtype=np.float64),
-        statuses=[row["status"] for row in tested],
-        certified=["certificate_pvalue" in row for row in tested],
-        references=[row.get("noisy_reference") for row in tested],
+        log_low=np.array(low, dtype=np.float64),
+        log_high=np.array(high, dtype=np.float64),
+        naive=np.array(naive, dtype=np.float64),
+        statuses=statuses,
+        certified=certified,
+        references=references,
     )
 
 
-def with_adjusted(rows: Sequence[Row]) -> list[Row]:
-    """Return rows with their p-values adjusted together, each in the column of its method."""
-    pvalues = pvalues_of(rows)
+def with_adjusted(rows: Iterable[Row], pvalues: ManyPvalues) -> Iterator[Row]:
+    """Yield rows with their p-values, which are also given as such, adjusted together, by each method in its column."""
     adjusted = {
         f"pvalue_{method}": iter(pvalues.adjusted_bounds(method)[1].tolist()) for method in get_args(Adjustment)
     }
-    return [
-        row if "error" in row else {**row, **{name: next(values) for name, values in adjusted.items()}} for row in rows
-    ]
+    for row in rows:
+        yield row if "error" in row else {**row, **{name: next(values) for name, values in adjusted.items()}}
 
 
-def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def columns_of(rows: Iterable[Row]) -> dict[str, list[Any]]:
     """Return rows as columns of a table; what a row does not have is None."""
-    held = {name for row in rows for name in row}
-    return {name: [row.get(name) for row in rows] for name in COLUMNS if name in held or name not in IF_ANY}
+    columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    held: set[str] = set()
+    for row in rows:
+        held.update(row)
+        for name, values in columns.items():
+            values.append(row.get(name))
+    return {name: values for name, values in columns.items() if name in held or name not in IF_ANY}
 
 
 def _name(name: object) -> int | str:

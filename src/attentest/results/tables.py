@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,7 @@ from attentest.files import check_output_path, write_complete
 
 def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write columns of equal length as CSV, numbers exact to the last bit."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*table.values(), strict=True))
-    write_complete(path, text.getvalue().encode("utf-8", "surrogateescape"), "the table")
+    write_complete(path, _csv_lines(table), "the table")
 
 
 def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
@@ -38,6 +35,17 @@ def check_parquet_path(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse a path that cannot become a Parquet file, before anything is computed."""
     check_output_path(path, "the table", (".parquet",), inputs)
     _pyarrow()
+
+
+def _csv_lines(table: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
+    """Yield the lines of a CSV file one by one: the text of a long table takes more memory than the table."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for cells in chain([table], zip(*table.values(), strict=True)):
+        writer.writerow(cells)
+        yield text.getvalue().encode("utf-8", "surrogateescape")
+        text.seek(0)
+        text.truncate()
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -1,0 +1,102 @@
+"""A run over many image files: what an earlier run left in the same directory is not computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from attentest.cli.batch_output import BatchOutput, rows_of_record
+from attentest.cli.interruption import Interruption
+from attentest.cli.option_names import own_options, with_option_names
+from attentest.cli.output import progress_bar
+from attentest.files import make_directory
+from attentest.results.image_rows import ImageRows
+from attentest.results.rows import Row
+
+if TYPE_CHECKING:
+    from attentest.api.batch_run import BatchRun
+    from attentest.api.engine import Engine
+
+RECORDS = "results.jsonl"
+"""Name of the file of records in an output directory."""
+
+Write: TypeAlias = Callable[[Sequence[Row]], None]
+
+
+def tested_rows(
+    run: BatchRun, engine: Engine, output: BatchOutput, interruption: Interruption, *, out: Path | None, retry: bool
+) -> ImageRows:
+    """Test images and return their rows.
+
+    Records are on disk, where they are to be, before they are printed, and are then dropped: their rows are all that is
+    kept in memory.
+
+    Parameters
+    ----------
+    run
+        What is to be tested, and how.
+    engine
+        Where it is done.
+    output
+        Takes the results as they come.
+    interruption
+        Ends the run at Ctrl-C.
+    out
+        Directory of the records, if they are to be kept.
+    retry
+        Whether to try the images again that could not be tested.
+    """
+    rows = ImageRows(image.name for image in run.images)
+    with _recorded(run, rows, out, retry) as (earlier, places, write):
+        output.write_rows(rows.all())
+        output.print_records(earlier)
+        with progress_bar(f"testing {len(places)} image(s)") as progress:
+            for _, records in interruption.until(engine.run(run, places, progress)):
+                for record in records:
+                    if "error" in record:
+                        record["error"] = with_option_names(record["error"], own_options())
+                write(records)
+                found = [(record["image"], rows_of_record(record)) for record in records]
+                for name, some in found:
+                    rows.set(name, some)
+                output.write_rows(row for _, some in found for row in some)
+                output.print_records(records)
+    output.close()
+    return rows
+
+
+@contextmanager
+def _recorded(
+    run: BatchRun, rows: ImageRows, out: Path | None, retry: bool
+) -> Iterator[tuple[Iterable[Row], list[int], Write]]:
+    """Take the rows that a directory has; yield their records, the places of other images, and what adds records.
+
+    Without a directory there are none, and nothing is written. A directory of another test is refused.
+    """
+    if out is None:
+        yield [], list(range(len(run.images))), lambda records: None
+        return
+    from attentest.results.records import RecordFile, alone_in
+    from attentest.training.provenance import described_machine
+
+    header = {
+        "series": run.describe(),
+        "seed": 0,  # seeds are among the settings
+        "model_sha256": run.test.model_sha256,
+        "settings": run.test.settings,
+        **described_machine(run.test.device),
+    }
+
+    def keep(record: Row) -> Row:
+        rows.set(record["image"], rows_of_record(record))
+        return {name: record[name] for name in ("file", "reference", "error") if name in record}
+
+    make_directory(out)
+    file = RecordFile(out / RECORDS)
+    with alone_in(out), file.writing(header, keep) as writer:
+        places = run.missing(writer.records, retry)
+        for place in places:  # their rows are of other files of these names, or of failures to be tried again
+            rows.set(run.images[place].name, [])
+        yield file.rows_at(writer.records.places[name] for name in rows.names), places, writer.add
