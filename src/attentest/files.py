@@ -62,7 +62,7 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
     inputs
         Files that must not be overwritten.
     """
-    if path.resolve() in {other.resolve() for other in inputs}:
+    if path.exists() and any(same_file(path, other) for other in inputs):
         raise InputError(f"{name} would overwrite the input {path}: give it another name.")
     if path.suffix.lower() not in suffixes:
         raise InputError(f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.")
@@ -74,6 +74,14 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
         ) from None
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise InputError(f"{name} cannot be written to {path}: it is a directory, or its directory is read-only.")
+
+
+def same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths lead to the same file; one that is not there is no file."""
+    try:
+        return os.path.samefile(first, second)
+    except OSError:
+        return False
 
 
 def make_directory(path: Path) -> None:

@@ -52,8 +52,7 @@ def image_sources(
     repeated = 0
     for path in _files(given, recursive, SUFFIXES if stack else _suffixes()):
         for source in _members(path) if stack else [ImageSource(path=path, frame=frame, window=window)]:
-            repeated += source.name in sources
-            sources.setdefault(source.name, source)
+            repeated += sources.setdefault(source.name, source) is not source
     if repeated:
         say(f"attentest: note: {repeated} image(s) are given more than once, and count once.")
     return list(sources.values())
@@ -79,21 +78,21 @@ def _files(given: Iterable[Path], recursive: bool, suffixes: tuple[str, ...]) ->
 
 def _files_in(folder: Path, recursive: bool, suffixes: tuple[str, ...]) -> list[Path]:
     """Return the image files of a folder by name; hidden ones and other files are left out."""
-    try:
-        every = sorted(folder.rglob("*") if recursive else folder.iterdir())
-    except OSError as error:
-        raise InputError(f"the folder {folder} cannot be read ({error.strerror}).") from None
-    found = [
-        path
-        for path in every
-        if path.name.lower().endswith(suffixes)
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and not path.is_dir()
-    ]
+
+    def unreadable(error: OSError) -> None:
+        if error.filename == os.fspath(folder):
+            raise InputError(f"the folder {folder} cannot be read ({error.strerror}).") from None
+        say(f"attentest: note: the folder {error.filename} cannot be read ({error.strerror}), and is left out.")
+
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder, onerror=unreadable):
+        folders[:] = [name for name in folders if recursive and not name.startswith(".")]
+        wanted = (name for name in files if name.lower().endswith(suffixes) and not name.startswith("."))
+        found.extend(Path(place, name) for name in wanted)
     if not found:
         deeper = "" if recursive else "; --recursive looks into the folders in it too"
         raise InputError(f"there is no image file in the folder {folder}{deeper}.")
-    return found
+    return sorted(found, key=lambda path: path.parts)
 
 
 def _listed(path: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from attentest.cli.option_names import option_names
 from attentest.cli.option_value import as_saved_kinds, noise_file
 from attentest.cli.options import SPECTRAL
 from attentest.errors import InputError
+from attentest.files import same_file
 
 if TYPE_CHECKING:
     from attentest.images.source import ImageSource
@@ -77,7 +78,7 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
         )
     paired = references if len(references) == len(images) else [*references] * len(images)
     for image, reference in zip(images, paired, strict=False):
-        if image.path.resolve() == reference.path.resolve():
+        if same_file(image.path, reference.path):
             raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
 
 
@@ -91,7 +92,7 @@ def check_inputs(references: Sequence[ImageSource], options: AttentionTestOption
 
 
 def check_outputs(
-    inputs: Sequence[Path],
+    inputs: Collection[Path],
     csv: Path | None,
     parquet: Path | None,
     figure: Path | None,

@@ -234,7 +234,7 @@ def test(
     sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
     references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
     check_pairs(sources, references)
-    inputs = [*(source.path for source in (*sources, *references)), *options.input_files]
+    inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
     check_inputs(references, options)
     check_outputs(inputs, csv, parquet, figure, len(sources), components)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
