@@ -13,7 +13,7 @@ from scipy import stats
 from attentest import AttentionTest, Results, bundled_model, calibrate
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import AR1, Dense, Isotropic, NoiseModel
-from attentest.results.result import confidence_intervals_of, estimates_of
+from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.statistics.confidence_interval import ConfidenceInterval
 from toy_selection import COVARIANCE, PIXELS, SIDE, scores

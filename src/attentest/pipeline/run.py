@@ -22,7 +22,8 @@ from attentest.pipeline.observation import Observation, observe
 from attentest.pipeline.randomisation import Randomisation
 from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
-from attentest.results.result import AttentionTestResult, ComparedPart, certified, results_of
+from attentest.results.compared_part import ComparedPart, certified, results_of
+from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law

@@ -11,20 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
-from attentest.errors import SearchError
 from attentest.results.certificate import Certificate
+from attentest.results.estimates import confidence_intervals_of as confidence_intervals_of  # the studies take it here
+from attentest.results.estimates import estimates_of
+from attentest.results.json_values import json_interval, json_number
 from attentest.results.pvalue_text import pvalue_text
-from attentest.search import CONVERGED, Audit, Certification, ExchangeableDraws, SearchOutcome
+from attentest.search import CONVERGED, Audit
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
-from attentest.statistics.confidence_interval import (
-    ConfidenceInterval,
-    Estimates,
-    confidence_intervals,
-    estimates,
-    naive_confidence_interval,
-)
-from attentest.statistics.intervals import Intervals, contains
+from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
+from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import decision, log_pvalues
@@ -238,7 +234,7 @@ class AttentionTestResult:
             log_pvalue=best,
             log_pvalue_bounds=(low, high),
             naive_log_pvalue=log_naive,
-            bonferroni_log_pvalue=_bonferroni(log_naive, self.selectable, self.connectivity),
+            bonferroni_log_pvalue=corrected_for_all_regions(log_naive, self.selectable, self.connectivity),
             settings={**self.settings, "alternative": alternative},
             certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
@@ -283,23 +279,23 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "statistic": result.statistic,
             "pvalue": result.pvalue,
             "pvalue_bounds": list(result.pvalue_bounds),
-            "log_pvalue": _number(result.log_pvalue),
-            "log_pvalue_bounds": [_number(bound) for bound in result.log_pvalue_bounds],
+            "log_pvalue": json_number(result.log_pvalue),
+            "log_pvalue_bounds": [json_number(bound) for bound in result.log_pvalue_bounds],
             "alpha": result.alpha,
             "reject": result.reject,
             "alternative": result.alternative,
             "difference": result.difference,
             "standard_error": result.standard_error,
-            "estimate": _number(best[i]),
-            "estimate_bounds": [_number(low[i]), _number(high[i])],
-            "confidence_interval": _interval(intervals[i]),
-            "naive_confidence_interval": _interval(result.naive_confidence_interval(confidence_level)),
-            "interval_bound": _number(result.interval_bound),
+            "estimate": json_number(best[i]),
+            "estimate_bounds": [json_number(low[i]), json_number(high[i])],
+            "confidence_interval": json_interval(intervals[i]),
+            "naive_confidence_interval": json_interval(result.naive_confidence_interval(confidence_level)),
+            "interval_bound": json_number(result.interval_bound),
             "naive_pvalue": result.naive_pvalue,
             "naive_log_pvalue": result.naive_log_pvalue,
             "bonferroni_pvalue": result.bonferroni_pvalue,
             "bonferroni_log_pvalue": result.bonferroni_log_pvalue,
-            "intervals": [[_number(end) for end in ends] for ends in result.intervals.tolist()],
+            "intervals": [[json_number(end) for end in ends] for ends in result.intervals.tolist()],
             "region_pixels": int(result.region.sum()),
             "part_pixels": int(result.part.sum()),
             "seen_pixels": int(result.seen.sum()),
@@ -315,163 +311,7 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
     ]
 
 
-def estimates_of(results: Sequence[AttentionTestResult]) -> Estimates:
-    """Return the median-unbiased estimates of results, with bounds, (k,) each."""
-    if not results:
-        return Estimates(np.empty(0), np.empty(0), np.empty(0))
-    groups, order = _by_law(results)
-    columns = zip(*(estimates(law, sets, scales) for law, sets, scales, _ in groups), strict=True)
-    return Estimates(*(np.concatenate(column)[order] for column in columns))
-
-
-def confidence_intervals_of(
-    results: Sequence[AttentionTestResult], confidence_level: float
-) -> list[ConfidenceInterval]:
-    """Return the confidence intervals of results."""
-    groups, order = _by_law(results)
-    intervals = [
-        interval
-        for law, sets, scales, alternatives in groups
-        for interval in confidence_intervals(law, sets, scales, alternatives, confidence_level)
-    ]
-    return [intervals[place] for place in order]
-
-
-def _by_law(
-    results: Sequence[AttentionTestResult],
-) -> tuple[list[tuple[Law, list[TruncationSet], NDArray[np.float64], list[Alternative]]], NDArray[np.int64]]:
-    """Return results grouped by the class of their law, to be computed together, and the place of each result."""
-    places: dict[type[Law], list[int]] = {}
-    for place, result in enumerate(results):
-        places.setdefault(type(result.law), []).append(place)
-    groups = []
-    for kind, rows in places.items():
-        some = [results[row] for row in rows]
-        groups.append(
-            (
-                kind.stack([result.law for result in some]),
-                [result.truncation_set for result in some],
-                np.array([result.standard_error for result in some]),
-                [result.alternative for result in some],
-            )
-        )
-    return groups, np.argsort(np.concatenate([np.array(rows, dtype=np.int64) for rows in [[], *places.values()]]))
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ComparedPart:
-    """One compared part of a region: everything in its result besides the numbers of the test.
-
-    Parameters
-    ----------
-    region, part, attention, seen : (H, W)
-    randomised_image : (H, W) or (H, W, C)
-        As in :class:`AttentionTestResult`.
-    selectable
-        Number of pixels or whole patches from which the region was chosen.
-    standard_error
-        Standard deviation of the compared difference.
-    settings
-        Record of how the test was made.
-    """
-
-    region: NDArray[np.bool_]
-    part: NDArray[np.bool_]
-    attention: NDArray[np.float64]
-    seen: NDArray[np.bool_]
-    selectable: int
-    standard_error: float
-    settings: Mapping[str, Any]
-    randomised_image: NDArray[np.float64] | None = None
-
-
-def results_of(
-    law: Law,
-    outcomes: Sequence[SearchOutcome],
-    parts: Sequence[ComparedPart],
-    *,
-    alternative: Alternative,
-    alpha: float | None,
-    confidence_level: float | None,
-    connectivity: int | None,
-) -> list[AttentionTestResult]:
-    """Return the results of k tested parts and their truncation sets; their arrays become read-only."""
-    for z, outcome in zip(law.z_obs, outcomes, strict=True):
-        if not contains(outcome.intervals, z):
-            raise SearchError(
-                f"the search returned a truncation set without the observed statistic {z:.17g}, "
-                "which lies in it by definition: the search is at fault."
-            )
-    logs = log_pvalues(law, outcomes, alternative)
-    results = []
-    for i, (outcome, part) in enumerate(zip(outcomes, parts, strict=True)):
-        arrays = part.region, part.part, part.attention, part.seen
-        if part.randomised_image is not None:
-            part.randomised_image.setflags(write=False)
-        for array in (*arrays, outcome.intervals, outcome.certain, outcome.possible):
-            array.setflags(write=False)
-        log_naive = naive_log_pvalue(float(law.statistic[i]), alternative)
-        results.append(
-            AttentionTestResult(
-                law=law.chosen(slice(i, i + 1)),
-                standard_error=part.standard_error,
-                region=part.region,
-                part=part.part,
-                attention=part.attention,
-                seen=part.seen,
-                selectable=part.selectable,
-                intervals=outcome.intervals,
-                certain_intervals=outcome.certain,
-                possible_intervals=outcome.possible,
-                log_pvalue=float(logs.best[i]),
-                log_pvalue_bounds=(float(logs.low[i]), float(logs.high[i])),
-                naive_log_pvalue=log_naive,
-                bonferroni_log_pvalue=_bonferroni(log_naive, part.selectable, connectivity),
-                alternative=alternative,
-                alpha=alpha,
-                confidence_level=confidence_level,
-                connectivity=connectivity,
-                evaluations=outcome.evaluations,
-                status=outcome.status,
-                settings=part.settings,
-                audit=outcome.audit,
-                randomised_image=part.randomised_image,
-            )
-        )
-    return results
-
-
-def certified(
-    result: AttentionTestResult, draws: ExchangeableDraws, certification: Certification
-) -> AttentionTestResult:
-    """Return a result with the certificate of its draws; their statistics become read-only."""
-    draws.statistics.setflags(write=False)
-    certificate = Certificate(
-        observed=result.statistic,
-        statistics=draws.statistics,
-        alternative=result.alternative,
-        pvalue_bounds=result.pvalue_bounds,
-        moved=draws.moved,
-        steps=certification.steps,
-        seed=certification.seed,
-        evaluations=draws.evaluations,
-    )
-    return replace(result, certificate=certificate)
-
-
-def _bonferroni(log_naive: float, selectable: int, connectivity: int | None) -> float:
+def corrected_for_all_regions(log_naive: float, selectable: int, connectivity: int | None) -> float:
+    """Return the log of a naive p-value corrected for all regions that could have been chosen (Bonferroni)."""
     # A pixel or patch is in the region or not; with components it is in this one, in another, or in none.
     return bonferroni_log_pvalue(log_naive, selectable, kinds=2 if connectivity is None else 3)
-
-
-def _number(value: float) -> float | str:
-    return float(value) if np.isfinite(value) else str(float(value))
-
-
-def _interval(interval: ConfidenceInterval) -> dict[str, Any]:
-    return {
-        "low": _number(interval.low),
-        "high": _number(interval.high),
-        "confidence_level": interval.confidence_level,
-        "error": _number(interval.error),
-    }

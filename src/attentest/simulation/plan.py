@@ -19,8 +19,9 @@ from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
 from attentest.pipeline.stream import Progress
 from attentest.registry import REGION_UNITS
+from attentest.results.estimates import confidence_intervals_of
 from attentest.results.plan import Design, Plan, SimulatedTests
-from attentest.results.result import AttentionTestResult, confidence_intervals_of
+from attentest.results.result import AttentionTestResult
 from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw
 from attentest.simulation.planted_squares import PlantedSquares, noise_deviation
 from attentest.statistics.conditional_power import detectable_means
