@@ -259,7 +259,7 @@ def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch:
 def test_the_choices_are_those_of_the_library() -> None:
     from attentest.cli.options import AlternativeName, ArchitectureName
     from attentest.statistics.alternative import Alternative
-    from attentest.training.classifier import ARCHITECTURES
+    from attentest.training.architectures import ARCHITECTURES
 
     assert set(ArchitectureName) == set(ARCHITECTURES)
     assert set(AlternativeName) == set(get_args(Alternative))

@@ -1,7 +1,22 @@
+"""Memory does not grow with the number of images by more than is needed to write their table."""
+
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from attentest.api.batch_run import BatchRun
+from attentest.cli import app
 
 SCRIPT = """
 import resource
@@ -37,3 +52,67 @@ def test_map_keeps_nothing_but_the_results() -> None:
     # Keeping one more copy of each of the 32 images, of 128 KiB, would show as 4 MiB.
     assert grid < 2 * 1024
     assert spectral < 2 * 1024
+
+
+BYTES_PER_IMAGE = 4000
+"""Most memory that one more image may take: a row of a table takes about 1,200 bytes, a record about 11,000."""
+
+QUICK = ("--stack", "--noise", "1", "--tol", "1e-2", "--no-interval")
+
+
+def peak_of(count: int, *options: str) -> int:
+    """Return the most bytes in use at once while ``attentest test`` runs over a stack of images."""
+    stack = Path(f"{count}.npy")
+    if not stack.exists():
+        np.save(stack, np.zeros((count, 8, 8)))
+    tracemalloc.start()
+    try:
+        done = CliRunner().invoke(app, ["test", str(stack), *QUICK, *options])
+        assert done.exit_code == 0, done.output
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("options", [(), ("--csv", "table.csv"), ("--out", "o"), ("--components", "--csv", "t.csv")])
+def test_a_run_keeps_rows_and_no_records(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("one.npy", np.random.default_rng(4).normal(size=(1, 8, 8)))
+    run = ("--model", str(saved_tiny_model), *options)
+    recorded = run if "--out" in run else (*run, "--out", "first")
+    assert CliRunner().invoke(app, ["test", "one.npy", *QUICK, *recorded]).exit_code == 0
+    line = next(Path().glob("*/results.jsonl")).read_text().splitlines()[1]
+
+    def copies(self: BatchRun, places: Sequence[int], *_: Any) -> Iterator[list[dict[str, Any]]]:
+        """Yield the record of the one image under the names of others, in place of thousands of tests."""
+        images = [self.images[place] for place in places]
+        for start in range(0, len(images), 50):
+            some = images[start : start + 50]
+            yield [{**json.loads(line), "image": image.name, "file": image.stamp()} for image in some]
+
+    monkeypatch.setattr(BatchRun, "run", copies)
+    peak_of(10, *run)  # imports
+    few, many = 100, 600
+    small, large = peak_of(few, *run), peak_of(many, *run)
+    assert large - small < (many - few) * BYTES_PER_IMAGE
+    if "--out" in run:  # all records are read from the directory, which has those of both stacks
+        size = Path("o/results.jsonl").stat().st_size
+        again = peak_of(many, *run)
+        assert Path("o/results.jsonl").stat().st_size == size
+        assert again - small < many * BYTES_PER_IMAGE
+
+
+@pytest.mark.slow
+def test_two_thousand_more_images_take_a_few_megabytes(tmp_path: Path, saved_tiny_model: Path) -> None:
+    script = "import resource, sys; from attentest.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    script += "print('KiB', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+
+    def kibibytes(count: int, *options: str) -> int:
+        np.save(tmp_path / "stack.npy", np.random.default_rng(0).normal(size=(count, 8, 8)))
+        arguments = ["test", str(tmp_path / "stack.npy"), *QUICK, "--model", str(saved_tiny_model), *options]
+        done = subprocess.run([sys.executable, "-c", script, *arguments], check=True, capture_output=True, text=True)
+        return int(re.findall(r"KiB (\d+)", done.stdout)[0])
+
+    assert kibibytes(2500, "--csv", str(tmp_path / "t.csv")) - kibibytes(500) < 6 * 1024

@@ -15,7 +15,7 @@ from attentest import AttentionTest, InputError, ModelError, bundled_model
 from attentest.attention import load_model
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.training.bundled import BUNDLED
-from attentest.training.synthetic_classifier import TrainingSettings
+from attentest.training.training_settings import TrainingSettings
 
 
 @pytest.fixture

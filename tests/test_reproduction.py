@@ -27,7 +27,7 @@ from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_fil
 from attentest.studies.reproduction.series import Series
 from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
-from attentest.training.classifier import ARCHITECTURES
+from attentest.training.architectures import ARCHITECTURES
 from attentest.training.paper_model import (
     MODELS,
     PUBLISHED,
@@ -36,7 +36,7 @@ from attentest.training.paper_model import (
     architecture_of,
     side_of,
 )
-from attentest.training.synthetic_classifier import TrainingSettings
+from attentest.training.training_settings import TrainingSettings
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 from study_summary import differences

@@ -11,8 +11,11 @@ from transformers import ViTForImageClassification
 
 from attentest import AttentionTest, InputError
 from attentest.simulation.synthetic_images import null_images, signal_images
-from attentest.training.classifier import ARCHITECTURES, TrainedModel, check_target
-from attentest.training.synthetic_classifier import TrainingSettings, train
+from attentest.training.architectures import ARCHITECTURES
+from attentest.training.classifier import TrainedModel
+from attentest.training.model_directory import check_target
+from attentest.training.synthetic_classifier import train
+from attentest.training.training_settings import TrainingSettings
 
 
 def small(**changes: object) -> TrainingSettings:

@@ -62,7 +62,7 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
     inputs
         Files that must not be overwritten.
     """
-    if path.exists() and any(same_file(path, other) for other in inputs):
+    if any(same_file(path, other) for other in inputs):
         raise InputError(f"{name} would overwrite the input {path}: give it another name.")
     if path.suffix.lower() not in suffixes:
         raise InputError(f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.")
@@ -77,11 +77,11 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to the same file; one that is not there is no file."""
+    """Return whether two paths lead to the same file; if it is not there yet, whether they name the same place."""
     try:
         return os.path.samefile(first, second)
     except OSError:
-        return False
+        return os.path.abspath(first) == os.path.abspath(second)
 
 
 def make_directory(path: Path) -> None:

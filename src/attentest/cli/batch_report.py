@@ -42,7 +42,8 @@ def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: P
 
 def draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path) -> None:
     """Draw the results of the images that could be tested; those of an earlier run are computed again."""
-    from attentest.results.plots import Panel, results_figure, save_figure
+    from attentest.results.figure_file import save_figure
+    from attentest.results.plots import Panel, results_figure
 
     panels = []
     for image in run.images:

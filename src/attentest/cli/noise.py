@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.cli.command import Command
+from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
 from attentest.cli.output import print_json, progress_bar, say
@@ -70,13 +71,15 @@ def fit(
     attentest test scan.dcm --noise noise.safetensors
     """
     from attentest.files import check_output_path
-    from attentest.images.read import read_image
-    from attentest.noise import load_noise, save_noise
 
     if max_lag is not None and estimator != STATIONARY:
         raise InputError(f"--max-lag is for the stationary estimator, but --estimator is {estimator}.")
     with option_names({"the file name of the noise file": "--out"}):
         check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
+    check_files("image", images)
+    from attentest.images.read import read_image
+    from attentest.noise import load_noise, save_noise
+
     chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**({} if max_lag is None else {"max_lag": max_lag}))
     with progress_bar(f"reading {len(images)} image(s)") as progress:
 
@@ -110,6 +113,7 @@ def show(
     Example:
     attentest noise show noise.safetensors
     """
+    check_files("noise", [file])
     from attentest.noise import load_noise
 
     described = load_noise(file).describe()

@@ -1,8 +1,8 @@
-"""Checks of the options of ``attentest test``, before anything is imported that takes long."""
+"""Checks of options, most of them those of ``attentest test``, before anything is imported that takes long."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,12 +83,17 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
 
 
 def check_inputs(references: Sequence[ImageSource], options: AttentionTestOptions) -> None:
-    """Refuse files that are not there, before anything is imported that takes long."""
-    noise = [noise_file(options.noise), noise_file(options.reference_noise)]
-    for kind, paths in (("image", [source.path for source in references]), ("noise", noise)):
-        for path in paths:
-            if path is not None and not path.exists():
-                raise InputError(f"there is no {kind} file {path}.")
+    """Refuse references and noise files that are not there."""
+    check_files("image", [source.path for source in references])
+    check_files("noise", [noise_file(options.noise), noise_file(options.reference_noise)])
+
+
+def check_files(kind: str, paths: Iterable[Path | None]) -> None:
+    """Refuse files that are not there; None is no file."""
+    for path in paths:
+        if path is not None and not path.exists():
+            advice = ": give one that attentest noise fit or save_noise wrote" if kind == "noise" else ""
+            raise InputError(f"there is no {kind} file {path}{advice}.")
 
 
 def check_outputs(
@@ -100,7 +105,7 @@ def check_outputs(
     components: bool,
 ) -> None:
     """Refuse outputs that cannot be written, before anything is computed."""
-    from attentest.results.plots import check_figure_path
+    from attentest.results.figure_file import check_figure_path
     from attentest.results.tables import check_csv_path, check_parquet_path
 
     for path, name, option, check in (

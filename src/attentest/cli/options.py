@@ -94,7 +94,7 @@ WindowOption = Annotated[
 ]
 
 
-def check_level(alpha: float) -> None:
-    """Refuse a significance level outside (0, 1)."""
-    if not 0 < alpha < 1:
-        raise InputError(f"--alpha must lie strictly between 0 and 1, got {alpha}.")
+def check_level(level: float, option: str = "--alpha") -> None:
+    """Refuse a significance level, or another probability, outside (0, 1)."""
+    if not 0 < level < 1:
+        raise InputError(f"{option} must lie strictly between 0 and 1, got {level}.")

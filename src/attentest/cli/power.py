@@ -12,6 +12,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
+from attentest.cli.option_checks import check_files
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
@@ -141,10 +142,12 @@ def power(
     attentest power templates/*.npy --model my-vit --noise noise.safetensors
     """
     check_level(alpha)
+    check_level(target, "--power")
     shape = as_image_shape(size)
     sources = image_sources(backgrounds or [], frame=frame, window=window)
     if not sources and (frame is not None or window):
         raise InputError("--frame and --window are for image files, and none are given.")
+    check_files("noise", [noise_file(options.noise), noise_file(true_noise), noise_file(options.reference_noise)])
     if out is not None:
         files = [source.path for source in sources]
         _check_out(out, [*options.input_files, *files, *filter(None, [noise_file(true_noise)])])
@@ -190,7 +193,7 @@ def power(
 def _check_out(out: Path, inputs: list[Path]) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.plots import check_figure_path
+    from attentest.results.figure_file import check_figure_path
     from attentest.results.tables import check_csv_path
 
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -232,7 +235,7 @@ def _cell(value: float | None) -> str:
 
 def _write(report: dict[str, Any], plan: Plan, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.plots import save_figure
+    from attentest.results.figure_file import save_figure
     from attentest.results.power_plot import power_figure
     from attentest.results.tables import write_csv
 

@@ -272,6 +272,7 @@ def test(
             if not as_json and len(failed) < len(rows):
                 print_results(rows, components, alpha, searched_level)
     say_failures(failed, len(rows), stack)
+    interruption.done = len(rows)  # a batch, which is what the run yields, is several images
     interruption.finish(len(sources), "images")
     if failed:
         raise typer.Exit(SOME_FAILED)

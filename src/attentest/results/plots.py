@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +13,10 @@ from scipy.special import logit
 from scipy.stats import beta
 
 from attentest.errors import InputError
-from attentest.files import check_output_path
 from attentest.results.calibration import ERROR_RATE, Calibration
+from attentest.results.figure_file import check_figure_path as check_figure_path
+from attentest.results.figure_file import new_figure as new_figure
+from attentest.results.figure_file import save_figure as save_figure
 from attentest.results.pvalue_text import estimate_text, number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range
@@ -25,8 +26,6 @@ from attentest.statistics.intervals import clip
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 REGION_COLOUR = "#d1495b"
 KEPT_COLOUR = "#9fc5e8"
@@ -50,15 +49,6 @@ class Panel:
     title: str
     image: NDArray[np.float64]
     result: AttentionTestResult
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``)."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def results_figure(panels: Sequence[Panel]) -> Figure:
@@ -91,23 +81,6 @@ def results_figure(panels: Sequence[Panel]) -> Figure:
         else:
             draw_conditional_density(set_axes, panel.result)
     return figure
-
-
-def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path to which no figure can be written, or that would overwrite an input."""
-    check_output_path(path, "the figure", FIGURE_SUFFIXES, inputs)
-    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure to a checked path."""
-    try:
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        reason = (error.strerror or str(error)).rstrip(".")
-        raise InputError(
-            f"the figure {path} cannot be written ({reason}): give a place that can be written to."
-        ) from None
 
 
 def draw_truncation_set(axes: Axes, result: AttentionTestResult) -> None:

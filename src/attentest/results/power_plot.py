@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from attentest.results.figure_file import new_figure
 from attentest.results.plan import Plan, SimulatedTests
-from attentest.results.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

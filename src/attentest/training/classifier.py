@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -21,6 +20,8 @@ from transformers import ViTConfig, ViTForImageClassification
 
 from attentest.attention.quiet import quiet_transformers
 from attentest.errors import InputError, ModelError
+from attentest.training.architectures import ARCHITECTURES, patch_size_of
+from attentest.training.model_directory import check_target as check_target  # the studies take it here
 
 RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
@@ -31,28 +32,6 @@ Progress = Callable[[float, float], None]
 
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
 """From inputs (m, 1, d, d) to augmented ones (m, 1, d, d), in the same order."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Architecture:
-    """One row of the paper's table of architectures (appendix C.2)."""
-
-    layers: int
-    hidden: int
-    heads: int
-
-
-ARCHITECTURES: Mapping[str, Architecture] = {
-    "small": Architecture(layers=4, hidden=32, heads=2),
-    "base": Architecture(layers=8, hidden=64, heads=4),
-    "large": Architecture(layers=12, hidden=128, heads=8),
-    "huge": Architecture(layers=16, hidden=256, heads=16),
-}
-
-
-def patch_size_of(image_size: int) -> int:
-    """Return the side of a patch: max(2, image_size // 8), as in the paper's own models."""
-    return max(2, image_size // 8)
 
 
 def classifier_config(architecture: str, image_size: int, dropout: float) -> ViTConfig:
@@ -154,15 +133,6 @@ def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
         rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
         trained.save(rescue)
         raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
-
-
-def check_target(directory: Path) -> None:
-    """Refuse a directory that is not empty or cannot be written, before hours of training rather than after."""
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
-    ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
-    if not (ancestor.is_dir() and os.access(ancestor, os.W_OK)):
-        raise InputError(f"{directory} cannot be made: {ancestor} is not a directory that can be written to.")
 
 
 def fit_classifier(

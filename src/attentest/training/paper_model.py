@@ -13,9 +13,11 @@ from typing import Any
 import torch
 
 from attentest.errors import InputError
+from attentest.training.architectures import ARCHITECTURES
 from attentest.training.bundled import BUNDLED, bundled_model
-from attentest.training.classifier import ARCHITECTURES, check_target
-from attentest.training.synthetic_classifier import TrainingSettings, train
+from attentest.training.model_directory import check_target
+from attentest.training.synthetic_classifier import train
+from attentest.training.training_settings import TrainingSettings
 
 MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
 """Names of the classifiers: architecture and side of the images."""
