@@ -227,7 +227,6 @@ def test(
     from attentest.images.source import ImageSource
 
     check_level(alpha)
-    certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
     kinds = saved_kinds(save, retry, out)
     where.check()
@@ -237,6 +236,7 @@ def test(
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
     check_inputs(references, options)
     check_outputs(inputs, csv, parquet, figure, len(sources), components)
+    certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     from attentest.api.batch_run import BatchRun
     from attentest.api.saved_arrays import SavedArrays
