@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any
+import pickle
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
@@ -13,21 +16,28 @@ from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
 from attentest.results.calibration import ALPHAS, ERROR_RATE, Calibration
 from attentest.search import SpectralSearch
-from attentest.simulation.calibrate import null_results
+from attentest.simulation.drawn_images import seed_from
+from attentest.simulation.null_images import NullImages
 from attentest.statistics.rejection_limits import rejection_limits
-from toys import tiny_vit
+from toys import ConstantScores, SoftmaxScores, tiny_vit
 
 
 def vit(**options: Any) -> AttentionTest:
     return AttentionTest(tiny_vit(), **{"noise": 1.0, "search": SpectralSearch(tol=1e-3), **options})
 
 
+class BatchedScores(SoftmaxScores):
+    """Attends to the brightest of four pixels, so that the selection matters much; many images at a time."""
+
+    batch_size = 1024
+
+
 @pytest.fixture(scope="module")
 def calibration() -> Calibration:
-    return calibrate(vit(noise=AR1(0.5)), 300, 1)
+    return calibrate(AttentionTest(BatchedScores(), noise=AR1(0.5), search=SpectralSearch(tol=1e-3)), 300, 1)
 
 
-def test_the_selective_test_is_calibrated_and_the_naive_one_does_not(calibration: Calibration) -> None:
+def test_the_selective_test_is_calibrated_and_the_naive_one_is_not(calibration: Calibration) -> None:
     """A valid test fails this with a probability of 1%."""
     assert calibration.calibrated
     assert calibration.ks_pvalue > 0.001
@@ -65,12 +75,128 @@ def test_the_same_seed_gives_the_same_images() -> None:
     assert first == again != other
 
 
+def null_images(test: AttentionTest, rng: Any = 7, **options: Any) -> NullImages:
+    return NullImages.of(test, rng, **{"mean": None, "image_shape": None, "noise": None, **options})
+
+
+def rows_of(images: NullImages, numbers: Iterable[int]) -> list[dict[str, Any]]:
+    return [row for rows in images.run(list(numbers)) for row in rows]
+
+
 def test_images_are_those_of_the_noise_model_at_the_users_size() -> None:
-    """The statistics are those of images drawn by hand; preprocessing resizes them."""
-    test = vit(noise=2.0, preprocessing=Preprocessing(resize=(8, 8)))
-    ours = [result.statistic for result in null_results(test, 4, 7, image_shape=(12, 10))]
-    drawn = 2.0 * np.random.default_rng(7).standard_normal((4, 120)).reshape(4, 12, 10)
-    assert ours == pytest.approx([test(image).statistic for image in drawn], rel=1e-12)
+    """The p-values are those of images drawn by hand; preprocessing resizes them."""
+    test = vit(noise=2.0, preprocessing=Preprocessing(resize=(8, 8)), confidence_level=None)
+    rows = rows_of(null_images(test, image_shape=(12, 10)), range(4))
+    seed = np.random.default_rng(7).integers(2**63, size=2).tolist()
+    for number, row in enumerate(rows):
+        drawn = 2.0 * np.random.default_rng([*seed, number, 0]).standard_normal(120).reshape(12, 10)
+        result = test(drawn)
+        assert (row["p"], row["p_low"], row["p_high"]) == pytest.approx((result.pvalue, *result.pvalue_bounds))
+        assert (row["log_p"], row["naive_p"]) == pytest.approx((result.log_pvalue, result.naive_pvalue), rel=1e-12)
+        assert (row["image"], row["status"]) == (number, result.status)
+        assert row["evaluations"] > 0 < row["seconds"]
+    assert calibrate(test, 4, 7, image_shape=(12, 10)).pvalues == pytest.approx([row["p"] for row in rows], abs=1e-9)
+
+
+@pytest.mark.parametrize("noise", [1.0, AR1(0.5), Diagonal([[1.0, 2.0], [3.0, 4.0]])], ids=str)
+def test_an_image_depends_on_the_seed_and_its_number_alone(noise: Any) -> None:
+    """Any numbers in any order and in batches of any size give the same images, to the last bit, and the same p."""
+
+    def images(batch_size: int, **options: Any) -> NullImages:
+        scores = BatchedScores()
+        scores.batch_size = batch_size
+        return null_images(AttentionTest(scores, noise=noise, search=SpectralSearch(tol=1e-3), **options))
+
+    drawings = NullImages.image, NullImages.reference
+    whole = images(1024, contrast=Reference(noise=0.5))
+    known = {row["image"]: row["p"] for row in rows_of(whole, range(12))}
+    draw = random.Random(0)
+    for batch_size in (1, 20, 256):
+        again = images(batch_size, contrast=Reference(noise=0.5))
+        numbers = draw.sample(range(12), 7)
+        for number in numbers:
+            for drawn in drawings:
+                np.testing.assert_array_equal(drawn(again, number).pixels, drawn(whole, number).pixels)
+        found = rows_of(again, numbers)
+        assert [row["image"] for row in found] == numbers
+        assert [row["p"] for row in found] == pytest.approx([known[number] for number in numbers], abs=1e-9)
+    assert len({drawn(whole, number).pixels.tobytes() for number in range(12) for drawn in drawings}) == 24
+    np.testing.assert_array_equal(images(5).image(3).pixels, whole.image(3).pixels)  # with references and without
+
+
+def test_a_generator_gives_one_seed() -> None:
+    generator = np.random.default_rng(3)
+    first, second = (null_images(vit(), generator).seed for _ in range(2))
+    assert first == seed_from(3) != second
+
+
+class ShufflingEngine:
+    """Does work in shards of any size and order, each by a copy of the work as a worker has it."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._draw = random.Random(seed)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def run(self, work: Any, tasks: Iterable[Any], progress: Any = None) -> Iterator[tuple[list[Any], list[Any]]]:
+        waiting = list(tasks)
+        total = len(waiting)
+        self._draw.shuffle(waiting)
+        while waiting:
+            count = self._draw.randint(1, 5)
+            some, waiting = waiting[:count], waiting[count:]
+            copied = pickle.loads(pickle.dumps(work))  # noqa: S301  # its own pickle
+            yield some, [item for items in copied.run(some) for item in items]
+            if progress is not None:
+                progress(total - len(waiting), total)
+
+
+def test_any_engine_gives_the_same_calibration() -> None:
+    seen: list[tuple[float, int | None]] = []
+    test = vit(contrast=Reference(noise=0.5))
+    here = calibrate(test, 12, 2)
+    there = calibrate(test, 12, 2, engine=ShufflingEngine(), progress=lambda done, total: seen.append((done, total)))
+    assert there.pvalues == pytest.approx(here.pvalues, abs=1e-9)
+    assert there.naive_pvalues.tolist() == here.naive_pvalues.tolist()
+    assert there.rejections == here.rejections
+    assert seen[-1] == (12, 12)
+    with pytest.warns(AttentestWarning, match="the hypothesis is false"):
+        calibrate(vit(), 2, mean=np.eye(8), engine=ShufflingEngine(1))
+
+
+class Fragile(BatchedScores):
+    """A model that fails for images with a pixel above 2."""
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        if float(images[:, 0, 0, 0].max()) > 2:
+            raise RuntimeError("the model does not like this image")
+        return super().__call__(images)
+
+
+@pytest.mark.parametrize("engine", ["local", ShufflingEngine()], ids=["local", "shuffling"])
+def test_images_that_cannot_be_tested_are_reported(engine: Any) -> None:
+    test = AttentionTest(Fragile(), noise=1.0, search=SpectralSearch(tol=1e-2))
+    images = null_images(test, 0)
+    bad = [number for number in range(60) if images.image(number).pixels[0, 0, 0] > 2]
+    found = calibrate(test, 60, engine=engine)
+    # The search walks through pixel values above 2, too, so that more images fail than those.
+    assert set(bad) <= set(found.failures)
+    assert 0 < len(found.pvalues) == 60 - len(found.failures)
+    assert all(reason.endswith("the model does not like this image") for reason in found.failures.values())
+    assert f"could not be tested: {len(found.failures)}" in found.summary()
+    assert "because: " in found.summary()
+    assert found.to_dict()["failures"][0]["image"] == min(found.failures)
+    assert found.limits == rejection_limits(ALPHAS, 60, ERROR_RATE)
+    assert all(possible - certain >= len(found.failures) for certain, possible in found.rejections)
+
+
+def test_nothing_that_can_be_tested_is_an_error() -> None:
+    with pytest.raises(InputError, match="none of the 3 null images could be tested; image 0: "):
+        calibrate(AttentionTest(ConstantScores(), noise=1.0), 3)
 
 
 def test_a_mean_image_needs_a_reference() -> None:
@@ -120,12 +246,20 @@ def test_few_images_tell_nothing() -> None:
     assert json.loads(json.dumps(few.to_dict()))["calibrated"] is None
 
 
-def calibration_of(pvalues: np.ndarray, width: float | np.ndarray = 0.0, status: str = "converged") -> Calibration:
-    """The calibration of p-values with error bars of a width on either side, within 0 and 1."""
+def calibration_of(
+    pvalues: np.ndarray, width: float | np.ndarray = 0.0, status: str = "converged", failed: int = 0
+) -> Calibration:
+    """The calibration of p-values with error bars of a width on either side, within 0 and 1, and of failures."""
     bounds = np.clip([pvalues - width, pvalues + width], 1e-300, 1).T
-    rows = zip(pvalues.tolist(), bounds.tolist(), strict=True)
-    results = (SimpleNamespace(pvalue=p, naive_pvalue=p, pvalue_bounds=tuple(ends), status=status) for p, ends in rows)
-    return Calibration.of(results)  # type: ignore[arg-type]
+    rows: list[dict[str, Any]] = [
+        {"image": number, "p": p, "naive_p": p, "p_low": low, "p_high": high, "status": status}
+        for number, (p, (low, high)) in enumerate(zip(pvalues.tolist(), bounds.tolist(), strict=True))
+    ]
+    rows += [{"image": len(pvalues) + number, "error": f"reason {number % 5}"} for number in range(failed)]
+    random.Random(0).shuffle(rows)
+    calibration = Calibration.of(rows)
+    assert calibration.pvalues.tolist() == pvalues.tolist()
+    return calibration
 
 
 @pytest.mark.parametrize("count", [100, 1000])
@@ -175,6 +309,28 @@ def test_wide_error_bars_do_not_make_a_verdict() -> None:
     assert calibration_of(pvalues / 3, few).calibrated is False
 
 
+def test_failures_count_as_rejected_or_not_whichever_matters() -> None:
+    """Brute force: a verdict is that of every p-value that the failed images might have had."""
+    pvalues = np.random.default_rng(1).random(300)
+    for factor, failed, expected in ((1.0, 0, True), (1.0, 2, True), (1.0, 60, None), (0.2, 60, False)):
+        found = calibration_of(factor * pvalues, failed=failed)
+        assert found.calibrated is expected
+        ends = [calibration_of(np.concatenate([factor * pvalues, np.full(failed, p)])) for p in (1e-9, 1.0)]
+        verdicts = {end.calibrated for end in ends}
+        assert found.calibrated is (verdicts.pop() if len(verdicts) == 1 else None)
+        assert found.ks_statistic <= min(end.ks_statistic for end in ends) + 1e-12
+        assert found.rates == calibration_of(factor * pvalues).rates
+        assert "error bars that contain" not in found.summary()
+        assert (f"could not be tested: {failed}" in found.summary()) == (failed > 0)
+    text = calibration_of(pvalues, failed=60).summary()
+    assert "12 because: reason 0" in text
+    assert "2 more reasons" in text
+    assert text.endswith(
+        "too many images could not be tested, or have error bars that are too wide, to tell whether the selective test "
+        "is calibrated"
+    )
+
+
 def test_the_test_of_uniformity_allows_for_the_error_bars() -> None:
     pvalues = np.random.default_rng(2).beta(1.0, 1.4, size=200)
     exact = stats.kstest(pvalues, "uniform")
@@ -205,6 +361,8 @@ def test_progress_is_reported() -> None:
         ({"confidence_level": 0.0}, "confidence_level must lie strictly"),
         ({"progress": 3}, "progress must be a function"),
         ({"test": None}, "test must be an AttentionTest, got NoneType"),
+        ({"engine": "abacus"}, "engine must be"),
+        ({"engine": 3}, "engine must be a name or an engine"),
         ({"rng": "seed"}, "rng must be a numpy.random.Generator or a seed"),
         ({"mean": np.zeros((4, 4))}, "the model takes images of"),
         ({"mean": np.full((8, 8), np.nan)}, "finite pixel values"),

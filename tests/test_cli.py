@@ -191,7 +191,7 @@ AFTER_TWO_IMAGES = (
     + """
 import attentest.simulation.calibrate as simulation
 
-original = simulation.null_results
+original = simulation.null_rows
 
 def two(*arguments, **options):
     results = original(*arguments, **options)
@@ -200,7 +200,7 @@ def two(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)
     yield from results
 
-simulation.null_results = two
+simulation.null_rows = two
 """
 )
 

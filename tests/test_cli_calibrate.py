@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
+import attentest.results.plots
 import attentest.simulation.calibrate
 from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
-from attentest.noise import Isotropic, save_noise
+from attentest.images.sample import Sample
+from attentest.noise import Diagonal, Isotropic, save_noise
 from attentest.results.plots import calibration_figure
 from attentest.search import SpectralSearch
-from attentest.simulation.calibrate import null_results
+from attentest.simulation.calibrate import null_rows
+from attentest.simulation.null_images import NullImages
+from command_line import killed_and_resumed, largest_file
 
 MODEL = "tiny"
 """A link in the working directory."""
@@ -73,7 +78,7 @@ def test_options_reach_the_calibration() -> None:
     assert isinstance(settings, dict)
     assert (settings["top_fraction"], settings["region_unit"]) == (0.2, "patches")
     assert settings["contrast"]["of"] == {"name": "neighbourhood", "radius": 2.0}
-    assert settings["noise"]["model"] == "isotropic"
+    assert settings["noise"]["method"] == "sample"
     assert [level["alpha"] for level in found["levels"]] == [0.2, 0.4]  # type: ignore[attr-defined]
     around = ("--noise", "1", "--images", "2", "--mean", "mean.npy", "--contrast", "reference")
     assert report(*around, "--reference-noise", "0")["pvalues"] != report(*around)["pvalues"]
@@ -101,6 +106,8 @@ def test_options_reach_the_calibration() -> None:
             "^the noise that images are drawn from: the noise model is for images of 2",
         ),
         ("--noise 1 --size 0x8", "^a side in --size must be at least 1"),
+        ("--noise 1 --retry", "--retry is for --out, which is not there"),
+        ("--noise 1 --workers 2", "--workers is for --engine ray"),
     ],
 )
 def test_mistakes_are_refused(arguments: str, message: str) -> None:
@@ -114,12 +121,12 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
 @pytest.mark.parametrize("finished", [0, 3])
 def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> Iterator[object]:
-        results = null_results(*arguments, **options)  # type: ignore[arg-type]
+        rows = null_rows(*arguments, **options)  # type: ignore[arg-type]
         for _ in range(finished):
-            yield next(results)
+            yield next(rows)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attentest.simulation.calibrate, "null_results", interrupted)
+    monkeypatch.setattr(attentest.simulation.calibrate, "null_rows", interrupted)
     done = run("--noise", "1", "--images", "50", "--out", "out", "--json")
     assert isinstance(done.exception, Interrupted)
     assert f"{finished} of 50 null images were finished" in str(done.exception)
@@ -133,10 +140,10 @@ def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.M
 
 def test_the_report_shows_what_searches_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def wide(*arguments: object, **options: object) -> Iterator[object]:
-        for result in null_results(*arguments, **options):  # type: ignore[arg-type]
-            yield replace(result, status="max_evaluations", log_pvalue_bounds=(-np.inf, 0.0))
+        for row in null_rows(*arguments, **options):  # type: ignore[arg-type]
+            yield {**row, "status": "max_evaluations", "p_low": 0.0, "p_high": 1.0}
 
-    monkeypatch.setattr(attentest.simulation.calibrate, "null_results", wide)
+    monkeypatch.setattr(attentest.simulation.calibrate, "null_rows", wide)
     done = run("--noise", "1", "--images", "3", "--alpha", "0.2")
     assert "searches that ended with status 'max_evaluations': 3\nerror bars that contain 0.2: 3\n" in done.stdout
     (level,) = report("--noise", "1", "--images", "3", "--alpha", "0.2")["levels"]  # type: ignore[misc]
@@ -150,3 +157,181 @@ def test_the_figure_takes_one_image_and_rates_of_zero() -> None:
     quantiles, rates = figure.axes
     assert quantiles.get_title() == "p-values of 1 null image"
     assert rates.get_xscale() == rates.get_yscale() == "log"
+
+
+RECORDS = Path("out/null_images.jsonl")
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing, which would take a second each time."""
+    monkeypatch.setattr(attentest.results.plots, "save_figure", lambda figure, path: None)
+
+
+def recorded(*arguments: str) -> dict[str, Any]:
+    """Run into the directory ``out``, and return the report that is there."""
+    done = run("--noise", "1", *arguments, "--out", "out")
+    assert done.exit_code == 0, done.exception or done.output
+    found: dict[str, Any] = json.loads(Path("out/calibration.json").read_text())
+    return found
+
+
+def rows_on_disk() -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in RECORDS.read_text().splitlines()]
+    return [line for line in lines if "header" not in line]
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int]) -> None:
+    """Let images of some numbers be too small for the model."""
+    original = NullImages.image
+
+    def image(self: NullImages, number: int) -> Sample:
+        return Sample(pixels=np.zeros((1, 3, 3)), levels=None) if number in numbers else original(self, number)
+
+    monkeypatch.setattr(NullImages, "image", image)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_directory_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = recorded("--images", "7")
+    assert sorted(row["image"] for row in rows_on_disk()) == list(range(7))
+    asked: list[list[int]] = []
+    original = NullImages.run
+    monkeypatch.setattr(
+        NullImages, "run", lambda self, tasks, *rest: (asked.append(list(tasks)), original(self, tasks, *rest))[1]
+    )
+    content = RECORDS.read_bytes()
+    draw = random.Random(1)
+    for cut in [0, len(content), *(draw.randrange(len(content)) for _ in range(4))]:  # what a kill leaves
+        RECORDS.write_bytes(content[:cut])
+        complete = sum(b'"image": ' in line for line in content[:cut].split(b"\n")[:-1])
+        asked.clear()
+        assert recorded("--images", "7") == whole
+        assert sum(map(len, asked)) == 7 - complete
+        assert sorted(row["image"] for row in rows_on_disk()) == list(range(7))
+    asked.clear()
+    more = recorded("--images", "9", "--alpha", "0.3")  # another level needs no other tests
+    assert asked == [[7, 8]]
+    assert more["pvalues"][:7] == whole["pvalues"]
+    assert [level["alpha"] for level in more["levels"]] == [0.3]
+    fewer = recorded("--images", "7")
+    assert fewer == whole
+    assert asked == [[7, 8]]
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_another_calibration_in_the_same_directory_is_refused_with_the_difference() -> None:
+    for name, scale in (("one", 1.0), ("two", 2.0)):
+        save_noise(Diagonal(scale * np.ones((8, 8))), f"{name}.json")
+    for value in (5.0, 6.0):
+        np.save(f"mean{value:g}.npy", np.full((8, 8), value))
+    options = {
+        "--noise": "one.json",
+        "--true-noise": "one.json",
+        "--mean": "mean5.npy",
+        "--images": "1",
+        "--out": "out",
+    }
+
+    def run_with(changes: dict[str, str]) -> Result:
+        return run(*(part for option in (options | changes).items() for part in option))
+
+    assert run_with({}).exit_code == 0
+    before = RECORDS.read_bytes()
+    for option, value, message in (
+        ("--seed", "3", "another seed .0, now 3."),
+        ("--threshold", "0.5", "another settings threshold .0.6, now 0.5."),
+        ("--noise", "two.json", "another series assumed noise checksum"),
+        ("--true-noise", "two.json", "another series noise checksum"),
+        ("--mean", "mean6.npy", "another series mean sha256"),
+        ("--contrast", "reference", "another settings contrast name .background, now reference."),
+    ):
+        done = run_with({option: value})
+        assert isinstance(done.exception, InputError), done.output
+        with pytest.raises(InputError, match=message):
+            raise done.exception
+        assert RECORDS.read_bytes() == before
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_images_that_cannot_be_tested_are_reported_and_tried_again_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        fail_at(patch, {2, 4})
+        done = run("--noise", "1", "--images", "6", "--out", "out")
+    assert done.exit_code == 1, done.exception
+    assert "null images that could not be tested: 2\n  2 because: " in done.stdout
+    assert "attentest: 2 of 6 null image(s) could not be tested." in done.stderr
+    written = json.loads(Path("out/calibration.json").read_text())
+    assert (written["images"], [each["image"] for each in written["failures"]]) == (4, [2, 4])
+    assert run("--noise", "1", "--images", "6", "--out", "out").exit_code == 1  # the record of the failure
+    again = recorded("--images", "6", "--retry")
+    assert (again["images"], again["failures"]) == (6, [])
+
+
+def test_a_run_in_which_nothing_can_be_tested_ends_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_at(monkeypatch, {1, 2})
+    done = run("--noise", "1", "--images", "3", "--json")  # image 0 is looked at beforehand
+    assert done.exit_code == 1
+    fail_at(monkeypatch, {0, 1, 2})
+    done = run("--noise", "1", "--images", "3")
+    assert isinstance(done.exception, InputError)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_full_disk_loses_nothing_that_was_written() -> None:
+    recorded("--images", "2")
+    with largest_file(RECORDS.stat().st_size + 500):
+        done = run("--noise", "1", "--images", "9", "--out", "out")
+    assert isinstance(done.exception, InputError), done.output
+    assert "free some space and run again, earlier rows are safe" in str(done.exception)
+    found = recorded("--images", "9")
+    assert (found["images"], found["failures"]) == (9, [])
+    assert [row["image"] for row in rows_on_disk()] == list(range(9))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('"naive_p"', '"naive"', "'naive_p' is missing"),
+        ('"status": "', '"status": 3, "was": "', "status must be a text"),
+        ('"p_low": ', '"p_low": 3', "p_low must lie between 0 and 1"),
+        ('"image": 1', '"image": "1"', "image must be a number"),
+    ],
+)
+@pytest.mark.usefixtures("without_figures")
+def test_damaged_rows_are_refused(old: str, new: str, reason: str) -> None:
+    recorded("--images", "2")
+    RECORDS.write_text(RECORDS.read_text().replace(old, new))
+    done = run("--noise", "1", "--images", "3", "--out", "out")
+    assert isinstance(done.exception, InputError), done.output
+    assert reason in str(done.exception)
+    assert "is damaged" in str(done.exception)
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_an_interrupt_in_a_directory_keeps_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = recorded("--images", "5")
+    RECORDS.write_bytes(b"".join(RECORDS.read_bytes().splitlines(keepends=True)[:3]))  # a header and two rows
+    original = NullImages.run
+
+    def one_by_one(self: NullImages, tasks: list[int], *rest: Any) -> Iterator[Any]:
+        yield from original(self, tasks[:1], *rest)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NullImages, "run", one_by_one)
+        done = run("--noise", "1", "--images", "5", "--out", "out")
+    assert "3 of 5 null images were finished" in str(done.exception)
+    assert json.loads(Path("out/calibration.json").read_text())["pvalues"] == whole["pvalues"][:3]
+    assert recorded("--images", "5") == whole
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_resumed_to_the_exact_calibration() -> None:
+    options = ("--noise", "1", "--images", "1000", "--seed", "6")
+    command = ("calibrate", "--model", MODEL, "--tol", "1e-3", *options, "--out", "out")
+    assert len(killed_and_resumed(*command, records=RECORDS, seconds=1.0)) == 10
+    assert [row["image"] for row in rows_on_disk()] == list(range(1000))
+    assert run(*options, "--out", "whole").exit_code == 0
+    killed, whole = (json.loads(Path(name, "calibration.json").read_text()) for name in ("out", "whole"))
+    assert killed == whole

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.engine_options import EngineOptions
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
@@ -25,15 +28,20 @@ from attentest.cli.options import (
     check_level,
 )
 from attentest.cli.output import print_json, progress_bar, say, table_console
+from attentest.cli.test import SOME_FAILED
+from attentest.errors import InputError
 from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
     from attentest.results.calibration import Calibration
+    from attentest.results.records import Row
+    from attentest.simulation.null_images import NullImages
 
-REPORT, FIGURE = "calibration.json", "calibration.png"
-"""Files in the output directory."""
+REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
+"""Files in the output directory: what is reported, and the rows of the images that it is reported from."""
 
 
+@with_options_of(EngineOptions)
 @with_options_of(AttentionTestOptions)
 def calibrate(
     options: AttentionTestOptions,
@@ -74,17 +82,31 @@ def calibrate(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for calibration.json and calibration.png.", show_default=False, rich_help_panel=OUTPUT
+            help="Directory for calibration.json, calibration.png and the result of each image, which is on disk as "
+            "soon as it is known: the same command, also with more --images, goes on where it was stopped.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
+    retry: Annotated[
+        bool,
+        typer.Option(
+            "--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
     as_json: ReportJsonOption = False,
+    *,
+    where: EngineOptions,
 ) -> None:
     """Check that the test is calibrated: how often does it reject images of noise alone?
 
     Null images are drawn from the noise and tested. A valid test has p at most alpha for a fraction alpha of them, up
     to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test. The
     verdict is by the numbers of rejections that a valid test exceeds at one level or more with a probability of at most
-    1%. Ctrl-C ends the command with a report on the images tested so far.
+    1%. Images that cannot be tested are counted with their reasons, the verdict allows for them, and the exit code is
+    then 1. Ctrl-C ends the command with a report on the images tested so far.
+
+    Each image depends on --seed and its number alone: neither the number of images nor the workers change it.
 
     Examples:
     attentest calibrate --noise 1.0 --images 200
@@ -92,43 +114,88 @@ def calibrate(
     attentest calibrate --model my-vit --noise noise.safetensors --top-fraction 0.1 --out calibration
 
     attentest calibrate --noise sample --true-noise 1.0
+
+    attentest calibrate --noise 1.0 --images 100000 --engine ray --out calibration
     """
     image_shape = as_image_shape(size)  # before the imports below, which take seconds
+    where.check()
+    if retry and out is None:
+        raise InputError("--retry is for --out, which is not there: add it.")
 
     from attentest.images.read import read_image
     from attentest.results.calibration import ALPHAS, Calibration
-    from attentest.simulation.calibrate import null_results
+    from attentest.simulation.calibrate import image_count, null_rows, with_true_hypotheses
+    from attentest.simulation.null_images import NullImages
 
     levels = tuple(alpha) if alpha else ALPHAS
     for level in levels:
         check_level(level)
+    image_count(images)
     if out is not None:
         _check_out(out, options, mean, true_noise)
     drawn_from = as_true_noise(true_noise, options.noise)
+    null_images = NullImages.of(
+        options.attention_test(),
+        seed,
+        mean=None if mean is None else read_image(mean, frame=frame, window=window),
+        image_shape=image_shape,
+        noise=drawn_from,
+    )
     interruption = Interruption()
-    with progress_bar(f"testing {images} null image(s)") as progress:
-        results = interruption.until(
-            null_results(
-                options.attention_test(),
-                images,
-                seed,
-                mean=None if mean is None else read_image(mean, frame=frame, window=window),
-                image_shape=image_shape,
-                noise=drawn_from,
-                progress=progress,
-            )
-        )
-        first = next(results, None)
-        calibration = None if first is None else Calibration.of(chain([first], results), levels)
-    if first is not None and calibration is not None:
-        report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": dict(first.settings)}
-        if as_json:
-            print_json(report)
-        else:
-            _print_calibration(calibration)
-        if out is not None:
-            _write(report, calibration, out)
+    with (
+        _recorded(null_images, images, seed, options.intensity_range, out, retry) as (known, numbers, write),
+        progress_bar(f"testing {len(numbers)} null image(s)") as progress,
+    ):
+        new = null_rows(null_images, numbers, where.chosen(), progress, write)
+        rows = with_true_hypotheses(interruption.until(chain(known, new)))
+        first = next(rows, None)
+        calibration = None if first is None else Calibration.of(chain([first], rows), levels)
+    if calibration is not None:
+        report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": null_images.test.settings}
+        try:
+            if out is not None:
+                _write(report, calibration, out)
+        finally:  # the numbers in any case, because a disk may be full
+            if as_json:
+                print_json(report)
+            else:
+                _print_calibration(calibration)
     interruption.finish(images, "null images")
+    if calibration is not None and calibration.failures:
+        say(f"attentest: {len(calibration.failures)} of {images} null image(s) could not be tested.")
+        raise typer.Exit(SOME_FAILED)
+
+
+@contextmanager
+def _recorded(
+    images: NullImages, count: int, seed: int, intensity_range: str | None, out: Path | None, retry: bool
+) -> Iterator[tuple[list[Row], Sequence[int], Callable[[list[Row]], None] | None]]:
+    """Yield the rows that a directory has, the numbers of the images that it lacks, and a function that adds rows.
+
+    Without a directory there are none, and nothing is written. A directory of another calibration is refused.
+    """
+    if out is None:
+        yield [], range(count), None
+        return
+    from attentest.results.calibration import check_row
+    from attentest.results.records import RecordFile, alone_in
+    from attentest.training.provenance import described_machine
+
+    header = {
+        "series": {**images.describe(), "range": intensity_range},
+        "seed": seed,
+        "model_sha256": images.test.model_sha256,
+        "settings": images.test.settings,
+        **described_machine(images.device),
+    }
+    file = RecordFile(out / RECORDS)
+    with alone_in(out):
+        file.read(check_row)
+        with file.writing(header) as writer:
+            found = writer.records
+            numbers = found.missing(range(count), retry)
+            again = set(numbers)
+            yield [found.rows[number] for number in range(count) if number not in again], numbers, writer.add
 
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:

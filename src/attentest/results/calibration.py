@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.checks import level
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 from attentest.results.pvalue_text import number_text
-from attentest.results.result import AttentionTestResult
+from attentest.results.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of
 from attentest.statistics.rejection_limits import rejection_limits
@@ -26,6 +26,12 @@ ERROR_RATE = 0.01
 
 FEWEST_EXPECTED = 10
 """Expected rejections at the greatest level below which no test is called calibrated."""
+
+NUMBERS = ("p", "p_low", "p_high", "naive_p")
+"""Numbers in the row of an image that was tested."""
+
+MOST_REASONS = 3
+"""Reasons for failures that a summary names, the most frequent ones."""
 
 UNEVEN = 0.01
 """Kolmogorov-Smirnov p-values below this are mentioned: the error rate of that remark, beside ERROR_RATE."""
@@ -52,6 +58,9 @@ class Calibration:
         joint distribution of binomial counts, for every number of images.
     statuses
         Number of searches by status.
+    failures
+        Reasons why images could not be tested, by their numbers. They have no p-value and are in no rate, but the
+        limits are for all images, and the verdict counts each as rejected or not, whichever would change it.
     """
 
     pvalues: NDArray[np.float64]
@@ -62,20 +71,40 @@ class Calibration:
     naive_rates: tuple[Rate, ...]
     limits: tuple[int, ...]
     statuses: dict[str, int]
+    failures: dict[int, str] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls,
-        results: Iterable[AttentionTestResult],
-        alphas: Sequence[float] = ALPHAS,
-        confidence_level: float = 0.95,
+        cls, rows: Iterable[Mapping[str, Any]], alphas: Sequence[float] = ALPHAS, confidence_level: float = 0.95
     ) -> Calibration:
-        """Return the calibration of results of null images, which are consumed one by one."""
+        """Return the calibration of null images.
+
+        Parameters
+        ----------
+        rows
+            A row for each image, in any order; they are consumed one by one. Each has the number of its "image", and
+            either "p", "p_low", "p_high", "naive_p" and "status", or the "error" because of which it was not tested.
+        alphas
+            Significance levels.
+        confidence_level
+            Level of the intervals of the rates.
+        """
         levels = significance_levels(alphas)
-        rows = [(result.pvalue, result.naive_pvalue, result.pvalue_bounds, result.status) for result in results]
-        if not rows:
+        tested: dict[int, tuple[Any, ...]] = {}
+        failed: dict[int, str] = {}
+        for row in rows:
+            if "error" in row:
+                failed[row["image"]] = row["error"]
+            else:
+                tested[row["image"]] = tuple(row[name] for name in (*NUMBERS, "status"))
+        if not tested:
+            if failed:
+                number, reason = min(failed.items())
+                raise InputError(f"none of the {len(failed)} null images could be tested; image {number}: {reason}")
             raise InputError("there are no results to calibrate by: give at least one.")
-        selective, naive, bounds = (np.array([row[i] for row in rows]) for i in (0, 1, 2))
+        ordered = [tested[number] for number in sorted(tested)]
+        numbers = np.array([row[:-1] for row in ordered], dtype=np.float64)
+        selective, naive, bounds = numbers[:, 0], numbers[:, 3], numbers[:, 1:3]
         return cls(
             pvalues=selective,
             pvalue_bounds=bounds,
@@ -83,27 +112,31 @@ class Calibration:
             alphas=levels,
             rates=tuple(rate_of(selective <= alpha, confidence_level) for alpha in levels),
             naive_rates=tuple(rate_of(naive <= alpha, confidence_level) for alpha in levels),
-            limits=rejection_limits(levels, len(rows), ERROR_RATE),
-            statuses=dict(Counter(row[3] for row in rows)),
+            limits=rejection_limits(levels, len(tested) + len(failed), ERROR_RATE),
+            statuses=dict(Counter(row[-1] for row in ordered)),
+            failures=dict(sorted(failed.items())),
         )
 
     @property
     def rejections(self) -> tuple[tuple[int, int], ...]:
-        """For each level the numbers of certain and of possible rejections, by the bounds on the p-values."""
-        low, high = self.pvalue_bounds.T
+        """For each level the numbers of certain and of possible rejections, by the bounds on the p-values.
+
+        Any p-value is possible for an image that could not be tested.
+        """
+        low, high = self._all_bounds.T
         return tuple((int(np.sum(high <= alpha)), int(np.sum(low <= alpha))) for alpha in self.alphas)
 
     @property
     def ks_statistic(self) -> float:
         """Greatest distance of the p-values' distribution from the uniform one, at least, by the bounds on them."""
-        low, high = np.sort(self.pvalue_bounds, axis=0).T
+        low, high = np.sort(self._all_bounds, axis=0).T
         ranks = np.arange(len(low) + 1) / len(low)
         return float(max((ranks[1:] - high).max(), (low - ranks[:-1]).max()))
 
     @property
     def ks_pvalue(self) -> float:
         """P-value of the Kolmogorov-Smirnov test that the p-values are uniform; the greatest, by the bounds on them."""
-        return float(stats.kstwo.sf(self.ks_statistic, len(self.pvalues)))
+        return float(stats.kstwo.sf(self.ks_statistic, len(self._all_bounds)))
 
     @property
     def naive_ks_pvalue(self) -> float:
@@ -128,6 +161,11 @@ class Calibration:
         return None if possible or self._few else True
 
     @property
+    def _all_bounds(self) -> NDArray[np.float64]:
+        """The bounds (n + k, 2) on the p-values of all images, k of which could not be tested."""
+        return np.concatenate([self.pvalue_bounds, np.tile([0.0, 1.0], (len(self.failures), 1))])
+
+    @property
     def _few(self) -> bool:
         return len(self.pvalues) * max(self.alphas) < FEWEST_EXPECTED
 
@@ -145,10 +183,15 @@ class Calibration:
         others = {status: count for status, count in self.statuses.items() if status != CONVERGED}
         lines += [f"searches that ended with status {status!r}: {count}" for status, count in others.items()]
         lines += [
-            f"error bars that contain {alpha:g}: {possible - certain}"
+            f"error bars that contain {alpha:g}: {possible - certain - len(self.failures)}"
             for alpha, (certain, possible) in zip(self.alphas, self.rejections, strict=True)
-            if possible > certain
+            if possible > certain + len(self.failures)
         ]
+        if self.failures:
+            lines.append(f"null images that could not be tested: {len(self.failures)}")
+            reasons = Counter(self.failures.values()).most_common()
+            lines += [f"  {count} because: {reason}" for reason, count in reasons[:MOST_REASONS]]
+            lines += [f"  {len(reasons) - MOST_REASONS} more reasons"] * (len(reasons) > MOST_REASONS)
         limits = ", ".join(f"{limit} at {alpha:g}" for alpha, limit in zip(self.alphas, self.limits, strict=True))
         lines.append(
             f"rejections of a valid test: at most {limits}; it exceeds one of these limits with a probability of at "
@@ -160,7 +203,11 @@ class Calibration:
         calibrated = self.calibrated
         if calibrated is None:
             whether = "to tell whether the selective test is calibrated"
-            return f"these are too few images {whether}" if self._few else f"these error bars are too wide {whether}"
+            if self._few:
+                return f"these are too few images {whether}"
+            if self.failures:
+                return f"too many images could not be tested, or have error bars that are too wide, {whether}"
+            return f"these error bars are too wide {whether}"
         if not calibrated:
             return "not calibrated: the selective test rejects more often than its level"
         uneven = f", but its p-values are not uniform (Kolmogorov-Smirnov p below {UNEVEN:g})"
@@ -191,6 +238,7 @@ class Calibration:
             "naive_ks_pvalue": self.naive_ks_pvalue,
             "calibrated": self.calibrated,
             "statuses": self.statuses,
+            "failures": [{"image": number, "error": reason} for number, reason in self.failures.items()],
             "pvalues": self.pvalues.tolist(),
             "pvalue_bounds": self.pvalue_bounds.tolist(),
             "naive_pvalues": self.naive_pvalues.tolist(),
@@ -205,6 +253,20 @@ def significance_levels(alphas: Any) -> tuple[float, ...]:
     if not levels:
         raise InputError("alphas must hold at least one significance level, got none.")
     return levels
+
+
+def check_row(row: Mapping[str, Any]) -> None:
+    """Raise a ValueError or KeyError for a row that :meth:`Calibration.of` cannot use."""
+    if type(row["image"]) is not int:
+        raise ValueError(f"image must be a number, got {shortened(row['image'])}")
+    if "error" in row:
+        check_texts(row, ["error"])
+        return
+    check_texts(row, ["status"])
+    check_numbers(row, NUMBERS)
+    for name in NUMBERS:
+        if not 0 <= row[name] <= 1:
+            raise ValueError(f"{name} must lie between 0 and 1, got {row[name]}")
 
 
 def _described(rate: Rate) -> dict[str, Any]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from attentest.api import AttentionTest
+from attentest.checks import as_generator
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.images.shape import as_shape
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise, check_noise
 
-DRAWN_TOGETHER = 2**22
-"""Number of pixels drawn at a time, to bound memory."""
+IMAGE, REFERENCE = 0, 1
+"""What is drawn for an image, as the last of the numbers that seed it."""
 
 
 def noise_to_draw(test: AttentionTest, noise: NoiseLike | None, shapes: Iterable[tuple[int, int, int]]) -> NoiseModel:
@@ -43,15 +44,28 @@ def reference_noise_to_draw(test: AttentionTest, noise: NoiseModel) -> NoiseMode
     return noise if reference.noise is None else reference.noise
 
 
-def drawn_images(noise: NoiseModel | None, centre: Sample, count: int, rng: np.random.Generator) -> Iterator[Sample]:
-    """Yield images with a mean image, and with its black and white."""
-    size = centre.pixels.size
-    together = max(1, DRAWN_TOGETHER // size)
-    for start in range(0, count, together):
-        some = min(together, count - start)
-        noises = np.zeros((some, size)) if noise is None else noise.sample(rng, some, size)
-        for one in noises:
-            yield Sample(pixels=centre.pixels + one.reshape(centre.shape), levels=centre.levels)
+def seed_from(rng: np.random.Generator | int) -> tuple[int, ...]:
+    """Return whole numbers that seed all images of a run: drawn once from a generator, or from a seed for one."""
+    return tuple(as_generator(rng).integers(2**63, size=2).tolist())
+
+
+def drawn_image(mean: Sample, noise: NoiseModel | None, seed: Sequence[int]) -> Sample:
+    """Return an image with a mean image, its black and white, and noise from a generator of its own.
+
+    Parameters
+    ----------
+    mean
+        The mean image.
+    noise
+        Noise model; None for an image without noise.
+    seed
+        Whole numbers that this image alone has. It is drawn by itself, so that it does not depend on any other image,
+        not even in the last digit of a product of matrices.
+    """
+    if noise is None:
+        return mean
+    drawn = noise.sample(np.random.default_rng(seed), 1, mean.pixels.size)
+    return Sample(pixels=mean.pixels + drawn.reshape(mean.shape), levels=mean.levels)
 
 
 def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:

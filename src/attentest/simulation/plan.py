@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest
-from attentest.checks import as_generator, confidence, level, real_number, strictly_between_0_and_1, whole_number
+from attentest.checks import confidence, level, real_number, strictly_between_0_and_1, whole_number
 from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
@@ -22,7 +22,7 @@ from attentest.registry import REGION_UNITS
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.plan import Design, Plan, SimulatedTests
 from attentest.results.result import AttentionTestResult
-from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw
+from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw, seed_from
 from attentest.simulation.planted_squares import PlantedSquares, noise_deviation
 from attentest.statistics.conditional_power import detectable_means
 from attentest.statistics.multiplicity import rate_of
@@ -210,7 +210,7 @@ class Simulation:
             side=side,
             noise=drawn_from,
             reference_noise=reference_noise_to_draw(test, drawn_from),
-            seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
+            seed=seed_from(rng),
         )
         _check_images(test, images, backgrounds is not None)
         return cls(

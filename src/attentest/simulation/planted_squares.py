@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 
 from attentest.images.sample import Sample
 from attentest.noise import NoiseModel
+from attentest.simulation.drawn_images import IMAGE, REFERENCE, drawn_image
+
+SQUARE = 2
+"""Place of a square among what is drawn for an image, beside IMAGE and REFERENCE."""
 
 EXAMINED_PIXELS = 64
 """Pixels whose variances are averaged, spread evenly over the image: the variance of one takes a product with Sigma."""
@@ -42,11 +46,12 @@ class PlantedSquares:
 
     def image(self, number: int, height: float) -> Sample:
         """Return an image whose square has a height, in the units of the pixels."""
-        return self._with_noise(number, self.mean(number, height), self.noise, stream=0)
+        mean = Sample(pixels=self.mean(number, height), levels=self.background(number).levels)
+        return drawn_image(mean, self.noise, self._seed(number, IMAGE))
 
     def reference(self, number: int) -> Sample:
         """Return the reference of an image: its background with noise of its own."""
-        return self._with_noise(number, self.background(number).pixels, self.reference_noise, stream=1)
+        return drawn_image(self.background(number), self.reference_noise, self._seed(number, REFERENCE))
 
     def mean(self, number: int, height: float) -> NDArray[np.float64]:
         """Return the mean (C, H, W) of an image."""
@@ -63,20 +68,13 @@ class PlantedSquares:
     def square(self, number: int) -> NDArray[np.bool_]:
         """Return the pixels (H, W) of the square of an image."""
         size, side = self.background(number).shape[1:], self.side_of(number)
-        top, left = self._rng(number, 2).integers(0, np.array(size) - side + 1)
+        top, left = np.random.default_rng(self._seed(number, SQUARE)).integers(0, np.array(size) - side + 1)
         mask = np.zeros(size, dtype=bool)
         mask[top : top + side, left : left + side] = True
         return mask
 
-    def _with_noise(self, number: int, mean: NDArray[np.float64], noise: NoiseModel | None, stream: int) -> Sample:
-        levels = self.background(number).levels
-        if noise is None:
-            return Sample(pixels=mean, levels=levels)
-        drawn = noise.sample(self._rng(number, stream), 1, mean.size)
-        return Sample(pixels=mean + drawn.reshape(mean.shape), levels=levels)
-
-    def _rng(self, number: int, stream: int) -> np.random.Generator:
-        return np.random.default_rng([*self.seed, number, stream])
+    def _seed(self, number: int, stream: int) -> tuple[int, ...]:
+        return (*self.seed, number, stream)
 
 
 def noise_deviation(noise: NoiseModel, size: int) -> float:

@@ -1,0 +1,174 @@
+"""Null images by number, and their tests: work that any engine can do, in any order and in any parts."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from attentest.api import AttentionTest
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike, Sample, value_bytes
+from attentest.noise import NoiseLike, NoiseModel
+from attentest.pipeline.stream import Progress, Tested
+from attentest.results.failure import FailedImage
+from attentest.results.records import Row
+from attentest.results.result import AttentionTestResult
+from attentest.simulation.drawn_images import (
+    IMAGE,
+    REFERENCE,
+    drawn_image,
+    mean_image,
+    noise_to_draw,
+    reference_noise_to_draw,
+    seed_from,
+)
+
+FALSE_HYPOTHESIS = "false_hypothesis"
+"""What the row of an image has whose mean makes the hypothesis false."""
+
+ROUNDING = 1e-12
+"""A sum below this fraction of its terms is rounding error."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NullImages:
+    """Images of a mean and noise alone. Each depends on the seed and its number, and on nothing else.
+
+    A row has the number of the image, the seconds that it took, its p-value with the bounds on it and its logarithm,
+    its naive p-value, the status of the search and its evaluations; or the reason why the image could not be tested
+    under "error".
+
+    Parameters
+    ----------
+    test
+        The test.
+    mean
+        Mean of the images, and of their references.
+    noise
+        Noise model of the images.
+    reference_noise
+        Noise model of their references, if the contrast is with one; None for references without noise.
+    seed
+        Whole numbers from which everything is drawn.
+    """
+
+    test: AttentionTest
+    mean: Sample
+    noise: NoiseModel
+    reference_noise: NoiseModel | None
+    seed: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        test: AttentionTest,
+        rng: np.random.Generator | int,
+        *,
+        mean: ImageLike | None,
+        image_shape: tuple[int, ...] | None,
+        noise: NoiseLike | None,
+    ) -> NullImages:
+        """Return the null images of :func:`calibrate`; refuse those that the test cannot take."""
+        if not isinstance(test, AttentionTest):
+            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
+        centre = mean_image(test, mean, image_shape)
+        drawn_from = noise_to_draw(test, noise, [centre.shape])
+        images = cls(
+            test=test.with_confidence_level(None),
+            mean=centre,
+            noise=drawn_from,
+            reference_noise=reference_noise_to_draw(test, drawn_from),
+            seed=seed_from(rng),
+        )
+        test.check(images.image(0), reference=images.reference(0) if images.has_references else None)
+        return images
+
+    def image(self, number: int) -> Sample:
+        """Return an image."""
+        return drawn_image(self.mean, self.noise, (*self.seed, number, IMAGE))
+
+    @property
+    def has_references(self) -> bool:
+        """Whether images are compared with references."""
+        return self.test.contrast.reference is not None
+
+    def reference(self, number: int) -> Sample:
+        """Return the reference of an image: its mean with noise of its own."""
+        return drawn_image(self.mean, self.reference_noise, (*self.seed, number, REFERENCE))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
+        assumed = self.test.noise
+        reference = self.test.contrast.reference
+        return {
+            "images": "null images",
+            "shape": list(self.mean.shape),
+            "mean_sha256": hashlib.sha256(value_bytes(self.mean.pixels)).hexdigest(),
+            "black_and_white": self.mean.levels,
+            "noise": self._described(self.noise),
+            "assumed_noise": self._described(assumed) if isinstance(assumed, NoiseModel) else dict(assumed.describe()),
+            "reference_noise": None
+            if reference is None or reference.noise is None
+            else self._described(reference.noise),
+        }
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the test."""
+        return self.test.device
+
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of images, given by their numbers, batch by batch."""
+        batches = self.test.stream_batches(
+            map(self.image, tasks),
+            None if progress is None else lambda done, _: progress(done, len(tasks)),
+            references=map(self.reference, tasks) if self.has_references else None,
+            on_error="row",
+        )
+        waiting = iter(tasks)
+        start = time.perf_counter()
+        for batch in batches:
+            seconds = (time.perf_counter() - start) / len(batch)
+            yield [
+                {"image": number, "seconds": round(seconds, 6), **self._values(tested)}
+                for tested, number in zip(batch, waiting, strict=False)
+            ]
+            start = time.perf_counter()
+
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the row of an image, given by its number, that could not be tested for a reason outside the test."""
+        return {"image": task, "seconds": 0.0, "error": reason}
+
+    def _values(self, tested: Tested) -> dict[str, Any]:
+        if isinstance(tested, FailedImage):
+            return {"error": tested.reason}
+        (result,) = tested
+        values = {
+            "p": result.pvalue,
+            "p_low": result.pvalue_bounds[0],
+            "p_high": result.pvalue_bounds[1],
+            "log_p": result.log_pvalue,
+            "naive_p": result.naive_pvalue,
+            "status": result.status,
+            "evaluations": result.evaluations,
+        }
+        return values | ({FALSE_HYPOTHESIS: True} if self._false_hypothesis(result) else {})
+
+    def _false_hypothesis(self, result: AttentionTestResult) -> bool:
+        """Return whether the compared means differ by themselves, because the mean is not constant."""
+        if not self.mean.pixels.any():
+            return False
+        contrast, seen = self.test.contrast, (result.part, result.region, result.seen)
+        terms = (contrast.weights(*seen) + contrast.reference_weights(*seen)) * self.mean.pixels
+        return bool(np.abs(terms.sum(axis=(-2, -1))).max() > ROUNDING * np.abs(terms).sum())
+
+    def _described(self, noise: NoiseModel) -> dict[str, Any]:
+        """Return the description of a noise model, and one number that depends on all of it: a variance."""
+        weights = np.random.default_rng(0).standard_normal((1, noise.size or self.mean.pixels.size))
+        return {**noise.describe(), "checksum": float((weights * noise.apply(weights)).sum())}
