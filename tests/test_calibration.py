@@ -14,7 +14,7 @@ from scipy import stats
 from attentest import AttentestWarning, AttentionTest, InputError, Preprocessing, calibrate
 from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
-from attentest.results.calibration import ALPHAS, ERROR_RATE, Calibration
+from attentest.results.calibration import ALPHAS, ERROR_RATE, Calibration, check_row
 from attentest.search import SpectralSearch
 from attentest.simulation.drawn_images import seed_from
 from attentest.simulation.null_images import NullImages
@@ -192,6 +192,10 @@ def test_images_that_cannot_be_tested_are_reported(engine: Any) -> None:
     assert found.to_dict()["failures"][0]["image"] == min(found.failures)
     assert found.limits == rejection_limits(ALPHAS, 60, ERROR_RATE)
     assert all(possible - certain >= len(found.failures) for certain, possible in found.rejections)
+    lost = images.lost(3, "its worker ended")
+    check_row(lost)
+    tested = next(number for number in range(60) if number not in found.failures)
+    assert Calibration.of([*rows_of(images, [tested]), lost]).failures == {3: "its worker ended"}
 
 
 def test_nothing_that_can_be_tested_is_an_error() -> None:

@@ -17,6 +17,7 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_group import with_options_of
+from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     IMAGE,
@@ -147,7 +148,7 @@ def calibrate(
         progress_bar(f"testing {len(numbers)} null image(s)") as progress,
     ):
         new = null_rows(null_images, numbers, where.chosen(), progress, write)
-        rows = with_true_hypotheses(interruption.until(chain(known, new)))
+        rows = with_true_hypotheses(interruption.until(map(_with_option_names, chain(known, new))))
         first = next(rows, None)
         calibration = None if first is None else Calibration.of(chain([first], rows), levels)
     if calibration is not None:
@@ -196,6 +197,11 @@ def _recorded(
             numbers = found.missing(range(count), retry)
             again = set(numbers)
             yield [found.rows[number] for number in range(count) if number not in again], numbers, writer.add
+
+
+def _with_option_names(row: Row) -> Row:
+    """Return a row whose reason for a failure, if there is one, names options."""
+    return {**row, "error": with_option_names(row["error"], own_options())} if "error" in row else row
 
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
