@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from attentest.results.plots import calibration_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_rows
 from attentest.simulation.null_images import NullImages
-from command_line import killed_and_resumed, largest_file
+from command_line import full_disk
 
 MODEL = "tiny"
 """A link in the working directory."""
@@ -280,7 +282,7 @@ def test_a_run_in_which_nothing_can_be_tested_ends_in_one_sentence(monkeypatch: 
 @pytest.mark.usefixtures("without_figures")
 def test_a_full_disk_loses_nothing_that_was_written() -> None:
     recorded("--images", "2")
-    with largest_file(RECORDS.stat().st_size + 500):
+    with full_disk(RECORDS.stat().st_size + 500):
         done = run("--noise", "1", "--images", "9", "--out", "out")
     assert isinstance(done.exception, InputError), done.output
     assert "free some space and run again, earlier rows are safe" in str(done.exception)
@@ -328,10 +330,14 @@ def test_an_interrupt_in_a_directory_keeps_what_was_done(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_killed_run_is_resumed_to_the_exact_calibration() -> None:
-    options = ("--noise", "1", "--images", "1000", "--seed", "6")
-    command = ("calibrate", "--model", MODEL, "--tol", "1e-3", *options, "--out", "out")
-    assert len(killed_and_resumed(*command, records=RECORDS, seconds=1.0)) == 10
-    assert [row["image"] for row in rows_on_disk()] == list(range(1000))
+    options = ("--noise", "1", "--images", "300", "--seed", "6")
     assert run(*options, "--out", "whole").exit_code == 0
-    killed, whole = (json.loads(Path(name, "calibration.json").read_text()) for name in ("out", "whole"))
-    assert killed == whole
+
+    def finished() -> None:
+        assert [row["image"] for row in rows_on_disk()] == list(range(300))
+        killed, whole = (json.loads(Path(name, "calibration.json").read_text()) for name in ("out", "whole"))
+        assert killed == whole
+        shutil.rmtree("out")
+
+    command = [sys.executable, "-m", "attentest", "calibrate", "--model", MODEL, "--tol", "1e-3", *options]
+    kill_at_random([*command, "--out", "out"], 15.0, finished)

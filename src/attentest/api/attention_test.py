@@ -28,6 +28,7 @@ from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
+from attentest.noise.checksum import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs
 from attentest.pipeline.randomisation import as_randomisation
@@ -309,6 +310,16 @@ class AttentionTest(ManyImages):
     def settings(self) -> dict[str, Any]:
         """A record of how the test is made, JSON-ready."""
         return copy.deepcopy(self._pipeline.settings)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What tells the test from others, beside its settings and the model's weights, JSON-ready."""
+        reference = self.contrast.reference
+        return {
+            "noise": described(self.noise),
+            "reference_noise": None if reference is None or reference.noise is None else described(reference.noise),
+            "intensity_range": self._inputs.geometries.intensity_range,
+        }
 
     @property
     def model_sha256(self) -> str | None:

@@ -11,6 +11,7 @@ from attentest.cli.batch_output import BatchOutput, rows_of_record
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import progress_bar
+from attentest.cli.record_header import record_header
 from attentest.files import make_directory
 from attentest.results.image_rows import ImageRows
 from attentest.results.rows import Row
@@ -49,7 +50,7 @@ def tested_rows(
         Whether to try the images again that could not be tested.
     """
     rows = ImageRows(image.name for image in run.images)
-    with _recorded(run, rows, out, retry) as (earlier, places, write):
+    with _recorded(run, engine, rows, out, retry) as (earlier, places, write):
         output.write_rows(rows.all())
         output.print_records(earlier)
         with progress_bar(f"testing {len(places)} image(s)") as progress:
@@ -69,7 +70,7 @@ def tested_rows(
 
 @contextmanager
 def _recorded(
-    run: BatchRun, rows: ImageRows, out: Path | None, retry: bool
+    run: BatchRun, engine: Engine, rows: ImageRows, out: Path | None, retry: bool
 ) -> Iterator[tuple[Iterable[Row], list[int], Write]]:
     """Take the rows that a directory has; yield their records, the places of other images, and what adds records.
 
@@ -79,15 +80,8 @@ def _recorded(
         yield [], list(range(len(run.images))), lambda records: None
         return
     from attentest.results.records import RecordFile, alone_in
-    from attentest.training.provenance import described_machine
 
-    header = {
-        "series": run.describe(),
-        "seed": 0,  # seeds are among the settings
-        "model_sha256": run.test.model_sha256,
-        "settings": run.test.settings,
-        **described_machine(run.test.device),
-    }
+    header = record_header(run.test, run.describe(), engine)
 
     def keep(record: Row) -> Row:
         rows.set(record["image"], rows_of_record(record))

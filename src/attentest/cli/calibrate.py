@@ -28,12 +28,13 @@ from attentest.cli.options import (
     WindowOption,
     check_level,
 )
-from attentest.cli.output import print_json, progress_bar, say, table_console
-from attentest.cli.test import SOME_FAILED
+from attentest.cli.output import SOME_FAILED, print_json, progress_bar, say, table_console
+from attentest.cli.record_header import record_header
 from attentest.errors import InputError
 from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
+    from attentest.api.engine import Engine
     from attentest.results.calibration import Calibration
     from attentest.results.records import Row
     from attentest.simulation.null_images import NullImages
@@ -142,12 +143,13 @@ def calibrate(
         image_shape=image_shape,
         noise=drawn_from,
     )
+    engine = where.chosen()
     interruption = Interruption()
     with (
-        _recorded(null_images, images, seed, options.intensity_range, out, retry) as (known, numbers, write),
+        _recorded(null_images, images, seed, engine, out, retry) as (known, numbers, write),
         progress_bar(f"testing {len(numbers)} null image(s)") as progress,
     ):
-        new = null_rows(null_images, numbers, where.chosen(), progress, write)
+        new = null_rows(null_images, numbers, engine, progress, write)
         rows = with_true_hypotheses(interruption.until(map(_with_option_names, chain(known, new))))
         first = next(rows, None)
         calibration = None if first is None else Calibration.of(chain([first], rows), levels)
@@ -169,7 +171,7 @@ def calibrate(
 
 @contextmanager
 def _recorded(
-    images: NullImages, count: int, seed: int, intensity_range: str | None, out: Path | None, retry: bool
+    images: NullImages, count: int, seed: int, engine: Engine, out: Path | None, retry: bool
 ) -> Iterator[tuple[list[Row], Sequence[int], Callable[[list[Row]], None] | None]]:
     """Yield the rows that a directory has, the numbers of the images that it lacks, and a function that adds rows.
 
@@ -180,23 +182,13 @@ def _recorded(
         return
     from attentest.results.calibration import check_row
     from attentest.results.records import RecordFile, alone_in
-    from attentest.training.provenance import described_machine
 
-    header = {
-        "series": {**images.describe(), "range": intensity_range},
-        "seed": seed,
-        "model_sha256": images.test.model_sha256,
-        "settings": images.test.settings,
-        **described_machine(images.device),
-    }
-    file = RecordFile(out / RECORDS)
-    with alone_in(out):
-        file.read(check_row)
-        with file.writing(header) as writer:
-            found = writer.records
-            numbers = found.missing(range(count), retry)
-            again = set(numbers)
-            yield [found.rows[number] for number in range(count) if number not in again], numbers, writer.add
+    header = record_header(images.test, images.describe(), engine, seed)
+    with alone_in(out), RecordFile(out / RECORDS).writing(header, check_row=check_row) as writer:
+        found = writer.records
+        numbers = found.missing(range(count), retry)
+        again = set(numbers)
+        yield [found.rows[number] for number in range(count) if number not in again], numbers, writer.add
 
 
 def _with_option_names(row: Row) -> Row:
@@ -207,7 +199,7 @@ def _with_option_names(row: Row) -> Row:
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.plots import check_figure_path
+    from attentest.results.figure_file import check_figure_path
 
     inputs = [path for path in (*options.input_files, mean, noise_file(true_noise)) if path is not None]
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -226,7 +218,8 @@ def _print_calibration(calibration: Calibration) -> None:
 
 def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.plots import calibration_figure, save_figure
+    from attentest.results.figure_file import save_figure
+    from attentest.results.plots import calibration_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     save_figure(calibration_figure(calibration), out / FIGURE)

@@ -38,7 +38,8 @@ def demo(
     Example:
     attentest demo --out demo.png
     """
-    from attentest.results.plots import check_figure_path, results_figure, save_figure
+    from attentest.results.figure_file import check_figure_path, save_figure
+    from attentest.results.plots import results_figure
     from attentest.results.rows import rows_of
 
     check_level(alpha)

@@ -12,6 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+SOME_FAILED = 1
+"""Exit code if some images could not be tested."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by convention; also that of Typer for an interrupt that was not caught."""
 

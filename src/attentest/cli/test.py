@@ -33,14 +33,12 @@ from attentest.cli.options import (
     WindowOption,
     check_level,
 )
+from attentest.cli.output import SOME_FAILED
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.images.source import ImageSource
     from attentest.results.result import AttentionTestResult
-
-SOME_FAILED = 1
-"""Exit code if some images could not be tested."""
 
 DEFAULT_CONFIDENCE = 0.95
 

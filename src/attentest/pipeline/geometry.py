@@ -92,7 +92,7 @@ class Geometries:
         self.region = _checked_units(region)
         self._input_shape, self._preprocessing, self._device = input_shape, preprocessing, device
         self._noise, self._contrast = noise, contrast
-        self._range = _intensity_range(intensity_range, preprocessing)
+        self.intensity_range = _intensity_range(intensity_range, preprocessing)
         self.channels = as_channels(channels)
         self._geometries: dict[Layout, Geometry] = {}
         self._check_noise()
@@ -106,7 +106,7 @@ class Geometries:
     def of(self, layout: Layout) -> Geometry:
         """Return the geometry of images with a layout."""
         shape, levels = layout
-        key = shape, levels if self._range is None else self._range
+        key = shape, levels if self.intensity_range is None else self.intensity_range
         if key not in self._geometries:
             geometry = self._new_geometry(*key)
             if len(self._geometries) >= MOST_GEOMETRIES:

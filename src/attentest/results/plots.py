@@ -14,9 +14,7 @@ from scipy.stats import beta
 
 from attentest.errors import InputError
 from attentest.results.calibration import ERROR_RATE, Calibration
-from attentest.results.figure_file import check_figure_path as check_figure_path
-from attentest.results.figure_file import new_figure as new_figure
-from attentest.results.figure_file import save_figure as save_figure
+from attentest.results.figure_file import new_figure
 from attentest.results.pvalue_text import estimate_text, number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.statistics.alternative import ordinary_range

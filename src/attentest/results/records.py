@@ -105,7 +105,9 @@ class RecordFile:
                     )
 
     @contextmanager
-    def writing(self, header: dict[str, Any], keep: Keep | None = None) -> Iterator[RecordWriter]:
+    def writing(
+        self, header: dict[str, Any], keep: Keep | None = None, check_row: RowCheck | None = None
+    ) -> Iterator[RecordWriter]:
         """Yield a writer of rows made as a header says; refuse other rows, and a file that another process writes.
 
         With ``keep``, only what it returns of each row that the file has is in memory.
@@ -117,7 +119,7 @@ class RecordFile:
             raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
         with file:
             _lock(file, self.path)
-            records = self.read(keep=keep)
+            records = self.read(check_row, keep=keep)
             self.check_same(records, header)
             file.truncate(records.complete_bytes)
             yield RecordWriter(self.path, file, header, records)

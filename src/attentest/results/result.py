@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import level
 from attentest.results.certificate import Certificate
-from attentest.results.estimates import confidence_intervals_of as confidence_intervals_of  # the studies take it here
-from attentest.results.estimates import estimates_of
+from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.results.json_values import json_interval, json_number
 from attentest.results.pvalue_text import pvalue_text
 from attentest.search import CONVERGED, Audit

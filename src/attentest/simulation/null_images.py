@@ -15,6 +15,7 @@ from attentest.api import AttentionTest
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, value_bytes
 from attentest.noise import NoiseLike, NoiseModel
+from attentest.noise.checksum import described
 from attentest.pipeline.stream import Progress, Tested
 from attentest.results.failure import FailedImage
 from attentest.results.records import Row
@@ -104,18 +105,12 @@ class NullImages:
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
-        assumed = self.test.noise
-        reference = self.test.contrast.reference
         return {
             "images": "null images",
             "shape": list(self.mean.shape),
             "mean_sha256": hashlib.sha256(value_bytes(self.mean.pixels)).hexdigest(),
             "black_and_white": self.mean.levels,
-            "noise": self._described(self.noise),
-            "assumed_noise": self._described(assumed) if isinstance(assumed, NoiseModel) else dict(assumed.describe()),
-            "reference_noise": None
-            if reference is None or reference.noise is None
-            else self._described(reference.noise),
+            "drawn_noise": described(self.noise),
         }
 
     @property
@@ -167,8 +162,3 @@ class NullImages:
         contrast, seen = self.test.contrast, (result.part, result.region, result.seen)
         terms = (contrast.weights(*seen) + contrast.reference_weights(*seen)) * self.mean.pixels
         return bool(np.abs(terms.sum(axis=(-2, -1))).max() > ROUNDING * np.abs(terms).sum())
-
-    def _described(self, noise: NoiseModel) -> dict[str, Any]:
-        """Return the description of a noise model, and one number that depends on all of it: a variance."""
-        weights = np.random.default_rng(0).standard_normal((1, noise.size or self.mean.pixels.size))
-        return {**noise.describe(), "checksum": float((weights * noise.apply(weights)).sum())}

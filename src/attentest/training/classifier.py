@@ -21,7 +21,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from attentest.attention.quiet import quiet_transformers
 from attentest.errors import InputError, ModelError
 from attentest.training.architectures import ARCHITECTURES, patch_size_of
-from attentest.training.model_directory import check_target as check_target  # the studies take it here
+from attentest.training.model_directory import check_target
 
 RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"

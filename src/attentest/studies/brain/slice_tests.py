@@ -21,9 +21,10 @@ from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
 from attentest.pipeline.stream import Progress, Tested
+from attentest.results.estimates import confidence_intervals_of
 from attentest.results.failure import FailedImage
 from attentest.results.records import RecordFile, Row, check_texts
-from attentest.results.result import AttentionTestResult, confidence_intervals_of
+from attentest.results.result import AttentionTestResult
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
 from attentest.studies.brain.cohort import Cohort

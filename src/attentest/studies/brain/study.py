@@ -25,7 +25,8 @@ from attentest.studies.brain.cohort import MOST_IMAGES, Cohort, split_by_patient
 from attentest.studies.brain.condition import PAPER, Condition, available
 from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
 from attentest.studies.brain.slices import Slices
-from attentest.training.classifier import check_target, save_or_rescue
+from attentest.training.classifier import save_or_rescue
+from attentest.training.model_directory import check_target
 from attentest.training.provenance import described_machine
 
 FACTS = "study.json"

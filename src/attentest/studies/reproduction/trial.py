@@ -16,8 +16,9 @@ from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
 from attentest.pipeline.stream import Progress
+from attentest.results.estimates import confidence_intervals_of
 from attentest.results.records import Row
-from attentest.results.result import AttentionTestResult, confidence_intervals_of
+from attentest.results.result import AttentionTestResult
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
 from attentest.studies.reproduction.chunks import failed_row, rows_in_chunks
