@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
-from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from attentest.search import SpectralSearch
 from attentest.simulation.drawn_images import seed_from
 from attentest.simulation.null_images import NullImages
 from attentest.statistics.rejection_limits import rejection_limits
+from shuffled_engine import ShuffledEngine
 from toys import ConstantScores, SoftmaxScores, tiny_vit
 
 
@@ -130,42 +130,17 @@ def test_a_generator_gives_one_seed() -> None:
     assert first == seed_from(3) != second
 
 
-class ShufflingEngine:
-    """Does work in shards of any size and order, each by a copy of the work as a worker has it."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self._draw = random.Random(seed)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def run(self, work: Any, tasks: Iterable[Any], progress: Any = None) -> Iterator[tuple[list[Any], list[Any]]]:
-        waiting = list(tasks)
-        total = len(waiting)
-        self._draw.shuffle(waiting)
-        while waiting:
-            count = self._draw.randint(1, 5)
-            some, waiting = waiting[:count], waiting[count:]
-            copied = pickle.loads(pickle.dumps(work))  # noqa: S301  # its own pickle
-            yield some, [item for items in copied.run(some) for item in items]
-            if progress is not None:
-                progress(total - len(waiting), total)
-
-
 def test_any_engine_gives_the_same_calibration() -> None:
     seen: list[tuple[float, int | None]] = []
     test = vit(contrast=Reference(noise=0.5))
     here = calibrate(test, 12, 2)
-    there = calibrate(test, 12, 2, engine=ShufflingEngine(), progress=lambda done, total: seen.append((done, total)))
+    there = calibrate(test, 12, 2, engine=ShuffledEngine(), progress=lambda done, total: seen.append((done, total)))
     assert there.pvalues == pytest.approx(here.pvalues, abs=1e-9)
     assert there.naive_pvalues.tolist() == here.naive_pvalues.tolist()
     assert there.rejections == here.rejections
     assert seen[-1] == (12, 12)
     with pytest.warns(AttentestWarning, match="the hypothesis is false"):
-        calibrate(vit(), 2, mean=np.eye(8), engine=ShufflingEngine(1))
+        calibrate(vit(), 2, mean=np.eye(8), engine=ShuffledEngine(1))
 
 
 class Fragile(BatchedScores):
@@ -177,7 +152,7 @@ class Fragile(BatchedScores):
         return super().__call__(images)
 
 
-@pytest.mark.parametrize("engine", ["local", ShufflingEngine()], ids=["local", "shuffling"])
+@pytest.mark.parametrize("engine", ["local", ShuffledEngine()], ids=["local", "shuffled"])
 def test_images_that_cannot_be_tested_are_reported(engine: Any) -> None:
     test = AttentionTest(Fragile(), noise=1.0, search=SpectralSearch(tol=1e-2))
     images = null_images(test, 0)

@@ -225,6 +225,7 @@ def test_another_engine_gives_the_same_study(tmp_path: Path, monkeypatch: pytest
     done = brain(*command)
     assert done.exit_code == 0, (done.exception, done.stderr)
     assert len(engine.works) == len(quick_brain.CONDITIONS)
+    assert engine.not_kept == 0
     for condition in quick_brain.CONDITIONS:
         local, there = (data_file(tmp_path / name, condition).read() for name in ("local", "there"))
         assert [header["engine"] for header in local.headers] == ["local"]

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-import attentest.results.plots
+import attentest.results.figure_file
 import attentest.simulation.calibrate
 from attentest import AttentionTest, InputError
 from attentest.cli import app
@@ -27,7 +27,7 @@ from attentest.results.plots import calibration_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_rows
 from attentest.simulation.null_images import NullImages
-from command_line import full_disk
+from command_line import full_disk, kill_at_random
 
 MODEL = "tiny"
 """A link in the working directory."""
@@ -167,7 +167,7 @@ RECORDS = Path("out/null_images.jsonl")
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing, which would take a second each time."""
-    monkeypatch.setattr(attentest.results.plots, "save_figure", lambda figure, path: None)
+    monkeypatch.setattr(attentest.results.figure_file, "save_figure", lambda figure, path: None)
 
 
 def recorded(*arguments: str) -> dict[str, Any]:

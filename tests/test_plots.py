@@ -9,14 +9,13 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from attentest import AttentionTest, InputError
+from attentest.results.figure_file import check_figure_path, save_figure
 from attentest.results.plots import (
     EXTREME_COLOUR,
     Panel,
-    check_figure_path,
     draw_conditional_density,
     draw_truncation_set,
     results_figure,
-    save_figure,
 )
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch

@@ -285,6 +285,7 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
     assert run(settings, tmp_path / "local") == (12, 0, ANY)
     assert run(settings, tmp_path / "there", engine=engine) == (12, 0, ANY)
     assert len(engine.works) == len(series)
+    assert engine.not_kept == 0
     assert any(list(rows_of(tmp_path / "there", one)) != [0, 1] for one in series)
     for one in (*series, *timed):
         local, there = (data_file(tmp_path / name, one).read() for name in ("local", "there"))
