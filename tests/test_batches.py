@@ -22,6 +22,7 @@ from attentest import AttentionTest, InputError
 from attentest.api.batch_run import BatchRun
 from attentest.cli import app
 from attentest.images.source import ImageSource
+from attentest.noise import Diagonal, save_noise
 from attentest.search import SpectralSearch
 from command_line import full_disk, kill_at_random
 from toys import SoftmaxScores
@@ -212,6 +213,19 @@ def test_another_test_in_the_same_directory_is_refused_with_the_difference() -> 
         done = run("scans", "--out", "o", *options)
         assert isinstance(done.exception, InputError), done.output
         assert message in str(done.exception)
+
+
+def test_another_noise_of_the_same_kind_and_size_is_refused() -> None:
+    for name, scale in (("one", 1.0), ("two", 2.0)):
+        save_noise(Diagonal(np.full((8, 8), scale)), f"{name}.json")
+    command = ["test", "scans/0.npy", "--out", "o", *QUICK]
+    codes = []
+    for name in ("one", "one", "two"):
+        command[command.index("--noise") + 1] = f"{name}.json"
+        done = CliRunner().invoke(app, command)
+        codes.append(done.exit_code == 0)
+    assert codes == [True, True, False]
+    assert "another series noise checksum" in str(done.exception)
 
 
 def test_regions_and_maps_are_saved_on_request() -> None:

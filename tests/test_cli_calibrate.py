@@ -243,8 +243,8 @@ def test_another_calibration_in_the_same_directory_is_refused_with_the_differenc
     for option, value, message in (
         ("--seed", "3", "another seed .0, now 3."),
         ("--threshold", "0.5", "another settings threshold .0.6, now 0.5."),
-        ("--noise", "two.json", "another series assumed noise checksum"),
-        ("--true-noise", "two.json", "another series noise checksum"),
+        ("--noise", "two.json", "another series noise checksum"),
+        ("--true-noise", "two.json", "another series drawn noise checksum"),
         ("--mean", "mean6.npy", "another series mean sha256"),
         ("--contrast", "reference", "another settings contrast name .background, now reference."),
     ):
