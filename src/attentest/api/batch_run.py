@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from attentest.api.attention_test import AttentionTest
+from attentest.api.engine import timed_batches
 from attentest.api.saved_arrays import SavedArrays
 from attentest.images.sample import ImageLike, as_sample
 from attentest.images.source import ImageSource
@@ -100,13 +101,7 @@ class BatchRun:
             connectivity=self.connectivity,
             certification=self.certification,
         )
-        waiting = iter(tasks)
-        while True:
-            start = time.perf_counter()
-            batch = next(batches, None)
-            if batch is None:
-                return
-            some = [next(waiting) for _ in batch]
+        for some, batch, start in timed_batches(tasks, batches):
             values = self._values(batch)
             for place, tested, found in zip(some, batch, values, strict=True):
                 if isinstance(tested, FailedImage):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
@@ -91,6 +92,19 @@ class LocalEngine:
     def describe(self) -> dict[str, Any]:
         """Return the name."""
         return {"engine": "local"}
+
+
+def timed_batches(
+    tasks: Sequence[Task], batches: Iterator[list[Item]]
+) -> Iterator[tuple[list[Task], list[Item], float]]:
+    """Yield with each batch its tasks and the time at which it was begun, by ``time.perf_counter``."""
+    waiting = iter(tasks)
+    while True:
+        start = time.perf_counter()
+        batch = next(batches, None)
+        if batch is None:
+            return
+        yield [next(waiting) for _ in batch], batch, start
 
 
 def as_engine(engine: str | Engine) -> Engine:

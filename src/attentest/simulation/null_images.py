@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from attentest.api import AttentionTest
+from attentest.api.engine import timed_batches
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, value_bytes
 from attentest.noise import NoiseLike, NoiseModel
@@ -126,15 +127,12 @@ class NullImages:
             references=map(self.reference, tasks) if self.has_references else None,
             on_error="row",
         )
-        waiting = iter(tasks)
-        start = time.perf_counter()
-        for batch in batches:
+        for numbers, batch, start in timed_batches(tasks, batches):
             seconds = (time.perf_counter() - start) / len(batch)
             yield [
                 {"image": number, "seconds": round(seconds, 6), **self._values(tested)}
-                for tested, number in zip(batch, waiting, strict=False)
+                for number, tested in zip(numbers, batch, strict=True)
             ]
-            start = time.perf_counter()
 
     def lost(self, task: int, reason: str) -> Row:
         """Return the row of an image, given by its number, that could not be tested for a reason outside the test."""

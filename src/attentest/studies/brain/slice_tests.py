@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.api import AttentionTest
-from attentest.api.engine import Engine
+from attentest.api.engine import Engine, timed_batches
 from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
@@ -164,14 +164,8 @@ class SliceWork:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of slices, batch by batch."""
-        waiting = iter(tasks)
         batches = self.test.stream_batches([self.slices.flair[task] for task in tasks], progress, on_error="row")
-        while True:
-            start = time.perf_counter()
-            batch = next(batches, None)
-            if batch is None:
-                return
-            numbers = [next(waiting) for _ in batch]
+        for numbers, batch, start in timed_batches(tasks, batches):
             found = self._values(numbers, batch)
             seconds = (time.perf_counter() - start) / len(batch)
             yield [self._row(number, seconds, values) for number, values in zip(numbers, found, strict=True)]
