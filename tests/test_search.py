@@ -227,7 +227,7 @@ def test_bisection_narrows_to_the_tolerance() -> None:
 
 def test_a_margin_that_is_not_a_number_names_image_and_point() -> None:
     problem = curve_problem([0.0, 0.0], lambda z: torch.where(z > 3, torch.nan, -1.0) * torch.ones_like(z))
-    with pytest.raises(SearchError, match=r"image 0 is NaN or infinite at z = 3\.\d+"):
+    with pytest.raises(SearchError, match=r"the image is NaN or infinite at z = 3\.\d+"):
         GridSearch(step=Fixed(step=0.01)).find(problem)
 
 

@@ -134,7 +134,7 @@ class Pipeline:
             lines = lines_of(data, chunk, self.contrast)
             law = self._law(lines)
             seeds = seeds_of(data, chunk)
-            problem = self._problem(observation, chunk, lines, law, geometry, first_number or 0, alpha, seeds)
+            problem = self._problem(observation, chunk, lines, law, geometry, first_number, alpha, seeds)
 
             def progress(share: float, done: int = number) -> None:
                 if report is not None:
@@ -186,7 +186,7 @@ class Pipeline:
         lines: Lines,
         law: Law,
         geometry: Geometry,
-        first_number: int,
+        first_number: int | None,
         alpha: float | None,
         seeds: NDArray[np.uint64],
     ) -> SearchProblem:
@@ -204,7 +204,7 @@ class Pipeline:
             margins=self.rule.margins(observation.regions, observation.patch_grid),
             device=device,
             batch_size=self.scores.batch_size,
-            image_numbers=first_number + parts.image,
+            image_numbers=None if first_number is None else first_number + parts.image,
             alternative=self.alternative,
             alpha=alpha,
             confidence_level=self.confidence_level,

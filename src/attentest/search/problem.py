@@ -66,7 +66,7 @@ class SearchProblem:
     batch_size
         Number of points that are evaluated together best.
     image_numbers : (k,)
-        The caller's numbers of the images, for error messages; by default from 0.
+        The caller's numbers of the images, for error messages; None if there is but one, or they have none.
     alternative
         Which values of the statistic are at least as extreme as the observed one.
     alpha
@@ -121,9 +121,9 @@ class SearchProblem:
         """Observed points (k,), one in each set."""
         return self.law.z_obs
 
-    def number(self, image: int) -> int:
-        """Return the caller's number of an image."""
-        return int(image if self.image_numbers is None else self.image_numbers[image])
+    def name(self, image: int) -> str:
+        """Return what error messages call an image."""
+        return "the image" if self.image_numbers is None else f"image {self.image_numbers[image]}"
 
     @torch.no_grad()
     def scores_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
@@ -190,7 +190,7 @@ class SearchProblem:
                     function(*self._tensors(np.array([one]), np.array([point])))
                 except Exception as again:  # noqa: BLE001
                     raise SearchError(
-                        f"the score function failed for image {self.number(one)} at z = {point:.17g}: "
+                        f"the score function failed for {self.name(one)} at z = {point:.17g}: "
                         f"{type(again).__name__}: {again}"
                     ) from error
             raise  # it fails only on several points together, as when memory runs out
@@ -210,7 +210,7 @@ class SearchProblem:
         if not bool(finite.all()):
             first = int((~finite).nonzero()[0, 0])
             raise SearchError(
-                f"the attention of image {self.number(image[first])} is NaN or infinite at z = {z[first]:.17g}: "
+                f"the attention of {self.name(image[first])} is NaN or infinite at z = {z[first]:.17g}: "
                 "the test needs the model on images other than the observed one, and there it returns no number."
             )
         return values

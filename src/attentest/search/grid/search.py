@@ -97,7 +97,7 @@ class GridSearch:
         worst = int(np.argmax(evaluations))
         if evaluations[worst] > self.max_evaluations:
             raise SearchError(
-                f"image {problem.number(worst)}: with an observed statistic of {problem.z_obs[worst]:.6g} the "
+                f"for {problem.name(worst)} with an observed statistic of {problem.z_obs[worst]:.6g} the "
                 f"{self.step.name} search needs at least {evaluations[worst]:.3g} evaluations, more than "
                 f"max_evaluations = {self.max_evaluations}: is the noise in the units of the pixels?"
             )
