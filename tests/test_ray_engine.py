@@ -123,6 +123,10 @@ def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
     assert len(found) == COUNT
     failed = {Path(name).stem for name, p in found.items() if p == "failed"}
     assert failed == {"2", "9"}  # the broken file, and the image that ends every worker
+    local = values([row for _, rows in LocalEngine().run(made_run(tmp_path), range(COUNT)) for row in rows])
+    assert {Path(name).stem for name, p in local.items() if p == "failed"} == failed
+    for name, p in local.items():
+        assert found[name] == (p if p == "failed" else pytest.approx(p, abs=1e-9)), name
     assert "its worker ended 3 times" in next(row["error"] for row in rows if row["image"].endswith("9.npy"))
 
 

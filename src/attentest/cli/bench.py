@@ -47,7 +47,6 @@ def bench(
     Takes about a quarter of an hour on two cores, most of it for the paper's searches.
     """
     from attentest.results.figure_file import check_figure_path, save_figure
-    from attentest.studies.benchmark import BenchSettings, benchmark_figure, run_benchmark
     from attentest.training.bundled import BUNDLED
 
     figure = out / "bench.png"
@@ -56,6 +55,8 @@ def bench(
     unknown = set(size or ()) - {side for _, side in BUNDLED}
     if unknown:
         raise InputError(f"there is no bundled model for images of side {min(unknown)}: use 8, 16, 32 or 64.")
+    from attentest.studies.benchmark import BenchSettings, benchmark_figure, run_benchmark
+
     settings = BenchSettings(
         sizes=tuple(model for model in BUNDLED if not size or model[1] in size),
         images=images,

@@ -16,6 +16,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.interruption import Interruption
+from attentest.cli.option_checks import check_files
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
@@ -119,22 +120,24 @@ def calibrate(
 
     attentest calibrate --noise 1.0 --images 100000 --engine ray --out calibration
     """
-    image_shape = as_image_shape(size)  # before the imports below, which take seconds
+    # What can be checked before the imports below, which take seconds, is.
+    image_shape = as_image_shape(size)
     where.check()
     if retry and out is None:
         raise InputError("--retry is for --out, which is not there: add it.")
+    for level in alpha or ():
+        check_level(level)
+    check_files("noise", [noise_file(options.noise), noise_file(true_noise), noise_file(options.reference_noise)])
+    check_files("image", [mean])
+    if out is not None:
+        _check_out(out, options, mean, true_noise)
 
     from attentest.images.read import read_image
     from attentest.results.calibration import ALPHAS, Calibration
     from attentest.simulation.calibrate import image_count, null_rows, with_true_hypotheses
     from attentest.simulation.null_images import NullImages
 
-    levels = tuple(alpha) if alpha else ALPHAS
-    for level in levels:
-        check_level(level)
     image_count(images)
-    if out is not None:
-        _check_out(out, options, mean, true_noise)
     drawn_from = as_true_noise(true_noise, options.noise)
     null_images = NullImages.of(
         options.attention_test(),
@@ -152,7 +155,7 @@ def calibrate(
         new = null_rows(null_images, numbers, engine, progress, write)
         rows = with_true_hypotheses(interruption.until(map(_with_option_names, chain(known, new))))
         first = next(rows, None)
-        calibration = None if first is None else Calibration.of(chain([first], rows), levels)
+        calibration = None if first is None else Calibration.of(chain([first], rows), tuple(alpha or ALPHAS))
     if calibration is not None:
         report = {"asked": images, "seed": seed, **calibration.to_dict(), "settings": null_images.test.settings}
         try:

@@ -44,9 +44,13 @@ class EngineOptions:
         int | None,
         typer.Option(
             help="For --engine ray: number of workers.",
-            show_default="one for each GPU or core",
+            show_default="one for each GPU or group of cores",
             rich_help_panel=WORKERS,
         ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(help="For --engine ray: cores of each worker.", show_default="1", rich_help_panel=WORKERS),
     ] = None
 
     @property
@@ -56,7 +60,7 @@ class EngineOptions:
 
     def check(self) -> None:
         """Refuse options of workers where there are none; nothing is imported."""
-        for option, given in (("--address", self.address), ("--workers", self.workers)):
+        for option, given in (("--address", self.address), ("--workers", self.workers), ("--cores", self.cores)):
             if self.is_local and given is not None:
                 raise InputError(f"{option} is for --engine ray, which is not there: add it.")
 
@@ -67,5 +71,7 @@ class EngineOptions:
         if self.is_local:
             found = ENGINES.load(LOCAL)()
         else:
-            found = ENGINES.load(str(self.engine))(address=self.address, workers=self.workers)
+            found = ENGINES.load(str(self.engine))(
+                address=self.address, workers=self.workers, cores=1 if self.cores is None else self.cores
+            )
         return found

@@ -16,6 +16,7 @@ from attentest.cli.option_group import with_options_of
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
 from attentest.errors import InputError
+from attentest.files import make_directory
 
 if TYPE_CHECKING:
     from attentest.studies.reproduction.run import RunSettings
@@ -149,6 +150,7 @@ def run(
         _refuse_options(context)
         return
     where.check()
+    make_directory(out)
     from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
