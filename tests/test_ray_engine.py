@@ -132,6 +132,7 @@ def test_workers_and_a_node_may_be_lost(cluster: Any, tmp_path: Path) -> None:
 
 OUTSIDE = """
 import os
+import ray  # before the engine, as a program that uses it for other things
 from pathlib import Path
 from attentest import RayEngine
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import count, islice
@@ -262,20 +263,39 @@ class _Worker:
 def _connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine that nothing outside can reach, and yield Ray."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
-    if address is None:
-        os.environ[ONE_MACHINE] = "0"  # Ray reads it when it is imported
+    with _this_machine_alone() if address is None else nullcontext():
+        try:
+            import ray
+        except ImportError:
+            raise InputError("the engine 'ray' needs Ray: pip install 'attentest[ray]'.") from None
+        own = not ray.is_initialized()
+        try:
+            if own:
+                _start(ray, address)
+            yield ray
+        finally:
+            if own:
+                ray.shutdown()
+
+
+@contextmanager
+def _this_machine_alone() -> Iterator[None]:
+    """Let clusters that are started meanwhile listen to this machine alone."""
+    before = os.environ.get(ONE_MACHINE)
+    os.environ[ONE_MACHINE] = "0"
+    constants = sys.modules.get("ray._private.ray_constants")  # of a Ray that was imported before, and read it then
+    reachable = getattr(constants, "ENABLE_RAY_CLUSTER", False)
+    if reachable:
+        vars(constants)["ENABLE_RAY_CLUSTER"] = False
     try:
-        import ray
-    except ImportError:
-        raise InputError("the engine 'ray' needs Ray: pip install 'attentest[ray]'.") from None
-    own = not ray.is_initialized()
-    try:
-        if own:
-            _start(ray, address)
-        yield ray
+        yield
     finally:
-        if own:
-            ray.shutdown()
+        if reachable:
+            vars(constants)["ENABLE_RAY_CLUSTER"] = True
+        if before is None:
+            del os.environ[ONE_MACHINE]
+        else:
+            os.environ[ONE_MACHINE] = before
 
 
 def _start(ray: Any, address: str | None) -> None:
@@ -288,6 +308,5 @@ def _start(ray: Any, address: str | None) -> None:
         raise InputError(f"{where} ({reason}).") from None
     if address is None and not ip_address(ray.util.get_node_ip_address()).is_loopback:
         raise InputError(
-            "Ray was imported before, and its workers could be reached from outside this machine: begin the program "
-            f"with {ONE_MACHINE}=0 in its environment, or start a cluster and give its address."
+            "this version of Ray could be reached from outside this machine: start a cluster and give its address."
         )
