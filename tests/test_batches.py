@@ -46,7 +46,7 @@ def run(*arguments: str) -> Result:
 
 
 def table(path: str = "table.csv") -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+    with open(path, newline="", encoding="utf-8", errors="strict") as file:
         return list(csv.DictReader(file))
 
 
@@ -228,6 +228,35 @@ def test_another_noise_of_the_same_kind_and_size_is_refused() -> None:
     assert "another series noise checksum" in str(done.exception)
 
 
+def test_what_is_to_be_saved_is_made_for_images_that_were_tested_without_it() -> None:
+    assert run("scans/0.npy", "scans/1.npy", "--out", "o").exit_code == 0
+    assert run("scans/0.npy", "scans/1.npy", "--out", "o", "--save", "masks").exit_code == 0
+    assert len(list(Path("o/masks").iterdir())) == 2
+
+
+def test_names_that_are_not_text_and_files_that_are_no_files() -> None:
+    odd = Path(os.fsdecode(b"scans/odd\xff\x1b.npy"))
+    np.save(odd, np.load("scans/0.npy"))
+    os.mkfifo("scans/pipe.npy")
+    done = run(str(odd), "scans/pipe.npy", "--csv", "t.csv", "--parquet", "t.parquet", "--figure", "f.png")
+    assert done.exit_code == 1, done.output
+    assert "scans/pipe.npy is not a regular file" in done.stderr
+    assert r"scans/odd\udcff\x1b.npy" in done.stdout
+    assert Path("t.csv").read_text().splitlines()[1].startswith("scans/odd\\udcff\x1b.npy,")
+    assert Path("t.parquet").exists()
+    assert Path("f.png").exists()
+    stacked = run("scans/pipe.npy", "--stack")
+    assert "scans/pipe.npy is not a regular file" in stacked.stderr
+
+
+def test_an_archive_with_an_array_that_is_no_stack() -> None:
+    np.savez("stack.npz", good=np.random.default_rng(1).normal(size=(2, 8, 8)), bad=np.zeros((2, 3)))
+    done = run("stack.npz", "--stack", "--csv", "table.csv")
+    assert done.exit_code == 1, done.output
+    assert [bool(row["error"]) for row in table()] == [False, False, True]
+    assert "bad in stack.npz must be a stack" in table()[2]["error"]
+
+
 def test_regions_and_maps_are_saved_on_request() -> None:
     from PIL import Image
 
@@ -251,7 +280,7 @@ def test_a_name_that_is_not_text() -> None:
     done = run("scans", "--csv", "table.csv", "--out", "o", "--save", "maps")
     assert done.exit_code == 0, done.output
     assert "\\udcff.npy" in done.stdout
-    assert raw in Path("table.csv").read_bytes()
+    assert b"scans/\\udcff.npy," in Path("table.csv").read_bytes()
     assert run("scans", "--csv", "again.csv", "--out", "o").exit_code == 0
     assert Path("again.csv").read_bytes() == Path("table.csv").read_bytes()
 

@@ -243,7 +243,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--threshold 1.5", "--threshold (tau) must lie strictly between 0 and 1, got 1.5"),
         ("--top-fraction 2", "--top-fraction (q) must lie strictly between 0 and 1, got 2.0"),
         ("--confidence-level 1.5", "--confidence-level must lie strictly between 0 and 1, got 1.5"),
-        ("--tol 2", "--tol must be at least 0 and less than 1, got 2.0"),
+        ("--tol 2", "--tol must be positive and less than 1, got 2.0"),
         ("--tol 0", "--tol must be positive"),
         ("--alpha 1", "--alpha must lie strictly between 0 and 1, got 1.0"),
         ("--device nonsense", "--device 'nonsense' cannot be used"),

@@ -168,3 +168,9 @@ def test_what_cannot_be_an_engine() -> None:
         RayEngine(workers=0)
     with pytest.raises(InputError, match="shard must be at least 1"):
         RayEngine(shard=0)
+    with pytest.raises(InputError, match="address must be a text"):
+        RayEngine(address=5)  # type: ignore[arg-type]
+    pytest.importorskip("ray")
+    for address in ("127.0.0.1:9", "nonsense"):
+        with pytest.raises(InputError, match=f"there is no Ray cluster at {address}"), RayEngine(address=address):
+            pass

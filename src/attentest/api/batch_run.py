@@ -75,7 +75,10 @@ class BatchRun:
         }
 
     def missing(self, records: Records, retry: bool = False) -> list[int]:
-        """Return the places of the images that have no record, or one of another file or reference of that name."""
+        """Return the places of the images to be tested.
+
+        They have no record, one of another file or reference of that name, or one without the arrays to be saved.
+        """
         return [
             place
             for place, image in enumerate(self.images)
@@ -83,6 +86,7 @@ class BatchRun:
             or record.get("file") != _stamp(image)
             or record.get("reference") != self._reference_name(place)
             or (retry and "error" in record)
+            or (self.save is not None and "error" not in record and not self.save.has(record.get("saved")))
         ]
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -41,6 +42,9 @@ DEFAULT_SHARD, SHARDS_PER_WORKER = 32, 4
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
 
+CONNECT_SECONDS = 5.0
+"""How long to wait for an answer at the address of a cluster."""
+
 WAIT_SECONDS = 1.0
 """How often the driver looks at the workers; it can be interrupted meanwhile."""
 
@@ -64,7 +68,9 @@ class RayEngine:
     def __init__(
         self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int | None = None
     ) -> None:
-        self.address = address
+        if address is not None and not isinstance(address, str):
+            raise InputError(f"address must be a text such as 'auto' or '10.0.0.1:6379', got {address!r}.")
+        self.address = None if address == "local" else address
         self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
         self.cores = whole_number(cores, "cores", 1, MOST_CORES)
         self.shard = None if shard is None else whole_number(shard, "shard", 1, LARGEST_SHARD)
@@ -300,9 +306,11 @@ def _this_machine_alone() -> Iterator[None]:
 
 def _start(ray: Any, address: str | None) -> None:
     local = {"include_dashboard": False} if address is None else {}
+    if address is not None and "://" not in address:
+        _check_reachable(ray, address)
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001  # Ray raises bare exceptions, too
         reason = str(error).splitlines()[0]
         where = "Ray cannot be started on this machine" if address is None else f"there is no Ray cluster at {address}"
         raise InputError(f"{where} ({reason}).") from None
@@ -310,3 +318,15 @@ def _start(ray: Any, address: str | None) -> None:
         raise InputError(
             "this version of Ray could be reached from outside this machine: start a cluster and give its address."
         )
+
+
+def _check_reachable(ray: Any, address: str) -> None:
+    """Refuse the address of a cluster at which nothing listens, for which Ray itself looks for minutes."""
+    try:
+        place = ray._private.services.canonicalize_bootstrap_address(address)
+        host, _, port = str(place).rpartition(":")
+        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
+            pass
+    except (OSError, ValueError, ConnectionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"there is no Ray cluster at {address} ({reason}): start one with ray start.") from None

@@ -24,6 +24,10 @@ class SavedArrays:
     directory: Path
     kinds: Sequence[str]
 
+    def has(self, saved: Any) -> bool:
+        """Return whether all that is asked for was saved, given the files by their kinds, if there are any."""
+        return isinstance(saved, dict) and set(self.kinds) <= set(saved)
+
     def save(self, image: ImageSource, result: AttentionTestResult) -> dict[str, str]:
         """Save what was asked for of an image, and return the files by their kinds, relative to the directory."""
         saved = {}

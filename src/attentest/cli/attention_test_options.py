@@ -235,10 +235,8 @@ class AttentionTestOptions:
             return str(self.search)
         return SpectralSearch(tol=self.tol, max_evaluations=self.max_evaluations, strict=self.strict)
 
-    def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
-        """Return the test that the options define."""
-        from attentest import api as library
-
+    def check(self) -> None:
+        """Refuse what can be refused before anything is imported that takes long."""
         if self.model == "":
             raise InputError("--model must be a directory or the id of a model, got an empty text.")
         if self.threshold is not None and self.top_fraction is not None:
@@ -251,8 +249,20 @@ class AttentionTestOptions:
         for option, given in changed.items():
             if self.search != SPECTRAL and given:
                 raise InputError(f"{option} is for the spectral search, but --search is {self.search}.")
-        if self.tol == 0:
-            raise InputError("--tol must be positive: no finite number of evaluations gives p exactly.")
+        if not 0 < self.tol < 1:
+            raise InputError(f"--tol must be positive and less than 1, got {self.tol}: it is an error bar of p.")
+        for name, value in (("--threshold (tau)", self.threshold), ("--top-fraction (q)", self.top_fraction)):
+            if value is not None and not 0 < value < 1:
+                raise InputError(f"{name} must lie strictly between 0 and 1, got {value}.")
+        if not 0 <= self.randomise < float("inf"):
+            raise InputError(f"--randomise must be 0 or a positive number, got {self.randomise}.")
+        as_noise_model(self.noise, self.rho)
+
+    def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
+        """Return the test that the options define."""
+        self.check()
+        from attentest import api as library
+
         return library.AttentionTest.from_pretrained(
             self.model or bundled_model(),
             noise=as_noise_model(self.noise, self.rho),

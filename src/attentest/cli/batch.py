@@ -85,7 +85,7 @@ def _recorded(
 
     def keep(record: Row) -> Row:
         rows.set(record["image"], rows_of_record(record))
-        return {name: record[name] for name in ("file", "reference", "error") if name in record}
+        return {name: record[name] for name in ("file", "reference", "error", "saved") if name in record}
 
     make_directory(out)
     file = RecordFile(out / RECORDS)

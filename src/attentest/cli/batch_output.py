@@ -73,7 +73,7 @@ class BatchOutput:
         try:
             begun = self._file is not None
             if self._file is None:
-                self._file = open(self.csv, "w", encoding="utf-8", errors="surrogateescape", newline="")  # noqa: SIM115
+                self._file = open(self.csv, "w", encoding="utf-8", errors="backslashreplace", newline="")  # noqa: SIM115
             writer = csv.writer(self._file, lineterminator="\n")
             if not begun:
                 writer.writerow(COLUMNS)

@@ -52,7 +52,7 @@ def draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path
         except InputError:
             continue
         result = results[image.name] if image.name in results else run.test(pixels, alpha=run.alpha)
-        panels.append(Panel(title=image.path.name, image=pixels.squeeze(), result=result))
+        panels.append(Panel(title=shown(image.path.name), image=pixels.squeeze(), result=result))
     if panels:
         save_figure(results_figure(panels), figure)
         say(f"figure: {figure}")

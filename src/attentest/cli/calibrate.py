@@ -127,10 +127,11 @@ def calibrate(
         raise InputError("--retry is for --out, which is not there: add it.")
     for level in alpha or ():
         check_level(level)
-    check_files("noise", [noise_file(options.noise), noise_file(true_noise), noise_file(options.reference_noise)])
-    check_files("image", [mean])
     if out is not None:
         _check_out(out, options, mean, true_noise)
+    check_files("noise", [noise_file(options.noise), noise_file(true_noise), noise_file(options.reference_noise)])
+    check_files("image", [mean])
+    options.check()
 
     from attentest.images.read import read_image
     from attentest.results.calibration import ALPHAS, Calibration

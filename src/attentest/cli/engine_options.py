@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attentest.checks import whole_number
 from attentest.cli.options import names_in
 from attentest.errors import InputError
 from attentest.registry import ENGINES
@@ -20,6 +21,9 @@ else:
 
 WORKERS = "Workers"
 """Panel of these options in the help."""
+
+MOST = 10_000
+"""Largest number of workers, or of cores of one."""
 
 LOCAL = "local"
 """The default engine."""
@@ -63,6 +67,9 @@ class EngineOptions:
         for option, given in (("--address", self.address), ("--workers", self.workers), ("--cores", self.cores)):
             if self.is_local and given is not None:
                 raise InputError(f"{option} is for --engine ray, which is not there: add it.")
+        for option, number in (("--workers", self.workers), ("--cores", self.cores)):
+            if number is not None:
+                whole_number(number, option, 1, MOST)
 
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""

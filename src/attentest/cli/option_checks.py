@@ -82,9 +82,9 @@ def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]
             raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
 
 
-def check_inputs(references: Sequence[ImageSource], options: AttentionTestOptions) -> None:
+def check_inputs(references: Sequence[Path], options: AttentionTestOptions) -> None:
     """Refuse references and noise files that are not there."""
-    check_files("image", [source.path for source in references])
+    check_files("image", references)
     check_files("noise", [noise_file(options.noise), noise_file(options.reference_noise)])
 
 

@@ -148,6 +148,7 @@ def power(
     if not sources and (frame is not None or window):
         raise InputError("--frame and --window are for image files, and none are given.")
     check_files("noise", [noise_file(options.noise), noise_file(true_noise), noise_file(options.reference_noise)])
+    options.check()
     if out is not None:
         files = [source.path for source in sources]
         _check_out(out, [*options.input_files, *files, *filter(None, [noise_file(true_noise)])])

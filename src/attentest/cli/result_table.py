@@ -82,8 +82,9 @@ def print_component_table(images: Iterable[Sequence[Row]], alpha: float, confide
 
 
 def shown(name: object) -> str:
-    """Return the name of an image for the terminal: bytes that are not text are shown as such."""
-    return str(name).encode("utf-8", "backslashreplace").decode()
+    """Return the name of an image for the terminal: bytes that are not text, and what controls it, are escaped."""
+    text = str(name).encode("utf-8", "backslashreplace").decode()
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _table(*headings: str) -> Table:

@@ -34,6 +34,7 @@ from attentest.cli.options import (
     check_level,
 )
 from attentest.cli.output import SOME_FAILED
+from attentest.files import make_directory
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
@@ -228,12 +229,15 @@ def test(
     check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
     kinds = saved_kinds(save, retry, out)
     where.check()
+    check_inputs(reference or [], options)
+    options.check()
     sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
     references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
-    check_inputs(references, options)
     check_outputs(inputs, csv, parquet, figure, len(sources), components)
+    if out is not None:
+        make_directory(out)
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     from attentest.api.batch_run import BatchRun

@@ -59,13 +59,20 @@ def _format_of(path: Path, head: bytes) -> ImageFormat:
     return (by_suffix + by_content + others)[0]
 
 
+def check_regular(path: Path) -> None:
+    """Refuse what is no file, or one that cannot be read twice and may never end, such as a pipe."""
+    if not path.exists():
+        raise InputError(f"there is no image file {path}.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a regular file: save the image first.")
+
+
 def _first_bytes(path: Path) -> bytes:
     """Return as many first bytes of a file as any format needs to be recognised; refuse a missing or empty file."""
     try:
         if path.is_dir():
             raise InputError(f"{path} is a directory: give an image file in it.")
-        if not path.is_file():
-            raise InputError(f"there is no image file {path}.")
+        check_regular(path)
         with path.open("rb") as file:
             head = file.read(max(one.signature_offset + len(one.signature) for one in IMAGE_FORMATS.values()) or 1)
     except OSError as error:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.images.image_file import DECODING_ERRORS, MAX_PIXELS, reason
+from attentest.images.read import check_regular
 
 SUFFIXES = (".npy", ".npz")
 
@@ -40,13 +41,14 @@ def stack_members(path: Path) -> list[tuple[str | None, int]]:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"a stack (--stack) must be a .npy or .npz file, got {path}.")
+    check_regular(path)
     with _readable(path):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 counts: dict[str | None, int] = {None: _header(file, path, None)[0][0]}
         else:
             with zipfile.ZipFile(path) as archive:
-                counts = {name: _member_header(archive, path, name)[0][0] for name in _arrays(archive)}
+                counts = {name: _images_in(archive, path, name) for name in _arrays(archive)}
     if not counts:
         raise InputError(f"{path} holds no arrays.")
     return [(array, index) for array, count in counts.items() for index in range(count)]
@@ -54,7 +56,7 @@ def stack_members(path: Path) -> list[tuple[str | None, int]]:
 
 def looks_like_a_stack(path: Path) -> bool:
     """Return whether a file may be a stack that was taken for one image: (k, H, W) looks like (H, W, C)."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
     if path.suffix.lower() == ".npz":
         return True
@@ -68,6 +70,7 @@ def looks_like_a_stack(path: Path) -> bool:
 
 def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:
     """Return one image of a stack: (H, W) or (H, W, C). Nothing is unpickled."""
+    check_regular(path)
     with _readable(path):
         if array is None:
             with path.open("rb") as file:
@@ -88,6 +91,14 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _arrays(archive: zipfile.ZipFile) -> list[str]:
     return [name.removesuffix(".npy") for name in archive.namelist()]
+
+
+def _images_in(archive: zipfile.ZipFile, path: Path, array: str) -> int:
+    """Return the number of images of an array; 1 if it is no stack, so that reading it gives the reason."""
+    try:
+        return _member_header(archive, path, array)[0][0]
+    except (InputError, *UNREADABLE):
+        return 1
 
 
 def _member_header(archive: zipfile.ZipFile, path: Path, array: str) -> Header:

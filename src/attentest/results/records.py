@@ -82,7 +82,11 @@ class RecordFile:
                 rows[row["image"]] = row if keep is None else keep(row)
                 places[row["image"]] = place
 
-        size = _read_lines(self.path, add, "remove the file, the next run makes it anew")
+        size = _read_lines(
+            self.path,
+            add,
+            "remove it, and its row is made anew; line 1 says how all rows were made, without it remove the file",
+        )
         return Records(headers=headers, rows=rows, places=places, complete_bytes=size)
 
     def rows_at(self, places: Iterable[int]) -> Iterator[Row]:

@@ -13,6 +13,11 @@ from attentest.errors import InputError
 from attentest.files import check_output_path, write_complete
 
 
+def as_text(cell: Any) -> Any:
+    """Return a cell; names of files that are not UTF-8, which cannot be written, have their bytes as escapes."""
+    return cell.encode("utf-8", "backslashreplace").decode() if isinstance(cell, str) else cell
+
+
 def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write columns of equal length as CSV, numbers exact to the last bit."""
     write_complete(path, _csv_lines(table), "the table")
@@ -22,7 +27,8 @@ def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write columns of equal length, each of one type, as Parquet."""
     pa, pq = _pyarrow()
     content = io.BytesIO()
-    pq.write_table(pa.table(dict(table)), content)
+    columns = {name: [as_text(cell) for cell in cells] for name, cells in table.items()}
+    pq.write_table(pa.table(columns), content)
     write_complete(path, content.getvalue(), "the table")
 
 
@@ -43,7 +49,7 @@ def _csv_lines(table: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
     writer = csv.writer(text, lineterminator="\n")
     for cells in chain([table], zip(*table.values(), strict=True)):
         writer.writerow(cells)
-        yield text.getvalue().encode("utf-8", "surrogateescape")
+        yield text.getvalue().encode("utf-8", "backslashreplace")
         text.seek(0)
         text.truncate()
 
