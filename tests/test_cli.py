@@ -210,7 +210,7 @@ def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> Non
     done = interrupted(WHILE_IMPORTING, "test", str(tmp_path / "null.npy"), "--noise", "1", "--json")
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""
-    assert done.stderr == "attentest: interrupted; what was printed is complete.\n"
+    assert done.stderr == "attentest: interrupted; what was printed, and what is in an --out directory, is complete.\n"
 
 
 def test_an_interrupt_in_the_middle_leaves_a_report() -> None:

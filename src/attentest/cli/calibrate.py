@@ -25,6 +25,7 @@ from attentest.cli.options import (
     OUTPUT,
     FrameOption,
     ReportJsonOption,
+    RetryOption,
     SeedOption,
     WindowOption,
     check_level,
@@ -91,12 +92,7 @@ def calibrate(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    retry: Annotated[
-        bool,
-        typer.Option(
-            "--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    retry: RetryOption = False,
     as_json: ReportJsonOption = False,
     *,
     where: EngineOptions,

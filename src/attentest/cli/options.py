@@ -80,6 +80,10 @@ ReportJsonOption = Annotated[
 ]
 AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict, between 0 and 1.")]
 DeviceOption = Annotated[str, typer.Option(help="Device to compute on: cpu, cuda, cuda:1, ...")]
+RetryOption = Annotated[
+    bool,
+    typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of the images.", min=0)]
 FrameOption = Annotated[
     int | None,

@@ -30,6 +30,7 @@ from attentest.cli.options import (
     AlphaOption,
     FrameOption,
     JsonOption,
+    RetryOption,
     WindowOption,
     check_level,
 )
@@ -166,12 +167,7 @@ def test(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    retry: Annotated[
-        bool,
-        typer.Option(
-            "--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    retry: RetryOption = False,
     save: Annotated[
         str | None,
         typer.Option(
