@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.checks import whole_number
 from attentest.cli.options import names_in
 from attentest.errors import InputError
 from attentest.registry import ENGINES
@@ -68,8 +67,8 @@ class EngineOptions:
             if self.is_local and given is not None:
                 raise InputError(f"{option} is for --engine ray, which is not there: add it.")
         for option, number in (("--workers", self.workers), ("--cores", self.cores)):
-            if number is not None:
-                whole_number(number, option, 1, MOST)
+            if number is not None and not 1 <= number <= MOST:
+                raise InputError(f"{option} must be at least 1 and at most {MOST}, got {number}.")
 
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""
