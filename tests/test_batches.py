@@ -412,7 +412,10 @@ def test_a_killed_run_is_resumed_to_the_exact_table() -> None:
     def finished() -> None:
         assert [row["image"] for row in table()] == [row["image"] for row in table("whole.csv")]
         np.testing.assert_allclose(
-            [float(row["pvalue"]) for row in table()], [float(row["pvalue"]) for row in table("whole.csv")], atol=1e-2
+            [float(row["pvalue"]) for row in table()],
+            [float(row["pvalue"]) for row in table("whole.csv")],
+            rtol=0,
+            atol=1e-9,
         )
         shutil.rmtree("o")
 
