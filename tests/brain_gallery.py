@@ -25,6 +25,7 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
         standard_error=0.8,
         region=region,
         part=region,
+        image=np.zeros((SIDE, SIDE)),
         attention=region * 0.9,
         seen=np.ones_like(region),
         selectable=region.size,
@@ -41,7 +42,7 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
         connectivity=None,
         evaluations=100,
         status="converged",
-        settings={"alternative": "two-sided"},
+        settings={"alternative": "two-sided", "contrast": {"name": "background"}, "components": None},
     )
 
 

@@ -19,7 +19,7 @@ from attentest.cli.result_table import print_component_table, print_table
 from attentest.contrast import Reference
 from attentest.pipeline import run
 from attentest.results.certificate import Certificate
-from attentest.results.plots import Panel, results_figure
+from attentest.results.figures.result_figure import results_figure
 from attentest.results.rows import rows_of
 from attentest.search import Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
@@ -301,7 +301,7 @@ def test_results_record_the_certificate(tiny_test: AttentionTest) -> None:
     assert table["certificate_pvalue"] == [result.certificate.pvalue, None]
     assert table["certificate_agrees"] == [True, None]
     assert "certified p" in repr(result)
-    figure = results_figure([Panel(title="one", image=IMAGES[0], result=result)])
+    figure = results_figure([result.picture("one")])
     assert any("certified p" in axes.get_title() for axes in figure.axes)
 
 

@@ -16,14 +16,14 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-import attentest.results.figure_file
+import attentest.results.figures.figure_file
 import attentest.simulation.calibrate
 from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.images.sample import Sample
 from attentest.noise import Diagonal, Isotropic, save_noise
-from attentest.results.plots import calibration_figure
+from attentest.results.figures.calibration_plot import calibration_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_rows
 from attentest.simulation.null_images import NullImages
@@ -167,7 +167,7 @@ RECORDS = Path("out/null_images.jsonl")
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing, which would take a second each time."""
-    monkeypatch.setattr(attentest.results.figure_file, "save_figure", lambda figure, path: None)
+    monkeypatch.setattr(attentest.results.figures.figure_file, "save_figure", lambda figure, path: None)
 
 
 def recorded(*arguments: str) -> dict[str, Any]:

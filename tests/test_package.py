@@ -66,6 +66,7 @@ def test_dir_lists_the_public_names() -> None:
         "contrast",
         "noise",
         "plan",
+        "plot_margins",
         "read_image",
         "search",
     ]

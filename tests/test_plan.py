@@ -16,8 +16,8 @@ from torch import Tensor
 from attentest import AttentionTest, InputError, Plan, Preprocessing, plan
 from attentest.contrast import Reference
 from attentest.noise import AR1, Dense, Diagonal, FromImage, Isotropic, PerChannel
+from attentest.results.figures.power_plot import power_figure
 from attentest.results.plan import Design, SimulatedTests
-from attentest.results.power_plot import power_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.plan import Simulation
 from attentest.simulation.planted_squares import noise_deviation

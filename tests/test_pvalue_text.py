@@ -9,7 +9,7 @@ import pytest
 
 from attentest import AttentionTestResult
 from attentest.cli.result_table import print_component_table, print_table
-from attentest.results.plots import Panel, results_figure
+from attentest.results.figures.result_figure import results_figure
 from attentest.results.pvalue_text import number_text, pvalue_text, with_sign
 from attentest.results.rows import rows_of
 from attentest.studies.brain.examples import Gallery
@@ -53,7 +53,7 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
     assert text in table
     assert " 0.04 to 0.6 " in table  # Holm
 
-    figure = results_figure([Panel(title="scan", image=np.zeros((64, 64)), result=one)])
+    figure = results_figure([one.picture("scan")])
     assert any(f"selective p = {text}" in axes.get_title() for axes in figure.axes)
 
     pictures = gallery_figure(Gallery(gallery(1).slices, (one,)), maps_only=False)

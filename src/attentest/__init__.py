@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest import noise as noise
     from attentest import search as search
     from attentest.api import AttentionTest as AttentionTest
+    from attentest.api.margins_plot import plot_margins as plot_margins
     from attentest.api.ray_engine import RayEngine as RayEngine
     from attentest.errors import AttentestError as AttentestError
     from attentest.errors import AttentestWarning as AttentestWarning
@@ -59,6 +60,7 @@ _DEFINED_IN = {
     "contrast": "attentest.contrast",
     "noise": "attentest.noise",
     "plan": "attentest.simulation.plan",
+    "plot_margins": "attentest.api.margins_plot",
     "read_image": "attentest.images.read",
     "search": "attentest.search",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from attentest.api.many_images import ManyImages, checked_certification
 from attentest.attention import (
@@ -22,7 +23,7 @@ from attentest.attention import (
     score_properties,
 )
 from attentest.attention.device import as_memory_budget, default_memory
-from attentest.checks import as_generator, confidence, optional_level
+from attentest.checks import as_generator, confidence, float_array, optional_level
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
@@ -32,7 +33,7 @@ from attentest.noise.checksum import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs
 from attentest.pipeline.randomisation import as_randomisation
-from attentest.pipeline.run import Pipeline
+from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
 from attentest.results.batch import ComponentResults
 from attentest.results.result import AttentionTestResult
@@ -454,6 +455,18 @@ class AttentionTest(ManyImages):
         given = self._inputs.one(image, reference)
         found = self._pipeline.run([given], alpha=level, connectivity=joined, certification=chosen)
         return ComponentResults(found[0])
+
+    def margins(self, image: ImageLike, distances: ArrayLike, *, reference: ImageLike | None = None) -> MarginCurves:
+        """Return the paper's functions f_i of an image along its line; :func:`attentest.plot_margins` draws them.
+
+        Parameters
+        ----------
+        image, reference
+            As in calling the test.
+        distances : (m,)
+            Points on the line, as distances from the observed z; each is a model evaluation.
+        """
+        return self._pipeline.margins(self._inputs.one(image, reference), float_array(distances, "distances"))
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""

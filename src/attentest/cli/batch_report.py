@@ -42,8 +42,8 @@ def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: P
 
 def draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path) -> None:
     """Draw the results of the images that could be tested; those of an earlier run are computed again."""
-    from attentest.results.figure_file import save_figure
-    from attentest.results.plots import Panel, results_figure
+    from attentest.results.figures.figure_file import save_figure
+    from attentest.results.figures.result_figure import results_figure
 
     panels = []
     for image in run.images:
@@ -52,7 +52,7 @@ def draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path
         except InputError:
             continue
         result = results[image.name] if image.name in results else run.test(pixels, alpha=run.alpha)
-        panels.append(Panel(title=shown(image.path.name), image=pixels.squeeze(), result=result))
+        panels.append(result.picture(shown(image.path.name)))
     if panels:
         save_figure(results_figure(panels), figure)
         say(f"figure: {figure}")

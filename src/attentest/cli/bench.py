@@ -46,7 +46,7 @@ def bench(
 
     Takes about a quarter of an hour on two cores, most of it for the paper's searches.
     """
-    from attentest.results.figure_file import check_figure_path, save_figure
+    from attentest.results.figures.figure_file import check_figure_path, save_figure
     from attentest.training.bundled import BUNDLED
 
     figure = out / "bench.png"

@@ -199,7 +199,7 @@ def _with_option_names(row: Row) -> Row:
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.figure_file import check_figure_path
+    from attentest.results.figures.figure_file import check_figure_path
 
     inputs = [path for path in (*options.input_files, mean, noise_file(true_noise)) if path is not None]
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -218,8 +218,8 @@ def _print_calibration(calibration: Calibration) -> None:
 
 def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.figure_file import save_figure
-    from attentest.results.plots import calibration_figure
+    from attentest.results.figures.calibration_plot import calibration_figure
+    from attentest.results.figures.figure_file import save_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     save_figure(calibration_figure(calibration), out / FIGURE)

@@ -14,13 +14,16 @@ from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.result_table import print_table
 
 if TYPE_CHECKING:
-    from attentest.results.plots import Panel
+    from attentest.results.batch import Results
 
 SIZE = 16
 """Side of the images in pixels, that of the bundled model."""
 
 SIGNAL = 3.0
 """Mean of the signal, in standard deviations of the noise: clear to the test, not to the eye."""
+
+
+TITLES = ("pure noise", f"signal of {SIGNAL:g} sigma")
 
 
 def demo(
@@ -38,31 +41,31 @@ def demo(
     Example:
     attentest demo --out demo.png
     """
-    from attentest.results.figure_file import check_figure_path, save_figure
-    from attentest.results.plots import results_figure
+    from attentest.results.figures.figure_file import check_figure_path, save_figure
+    from attentest.results.figures.result_figure import results_figure
     from attentest.results.rows import rows_of
 
     check_level(alpha)
     with option_names({"the file name of the figure": "--out"}):
         check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
-        panels = _tested_panels(seed, str(search), progress)
+        results = _tested(seed, str(search), progress)
+    named = list(zip(TITLES, results, strict=True))
     if as_json:
-        for panel in panels:
-            verdict = {"alpha": alpha, "reject": panel.result.reject_at(alpha)}
-            print_json({"image": panel.title, **panel.result.to_dict(), **verdict})
+        for title, result in named:
+            verdict = {"alpha": alpha, "reject": result.reject_at(alpha)}
+            print_json({"image": title, **result.to_dict(), **verdict})
     else:
-        print_table(rows_of([panel.result for panel in panels], [panel.title for panel in panels], 0.95), alpha)
-    save_figure(results_figure(panels), out)
+        print_table(rows_of(results, TITLES, 0.95), alpha)
+    save_figure(results_figure([result.picture(title) for title, result in named], alpha=alpha), out)
     say(f"figure: {out}")
 
 
-def _tested_panels(seed: int, search: str, progress: Callable[[float, int | None], None]) -> list[Panel]:
+def _tested(seed: int, search: str, progress: Callable[[float, int | None], None]) -> Results:
     """Draw one image of noise and one with a signal, test both with the bundled model, and return the results."""
     import numpy as np
 
     from attentest.api import AttentionTest
-    from attentest.results.plots import Panel
     from attentest.simulation.synthetic_images import null_images, signal_images
     from attentest.training.bundled import bundled_model
 
@@ -70,9 +73,4 @@ def _tested_panels(seed: int, search: str, progress: Callable[[float, int | None
     noise = null_images(rng, 1, SIZE)[0]
     signal = signal_images(rng, 1, SIZE, SIGNAL)[0][0]
     test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search)
-    results = test.map([noise, signal], progress)
-    titles = ("pure noise", f"signal of {SIGNAL:g} sigma")
-    return [
-        Panel(title=title, image=image, result=result)
-        for title, image, result in zip(titles, (noise, signal), results, strict=True)
-    ]
+    return test.map([noise, signal], progress)

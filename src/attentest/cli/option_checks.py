@@ -105,7 +105,7 @@ def check_outputs(
     components: bool,
 ) -> None:
     """Refuse outputs that cannot be written, before anything is computed."""
-    from attentest.results.figure_file import check_figure_path
+    from attentest.results.figures.figure_file import check_figure_path
     from attentest.results.tables import check_csv_path, check_parquet_path
 
     for path, name, option, check in (

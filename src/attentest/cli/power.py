@@ -194,7 +194,7 @@ def power(
 def _check_out(out: Path, inputs: list[Path]) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.figure_file import check_figure_path
+    from attentest.results.figures.figure_file import check_figure_path
     from attentest.results.tables import check_csv_path
 
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -236,8 +236,8 @@ def _cell(value: float | None) -> str:
 
 def _write(report: dict[str, Any], plan: Plan, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.figure_file import save_figure
-    from attentest.results.power_plot import power_figure
+    from attentest.results.figures.figure_file import save_figure
+    from attentest.results.figures.power_plot import power_figure
     from attentest.results.tables import write_csv
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")

@@ -89,6 +89,10 @@ class ImageData:
     reference_noise: Sequence[NoiseModel] = ()
     added: NDArray[np.float64] | None = None
 
+    def seen_image(self, number: int) -> NDArray[np.float64]:
+        """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
+        return self.images[number] if self.added is None else self.images[number] + self.added[number]
+
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
     """Return the compared parts of regions (k, H, W): each as a whole, or its components of a connectivity."""

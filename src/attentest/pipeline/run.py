@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,16 @@ from attentest.statistics.truncated_normal import TruncatedNormal
 
 SEARCH_SHARE = 0.05
 """Share of the progress that the search stands for where results are certified too, which takes most of the time."""
+
+
+class MarginCurves(NamedTuple):
+    """The margins f_i of one image along its line: at z it has the observed region where none is positive."""
+
+    z: NDArray[np.float64]  # (m,)
+    values: NDArray[np.float64]  # (m, n)
+    inside: NDArray[np.bool_]  # (n,), whether a pixel or whole patch is in the observed region
+    observed: float  # the observed z
+    units: str  # what the n are: "pixels" or "patches"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,14 +128,12 @@ class Pipeline:
             Called with the fraction that is done.
         """
         geometry = inputs[0].geometry
-        images = np.stack([each.image.pixels for each in inputs])
-        added = None if self.randomisation is None else self.randomisation.added(inputs)
-        seen_images = images if added is None else images + added
-        observation = self.observe(seen_images, geometry, first_number)
-        data = _image_data(inputs, images, added, observation)
+        observation, data = self._observed(inputs, first_number)
         parts = parts_of(observation.regions_on_images(), connectivity)
         # Copies, so that a result that is kept does not keep the arrays of the whole batch.
         regions = [region.copy() for region in parts.regions]
+        kept_images = [channels_last(each.image.pixels) for each in inputs]
+        randomised = [None if data.added is None else channels_last(data.seen_image(i)) for i in range(len(inputs))]
         maps = [attention.copy() for attention in observation.maps_on_images()]
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
@@ -147,8 +155,9 @@ class Pipeline:
                 ComparedPart(
                     region=regions[image],
                     part=regions[image] if masks is None else masks[row].copy(),
+                    image=kept_images[image],
                     attention=maps[image],
-                    randomised_image=None if added is None else channels_last(seen_images[image]),
+                    randomised_image=randomised[image],
                     seen=data.seen,
                     selectable=observation.selectable,
                     standard_error=float(lines.standard_error[row]),
@@ -171,6 +180,32 @@ class Pipeline:
             for image, result in zip(chunk.image, results, strict=True):
                 by_image[image].append(result)
         return by_image
+
+    def margins(self, given: Input, distances: NDArray[np.float64]) -> MarginCurves:
+        """Return the margins f_i of one image along its line, at distances (m,) from the observed point of it."""
+        observation, data = self._observed([given], None)
+        parts = parts_of(observation.regions_on_images(), None)
+        lines = lines_of(data, parts, self.contrast)
+        law = self._law(lines)
+        problem = self._problem(observation, parts, lines, law, given.geometry, None, None, seeds_of(data, parts))
+        z = float(law.z_obs[0]) + distances
+        batches = [z[start : start + problem.batch_size] for start in range(0, len(z), problem.batch_size)]
+        found = [problem.margins_at(np.zeros(len(some), dtype=np.int64), some).cpu().numpy() for some in batches]
+        return MarginCurves(
+            z=z,
+            values=np.concatenate(found),
+            inside=observation.regions[0].flatten().cpu().numpy(),
+            observed=float(law.z_obs[0]),
+            units=observation.patch_grid.units,
+        )
+
+    def _observed(self, inputs: Sequence[Input], first_number: int | None) -> tuple[Observation, ImageData]:
+        """Return the model output for images, after randomisation if there is one, and what hypotheses need."""
+        images = np.stack([each.image.pixels for each in inputs])
+        added = None if self.randomisation is None else self.randomisation.added(inputs)
+        seen_images = images if added is None else images + added
+        observation = self.observe(seen_images, inputs[0].geometry, first_number)
+        return observation, _image_data(inputs, images, added, observation)
 
     def _law(self, lines: Lines) -> Law:
         """Return the law of the statistics of lines."""

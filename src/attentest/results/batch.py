@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.checks import level, whole_number
 from attentest.errors import InputError
 from attentest.files import as_path
 from attentest.results.failure import FailedImage
@@ -20,6 +21,7 @@ from attentest.statistics.multiplicity import Adjustment, Rate
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class Results(Sequence[AttentionTestResult]):
@@ -147,6 +149,53 @@ class Results(Sequence[AttentionTestResult]):
             Of the interval.
         """
         return self._known.rejection_rate(alpha, naive, confidence_level)
+
+    def plot(self, *, most: int = 24, alpha: float = 0.05) -> list[Axes]:
+        """Draw a contact sheet: images with their regions and p-values, the smallest first.
+
+        Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        most
+            Largest number of images on the sheet.
+        alpha
+            Significance level; significant images have a blue frame.
+
+        Returns
+        -------
+        list of Axes
+            One for each image, by increasing p; ``axes[0].figure`` is the figure.
+        """
+        from attentest.results.figures.contact_sheet import draw_sheet, sheet_size
+        from attentest.results.figures.shown_figure import shown_figure
+
+        if not len(self):
+            raise InputError("there is nothing to draw: there are no results.")
+        count = whole_number(most, "most", 1, 1000)
+        order = np.argsort([result.log_pvalue for result in self], kind="stable")[:count]
+        pictures = [self[int(i)].picture(str(self.names[i])) for i in order]
+        figure = shown_figure(*sheet_size(len(pictures)))
+        return draw_sheet(figure, pictures, total=len(self), alpha=level(alpha))
+
+    def pvalue_plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Draw the p-values in order, selective and naive, with the line of Benjamini and Hochberg.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default on a new figure.
+        alpha
+            Significance level, and false discovery rate of the line.
+        """
+        from attentest.results.figures.pvalue_plot import draw_pvalues
+        from attentest.results.figures.shown_figure import axes_or_new
+
+        if not len(self):
+            raise InputError("there is nothing to draw: there are no results.")
+        axes = axes_or_new(ax, 5.0, 4.0)
+        draw_pvalues(axes, self.pvalues, self.naive_pvalues, self.adjusted_pvalues("bh"), level(alpha))
+        return axes
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
         """Return one row per image, as columns; an image that could not be tested has its reason under ``error``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from attentest.results.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of
 from attentest.statistics.rejection_limits import rejection_limits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ALPHAS = (0.01, 0.05, 0.10)
 
@@ -215,6 +218,29 @@ class Calibration:
             "calibrated: these images give no reason to think that the selective test rejects more often than its level"
             f"{uneven if self.ks_pvalue < UNEVEN else ''}"
         )
+
+    @property
+    def error_rate(self) -> float:
+        """Probability, at most, that a valid test is called one that rejects too often."""
+        return ERROR_RATE
+
+    def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
+        """Draw the p-values against those of a perfect test, and the rejection rates with their limits.
+
+        Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        axes
+            Two axes to draw on; by default those of a new figure.
+        """
+        from attentest.results.figures.calibration_plot import SIZE, WIDTHS, draw_calibration
+        from attentest.results.figures.shown_figure import checked_axes, shown_figure
+
+        chosen = shown_figure(*SIZE).subplots(1, 2, width_ratios=WIDTHS) if axes is None else axes
+        given = checked_axes(chosen, 2)
+        draw_calibration(given, self)
+        return given
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""

@@ -27,7 +27,7 @@ class ComparedPart:
     Parameters
     ----------
     region, part, attention, seen : (H, W)
-    randomised_image : (H, W) or (H, W, C)
+    image, randomised_image : (H, W) or (H, W, C)
         As in :class:`AttentionTestResult`.
     selectable
         Number of pixels or whole patches from which the region was chosen.
@@ -39,6 +39,7 @@ class ComparedPart:
 
     region: NDArray[np.bool_]
     part: NDArray[np.bool_]
+    image: NDArray[np.float64]
     attention: NDArray[np.float64]
     seen: NDArray[np.bool_]
     selectable: int
@@ -67,7 +68,7 @@ def results_of(
     logs = log_pvalues(law, outcomes, alternative)
     results = []
     for i, (outcome, part) in enumerate(zip(outcomes, parts, strict=True)):
-        arrays = part.region, part.part, part.attention, part.seen
+        arrays = part.region, part.part, part.image, part.attention, part.seen
         if part.randomised_image is not None:
             part.randomised_image.setflags(write=False)
         for array in (*arrays, outcome.intervals, outcome.certain, outcome.possible):
@@ -79,6 +80,7 @@ def results_of(
                 standard_error=part.standard_error,
                 region=part.region,
                 part=part.part,
+                image=part.image,
                 attention=part.attention,
                 seen=part.seen,
                 selectable=part.selectable,

@@ -5,25 +5,31 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import level
+from attentest.checks import level, positive_number
 from attentest.results.certificate import Certificate
 from attentest.results.estimates import confidence_intervals_of, estimates_of
+from attentest.results.figures.picture import Picture
 from attentest.results.json_values import json_interval, json_number
 from attentest.results.pvalue_text import pvalue_text
+from attentest.results.verdict import verdict_text
 from attentest.search import CONVERGED, Audit
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
+from attentest.statistics.law_values import law_values
 from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import decision, log_pvalues
 from attentest.statistics.truncation_set import TruncationSet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 USUAL_LEVEL = 0.95
 """Confidence level where nothing else was asked for."""
@@ -43,6 +49,8 @@ class AttentionTestResult:
         The attention region.
     part : (H, W) bool
         The compared part of the region: all of it, or one connected component.
+    image : (H, W) or (H, W, C) float64
+        The tested image.
     attention : (H, W) float64
         The attention map, from 0 to 1; 0 where the model sees nothing.
     seen : (H, W) bool
@@ -94,6 +102,7 @@ class AttentionTestResult:
     standard_error: float
     region: NDArray[np.bool_]
     part: NDArray[np.bool_]
+    image: NDArray[np.float64]
     attention: NDArray[np.float64]
     seen: NDArray[np.bool_]
     selectable: int
@@ -154,6 +163,10 @@ class AttentionTestResult:
     def reject_at(self, alpha: float) -> bool | None:
         """Return whether p is at most alpha; None if the error bar contains alpha, so that the search cannot tell."""
         return decision(*self.pvalue_bounds, level(alpha))
+
+    def verdict(self, alpha: float = 0.05) -> str:
+        """Return in words what the p-value says at a significance level, and what it does not say."""
+        return verdict_text(self.to_dict(), level(alpha))
 
     @property
     def naive_pvalue(self) -> float:
@@ -238,16 +251,98 @@ class AttentionTestResult:
             certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
 
+    def plot(
+        self, axes: Sequence[Axes] | None = None, *, title: str = "", alpha: float = 0.05, width: float = 180.0
+    ) -> list[Axes]:
+        """Draw the image with attention and region, the attention map, and the density whose dark share is p.
+
+        Colours of background and text are those of Matplotlib's style: ``plt.style.context("dark_background")`` makes a
+        dark figure. Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        axes
+            Three axes to draw on; by default those of a new figure, which also has the verdict in words.
+        title
+            Name of the image, for a new figure.
+        alpha
+            Significance level of the verdict.
+        width
+            Width of a new figure in mm: 180 for a page, 80 for a column, in which the density is below the images.
+
+        Returns
+        -------
+        list of Axes
+            Those of image, map and density.
+        """
+        from attentest.results.figures.result_figure import MM, Layout, draw_panels, draw_row
+        from attentest.results.figures.shown_figure import checked_axes, shown_figure
+
+        if axes is None:
+            size = positive_number(width, "width")
+            figure = shown_figure(size * MM, Layout(width=size).height * MM, arranged=False)
+            return draw_row(figure, self.picture(title), width=size, alpha=level(alpha))
+        given = checked_axes(axes, 3)
+        draw_panels(given, self.picture(title), alpha=level(alpha))
+        return given
+
+    def overlay(self, ax: Axes | None = None, *, title: str = "") -> Axes:
+        """Draw the image with the attention over it and the outline of the region.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default on a new figure.
+        title
+            Title of the axes, taken literally.
+        """
+        from attentest.results.figures.overlay import draw_overlay
+        from attentest.results.figures.shown_figure import axes_or_new
+
+        axes = axes_or_new(ax, 3.2, 3.2)
+        draw_overlay(axes, self.picture(title))
+        axes.set_title(title, parse_math=False)
+        return axes
+
+    def density_plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the density of the statistic given the selection, whose dark share is p, and the interval below it.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default on a new figure. The axes become a frame, and the plots are its ``child_axes``.
+        """
+        from attentest.results.figures.density_plot import draw_density
+        from attentest.results.figures.shown_figure import axes_or_new
+
+        axes = axes_or_new(ax, 3.6, 3.2)
+        draw_density(axes, self.picture())
+        return axes
+
+    def picture(self, title: str = "") -> Picture:
+        """Return everything that a picture of the result shows."""
+        return Picture(
+            values=self.to_dict(),
+            law=self.law,
+            image=self.image,
+            attention=self.attention,
+            region=self.region,
+            part=self.part,
+            randomised_image=self.randomised_image,
+            title=title,
+        )
+
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
         """Return the result as JSON-ready values.
 
-        With ``arrays``, region, part, attention map, draws and randomised image, too. Infinite numbers become "inf" and
-        "-inf".
+        With ``arrays``, image, region, part, attention map, draws and randomised image, too. Infinite numbers become
+        "inf" and "-inf".
         """
         values = values_of([self], self.confidence_level or USUAL_LEVEL)[0]
         if arrays:
             if self.certificate is not None:
                 values["certificate"] = self.certificate.to_dict(arrays=True)
+            values["image"] = self.image.tolist()
             values["region"] = self.region.tolist()
             values["part"] = self.part.tolist()
             values["attention"] = self.attention.tolist()
@@ -294,6 +389,7 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "naive_log_pvalue": result.naive_log_pvalue,
             "bonferroni_pvalue": result.bonferroni_pvalue,
             "bonferroni_log_pvalue": result.bonferroni_log_pvalue,
+            "law": law_values(result.law),
             "intervals": [[json_number(end) for end in ends] for ends in result.intervals.tolist()],
             "region_pixels": int(result.region.sum()),
             "part_pixels": int(result.part.sum()),

@@ -22,7 +22,7 @@ from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
-from attentest.results.figure_file import new_figure
+from attentest.results.figures.figure_file import new_figure
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch
 from attentest.search.spectral.cells import inside_and_undecided

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
-from attentest.results.figure_file import new_figure
+from attentest.results.figures.figure_file import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

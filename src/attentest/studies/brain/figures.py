@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attentest.results.figure_file import new_figure
-from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR, draw_outline
+from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.overlay import draw_outline
+from attentest.results.figures.palette import EXTREME_COLOUR, REGION_COLOUR
 from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import norm
 
 from attentest.registry import REGION_UNITS
-from attentest.results.figure_file import new_figure
-from attentest.results.plots import EXTREME_COLOUR, REGION_COLOUR
+from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.palette import EXTREME_COLOUR, REGION_COLOUR
 from attentest.simulation.nearly_gaussian import FAMILIES, nearly_gaussian
 from attentest.studies.document import png
 from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below

@@ -148,28 +148,24 @@ class Trials:
     def _curves(self, number: int, image: NDArray[np.float64]) -> Row:
         """Return f_i of some pixels along the line through an image, far out and close to the observed statistic."""
         result, rng = self._test(image), self._series.generator(self._seed, number, "pixels")
-        eta = self._test.contrast.weights(result.part, result.region, result.seen)
-        direction = self._series.noise_model.apply(eta.reshape(1, -1)).reshape(image.shape) / result.standard_error
         reach = CURVE_REACH + abs(result.statistic)
         inside = rng.permutation(np.flatnonzero(result.region))[:CURVES_INSIDE]
         outside = rng.permutation(np.flatnonzero(~result.region))[:CURVES_OUTSIDE]
-        signs = np.where(result.region.reshape(-1, 1), -1.0, 1.0)
         row: Row = {
             "statistic": result.statistic,
             "intervals": [list(ends) for ends in result.intervals.tolist()],
             "evaluations": result.evaluations + CURVE_POINTS + CLOSE_POINTS,
         }
-        for name, z in (
-            ("far", np.linspace(-reach, reach, CURVE_POINTS)),
-            ("close", result.statistic + np.linspace(-CLOSE_REACH, CLOSE_REACH, CLOSE_POINTS)),
+        for name, distances in (
+            ("far", np.linspace(-reach, reach, CURVE_POINTS) - result.statistic),
+            ("close", np.linspace(-CLOSE_REACH, CLOSE_REACH, CLOSE_POINTS)),
         ):
-            maps = self._test.attention_maps(image + direction * (z - result.statistic)[:, None, None])
-            functions = signs * (maps.reshape(len(z), -1).T - float(result.settings["threshold"]))
+            curves = self._test.margins(image, distances)
             row[name] = {
-                "z": _rounded(z),
-                "inside": [_rounded(curve) for curve in functions[inside]],
-                "outside": [_rounded(curve) for curve in functions[outside]],
-                "closest_to_zero": float(np.abs(functions).min()),
+                "z": _rounded(curves.z),
+                "inside": [_rounded(curve) for curve in curves.values.T[inside]],
+                "outside": [_rounded(curve) for curve in curves.values.T[outside]],
+                "closest_to_zero": float(np.abs(curves.values).min()),
             }
         return row
 

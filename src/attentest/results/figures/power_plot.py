@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from attentest.results.figure_file import new_figure
+from attentest.results.figures.figure_file import new_figure
 from attentest.results.plan import Plan, SimulatedTests
 
 if TYPE_CHECKING:

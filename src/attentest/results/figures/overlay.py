@@ -1,0 +1,81 @@
+"""Images with their attention map and the outline of their region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.results.figures.palette import REGION_COLOUR
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+    from attentest.results.figures.picture import Picture
+
+MAP_COLOURS = "viridis"
+"""Colours of attention: even in lightness, and told apart with any colour vision."""
+
+MOST_OPAQUE = 0.55
+"""Opacity of the overlay where the attention is greatest; where it is zero, the image is seen as it is."""
+
+CLIPPED = 0.5
+"""Percent of the pixels at either end that are shown black or white, so that a few extreme ones hide nothing."""
+
+
+def draw_overlay(axes: Axes, picture: Picture, *, outline_width: float = 1.6) -> None:
+    """Draw the image that the region was chosen on, the attention over it, and the outline of the region."""
+    chosen_on = picture.image if picture.randomised_image is None else picture.randomised_image
+    draw_image(axes, chosen_on)
+    attention = np.clip(picture.attention, 0.0, 1.0)
+    axes.imshow(attention, cmap=MAP_COLOURS, vmin=0, vmax=1, alpha=MOST_OPAQUE * attention, interpolation="nearest")
+    draw_outline(axes, picture.part, width=outline_width)
+    if not np.array_equal(picture.part, picture.region):
+        draw_outline(axes, picture.region, width=outline_width / 2)
+
+
+def draw_image(axes: Axes, image: NDArray[Any]) -> None:
+    """Draw an image (H, W) or (H, W, C) without axes."""
+    axes.imshow(displayed(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    _without_ticks(axes)
+
+
+def draw_map(axes: Axes, picture: Picture) -> AxesImage:
+    """Draw the attention map with the outline of the region; return what a colour bar needs."""
+    shown = axes.imshow(picture.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
+    draw_outline(axes, picture.region, width=0.9)
+    _without_ticks(axes)
+    return shown
+
+
+def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COLOUR, width: float = 2.5) -> None:
+    """Draw the border of a region (H, W) along pixel edges, with a white rim for dark images; width in points."""
+    from matplotlib.collections import LineCollection
+
+    padded = np.pad(region, 1)
+    rows, columns = np.nonzero(padded[1:, 1:-1] != padded[:-1, 1:-1])
+    horizontal = [[(c - 0.5, r - 0.5), (c + 0.5, r - 0.5)] for r, c in zip(rows, columns, strict=True)]
+    rows, columns = np.nonzero(padded[1:-1, 1:] != padded[1:-1, :-1])
+    vertical = [[(c - 0.5, r - 0.5), (c - 0.5, r + 0.5)] for r, c in zip(rows, columns, strict=True)]
+    for line_colour, line_width in (("white", 1.8 * width), (colour, width)):
+        axes.add_collection(
+            LineCollection(horizontal + vertical, colors=line_colour, linewidths=line_width, capstyle="round")
+        )
+
+
+def displayed(image: NDArray[Any]) -> NDArray[np.float64]:
+    """Return an image (H, W), (H, W, 1) or (H, W, C) with values from 0 to 1: grey, or the first three channels."""
+    values = np.asarray(image, dtype=np.float64)
+    if values.ndim == 3 and values.shape[2] != 3:
+        values = values[..., :3] if values.shape[2] > 3 else values.mean(axis=2)
+    low, high = np.percentile(values, [CLIPPED, 100 - CLIPPED])
+    if high <= low:
+        low, high = float(values.min()), float(values.max())
+    return np.asarray(np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0))
+
+
+def _without_ticks(axes: Axes) -> None:
+    axes.set_xticks([])
+    axes.set_yticks([])

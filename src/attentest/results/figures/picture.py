@@ -1,0 +1,132 @@
+"""Everything that a picture of one result shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.results.pvalue_text import number_text, pvalue_text, with_sign
+from attentest.results.verdict import short_verdict, verdict_text
+from attentest.statistics.alternative import Alternative
+from attentest.statistics.intervals import Intervals
+from attentest.statistics.law import Law
+from attentest.statistics.law_values import law_from_values
+from attentest.statistics.pvalue import decision
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Picture:
+    """A tested image with its attention map and region, and the numbers of its result.
+
+    It is made from a result, or from the record of one on disk and the arrays saved with it.
+
+    Parameters
+    ----------
+    values
+        JSON-ready values of the result (``result.to_dict()``).
+    law
+        Law of the statistic; None if it is not known, as in records of earlier versions.
+    image : (H, W) or (H, W, C)
+        The tested image.
+    attention : (H, W)
+        The attention map, from 0 to 1.
+    region, part : (H, W) bool
+        The attention region, and the part of it that was compared.
+    randomised_image : (H, W) or (H, W, C)
+        The image on which the region was chosen, if that is another one and known.
+    title
+        Name of the image.
+    """
+
+    values: Mapping[str, Any]
+    law: Law | None
+    image: NDArray[Any]
+    attention: NDArray[Any]
+    region: NDArray[np.bool_]
+    part: NDArray[np.bool_]
+    randomised_image: NDArray[Any] | None = None
+    title: str = ""
+
+    @classmethod
+    def of_record(
+        cls,
+        values: Mapping[str, Any],
+        image: NDArray[Any],
+        attention: NDArray[Any],
+        region: NDArray[np.bool_],
+        part: NDArray[np.bool_] | None = None,
+        *,
+        title: str = "",
+    ) -> Picture:
+        """Return the picture of a result whose values and arrays were read from disk."""
+        law = None if values.get("law") is None else law_from_values(float(values["statistic"]), values["law"])
+        compared = region if part is None else part
+        return cls(values=values, law=law, image=image, attention=attention, region=region, part=compared, title=title)
+
+    @property
+    def intervals(self) -> Intervals:
+        """The truncation set (n, 2)."""
+        return np.array(self.values["intervals"], dtype=np.float64).reshape(-1, 2)
+
+    @property
+    def statistic(self) -> float:
+        """The observed statistic."""
+        return float(self.values["statistic"])
+
+    @property
+    def alternative(self) -> Alternative:
+        """The alternative hypothesis."""
+        alternative: Alternative = self.values["alternative"]
+        return alternative
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Confidence interval of the difference, if the search went for one."""
+        if self.values.get("confidence_level") is None:
+            return None
+        found = self.values["confidence_interval"]
+        return float(found["low"]), float(found["high"])
+
+    @property
+    def interval_name(self) -> str:
+        """The interval with its level: "95% interval"."""
+        return f"{100 * self.values['confidence_interval']['confidence_level']:.10g}% interval"
+
+    @property
+    def region_text(self) -> str:
+        """The size of the compared part: "35 of 256 pixels"."""
+        return f"{self.values['part_pixels']:,} of {self.values['seen_pixels']:,} pixels"
+
+    def decision(self, alpha: float) -> bool | None:
+        """Return whether p is at most alpha; None if the search cannot tell."""
+        low, high = self.values["pvalue_bounds"]
+        return decision(low, high, alpha)
+
+    def verdict(self, alpha: float) -> str:
+        """Return the verdict in two or three sentences."""
+        return verdict_text(self.values, alpha)
+
+    def short_verdict(self, alpha: float) -> str:
+        """Return the verdict in a few words."""
+        return short_verdict(self.decision(alpha), alpha)
+
+    @property
+    def pvalue_text(self) -> str:
+        """The selective p-value with its sign: "= 0.042"."""
+        low, high = self.values["pvalue_bounds"]
+        return with_sign(pvalue_text(self.values["pvalue"], (low, high), self.values["status"]))
+
+    @property
+    def naive_text(self) -> str:
+        """The naive p-value with its sign."""
+        return with_sign(number_text(self.values["naive_pvalue"]))
+
+    @property
+    def certified_text(self) -> str | None:
+        """The certified p-value with its sign, if there is one."""
+        certificate = self.values.get("certificate")
+        return None if certificate is None else with_sign(number_text(certificate["pvalue"]))
