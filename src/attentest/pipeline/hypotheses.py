@@ -91,7 +91,8 @@ class ImageData:
 
     def seen_image(self, number: int) -> NDArray[np.float64]:
         """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
-        return self.images[number] if self.added is None else self.images[number] + self.added[number]
+        image: NDArray[np.float64] = self.images[number]
+        return image if self.added is None else image + self.added[number]
 
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:

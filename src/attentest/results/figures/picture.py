@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.results.pvalue_text import number_text, pvalue_text, with_sign
+from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text, with_sign
 from attentest.results.verdict import short_verdict, verdict_text
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.intervals import Intervals
@@ -95,6 +95,18 @@ class Picture:
     def interval_name(self) -> str:
         """The interval with its level: "95% interval"."""
         return f"{100 * self.values['confidence_interval']['confidence_level']:.10g}% interval"
+
+    @property
+    def difference_text(self) -> str:
+        """The estimated difference and its interval in a sentence; empty if the search went for p alone."""
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        bounds = float(self.values["estimate_bounds"][0]), float(self.values["estimate_bounds"][1])
+        estimate = estimate_text(float(self.values["estimate"]), bounds, self.values["status"])
+        return (
+            f"Estimated difference {estimate}, {self.interval_name} {low:.3g} to {high:.3g}, in units of pixel values."
+        )
 
     @property
     def region_text(self) -> str:

@@ -60,7 +60,7 @@ class Layout:
     @property
     def words(self) -> float:
         """Height of the verdict."""
-        return 0.46 * self.size * (7 if self.narrow else 3)
+        return 0.46 * self.size * (9 if self.narrow else 4)
 
     @property
     def height(self) -> float:
@@ -105,9 +105,9 @@ def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float
         for left, bottom, wide, high in layout.panels
     ]
     draw_panels(axes, picture, alpha=alpha, size=layout.size)
-    left, name = 4 / width, shown_name(picture.title, int(0.66 * layout.letters))
+    left, name = 4 / width, shown_name(picture.title, int(0.58 * layout.letters))
     figure.text(left, 1 - 2 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
-    words = wrapped(picture.verdict(alpha), layout.letters)
+    words = wrapped(f"{picture.verdict(alpha)} {picture.difference_text}".strip(), layout.letters)
     figure.text(left, 2 / layout.height, words, va="bottom", size=layout.size, linespacing=1.3)
     return axes
 
@@ -124,9 +124,9 @@ def draw_panels(axes: Iterable[Axes], picture: Picture, *, alpha: float, size: f
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, picture, size=size)
-    certified = "" if picture.certified_text is None else f", certified p {picture.certified_text}"
+    certified = "" if picture.certified_text is None else f"certified p {picture.certified_text}, "
     density_axes.set_title(
-        f"{picture.short_verdict(alpha)}: selective p {picture.pvalue_text}{certified}\n"
-        f"(naive p {picture.naive_text}: not valid)",
+        f"{picture.short_verdict(alpha)}\nselective p {picture.pvalue_text}\n"
+        f"{certified}naive p {picture.naive_text} (not valid)",
         size=size,
     )
