@@ -87,8 +87,8 @@ def _draw_quantiles(axes: Axes, calibration: NullPvalues) -> None:
     rank = np.arange(1, count + 1)
     expected = rank / (count + 1)  # the mean of the i-th of n uniform numbers, which is Beta(i, n + 1 - i)
     low, high = (beta.ppf(tail, rank, count + 1 - rank) for tail in (0.025, 0.975))
-    axes.fill_between(expected, low, high, color="0.88", lw=0, label="95% of perfect tests, at each point")
-    axes.plot([0, 1], [0, 1], color="0.55", lw=1)
+    axes.fill_between(expected, low, high, color=GREY, alpha=0.25, lw=0, label="95% of perfect tests, at each point")
+    axes.plot([0, 1], [0, 1], color=GREY, lw=1, label="uniform: a perfect test")
     marker = {"marker": "o", "ms": 3} if count <= FEW_POINTS else {}
     for pvalues, colour, label in (
         (
@@ -106,7 +106,7 @@ def _draw_quantiles(axes: Axes, calibration: NullPvalues) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set_xlabel("quantile of the uniform distribution")
     axes.set_ylabel("quantile of the p-values")
-    axes.set_title(f"p-values of {count} null image{'s' if count > 1 else ''}")
+    axes.set_title(f"p-values of {count:,} null image{'s' if count > 1 else ''}")
     axes.legend(loc="upper left", fontsize=9)
 
 
@@ -115,10 +115,10 @@ def _draw_rates(axes: Axes, calibration: NullPvalues) -> None:
     alphas = np.array(calibration.alphas)
     floor = alphas.min() / 5
     ends = np.array([alphas.min() / 2, min(1.0, alphas.max() * 2)])
-    axes.plot(ends, ends, color="0.55", lw=1, label="as it should be")
+    axes.plot(ends, ends, color=GREY, lw=1, label="as it should be")
     most = np.array(calibration.limits) / len(calibration.pvalues)
     about = f"at most {calibration.error_rate:.0%} of valid tests exceed one of these"
-    axes.hlines(most, alphas / 1.12, alphas * 1.12, color="0.35", lw=1.5, label=about)
+    axes.hlines(most, alphas / 1.12, alphas * 1.12, color=GREY, lw=1.5, label=about)
     for rates, colour, label, aside in (
         (calibration.naive_rates, NAIVE_COLOUR, "naive", 1.04),
         (calibration.rates, EXTREME_COLOUR, "selective", 1 / 1.04),
@@ -143,7 +143,7 @@ def _draw_rates(axes: Axes, calibration: NullPvalues) -> None:
     marks = [mark for mark in (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0) if mark >= floor]
     axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
     axes.set_yticks([], minor=True)
-    axes.grid(axis="y", color="0.92")
+    axes.grid(axis="y", color=GREY, alpha=0.2)
     axes.set_axisbelow(True)
     axes.set_xlabel("significance level")
     axes.set_ylabel("share of null images rejected")

@@ -33,7 +33,7 @@ def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure to a checked path."""
     try:
-        figure.savefig(path, dpi=110)
+        figure.savefig(path, dpi=150)
     except OSError as error:
         reason = (error.strerror or str(error)).rstrip(".")
         raise InputError(
