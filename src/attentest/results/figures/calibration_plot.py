@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from attentest.results.figures.figure_file import new_figure
-from attentest.results.figures.palette import EXTREME_COLOUR, NAIVE_COLOUR
+from attentest.results.figures.palette import EXTREME_COLOUR, GREY, NAIVE_COLOUR
 from attentest.results.pvalue_text import number_text, with_sign
 from attentest.statistics.multiplicity import Rate
 
