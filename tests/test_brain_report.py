@@ -16,7 +16,7 @@ from attentest.studies.brain.figures import FIGURES, drawn_charts
 from attentest.studies.brain.page import render_markdown, text, write_report
 from attentest.studies.brain.statements import STATEMENTS, condition_of, findings
 from attentest.studies.brain.summary import ROOM_CONDITIONS, summarise
-from attentest.studies.document import to_html
+from attentest.studies.html_page import to_html
 from brain_data import failed_row, row, rows, write_everything, write_study
 from brain_gallery import gallery
 from brain_page import expected, figures_of, plain
@@ -65,7 +65,8 @@ def test_the_html_has_the_same_content_in_one_file(report: Path, summary: dict[s
     assert [one for one in expected(summary) if one not in shown] == []
     assert page.count("data:image/png;base64,") == len(FIGURES) + 2
     assert "<script" not in page
-    assert not re.search(r'(src|href)="(?!data:image/png;base64,)', page)
+    assert not re.search(r'(src|href)="(?!data:image/png;base64,|#)', page)
+    assert "Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in page
 
 
 def test_slices_are_in_the_html_alone(report: Path) -> None:
@@ -145,7 +146,7 @@ def test_the_papers_condition_alone(tmp_path: Path) -> None:
     assert all(chart.startswith(b"\x89PNG") for chart in charts.values())
     page = render_markdown(summary, charts)
     assert "no slices are shown" in page
-    assert f"Not tested: {CONDITIONS[1].name}, " in page
+    assert f"not tested: {CONDITIONS[1].name}, " in page
 
 
 def test_failed_slices_are_counted_and_listed(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     summary = summarise(write_study(tmp_path, {PAPER: found}, patient=bad, command=f"attentest\n```\n{bad}"))
     page = to_html(render_markdown(summary, (), html=True), {})
     assert "<script" not in page
-    assert "<a " not in page
+    assert not re.search(r'href="[^#]', page)
     assert page.count("&lt;script&gt;") == 2  # the error and the command
     markdown = render_markdown(summary, ())
     assert markdown.count("```") == 2

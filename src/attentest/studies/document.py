@@ -1,16 +1,14 @@
-"""Report pages: verdicts on statements, Markdown from a template, HTML from the Markdown, and numbers as text."""
+"""Report pages: verdicts on statements, Markdown from a template, and numbers as text."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from importlib.resources import files
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -33,6 +31,7 @@ NUMBERS = re.compile(r"\[(?:[-+.,\deE\s]|null)*\]")
 
 Outcome: TypeAlias = Literal["holds", "differs", "not enough data"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+PLURALS: Mapping[Outcome, str] = {"holds": "hold", "differs": "differ", "not enough data": "not enough data"}
 NOT_IN_THE_PAPER = "not in the paper"  # place in the paper of a statement that we added
 
 
@@ -44,6 +43,15 @@ class Verdict(NamedTuple):
 
 
 NO_DATA = Verdict(outcome="not enough data", numbers="There are no data.")
+
+
+def split_by_data(findings: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """Return the findings for which there are some data, even if not enough, and those for which there are none."""
+    found = list(findings)
+    return (
+        [one for one in found if one["numbers"] != NO_DATA.numbers],
+        [one for one in found if one["numbers"] == NO_DATA.numbers],
+    )
 
 
 class Markdown(str):
@@ -79,9 +87,31 @@ def picture(name: str, title: str, caption: str) -> Markdown:
     return Markdown(f"![{markdown(title)}](figures/{name}.png)\n\n{markdown(caption)}")
 
 
+def fold(title: object, caller: Callable[[], str]) -> Markdown:
+    """Return what a template encloses in a ``call`` of this function, folded away under a title; empty if it is empty.
+
+    The title is plain text, which Markdown leaves as it is within this element.
+    """
+    content = caller().strip()
+    heading = html.escape(" ".join(str(title).split()), quote=False)
+    return Markdown(f"<details>\n<summary>{heading}</summary>\n\n{content}\n\n</details>\n\n" if content else "")
+
+
+def counts_of(findings: Iterable[Mapping[str, Any]]) -> Markdown:
+    """Return how many findings have each verdict: "**2 hold**, **1 differs**"."""
+    verdicts = Counter(one["verdict"] for one in findings)
+    words = {outcome: outcome if verdicts[outcome] == 1 else PLURALS[outcome] for outcome in OUTCOMES}
+    return Markdown(", ".join(f"**{verdicts[outcome]} {words[outcome]}**" for outcome in OUTCOMES if verdicts[outcome]))
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, which takes an s in the plural."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
 def link_to(heading: str, text: str) -> Markdown:
     """Return text that links to a heading of the page."""
-    return Markdown(f"[{markdown(text)}](#{_anchor(heading)})")
+    return Markdown(f"[{markdown(text)}](#{anchor(heading)})")
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -127,7 +157,7 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 def render(package: str, content: Mapping[str, Any]) -> str:
     """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
-    jinja2 = _required("jinja2", "Jinja2")
+    jinja2 = required("jinja2", "Jinja2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(package),
         finalize=markdown,
@@ -135,29 +165,9 @@ def render(package: str, content: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    text = environment.get_template("page.md.j2").render(content)
+    functions = {"fold": fold, "counted": counted, "counts_of": counts_of}
+    text = environment.get_template("page.md.j2").render({**functions, **content})
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def to_html(text: str, images: Mapping[str, bytes]) -> str:
-    """Return a Markdown page, whose first line is its title, as one HTML file with its images (PNGs by name) in it.
-
-    HTML within the Markdown stays text.
-    """
-    parser = _required("markdown_it", "markdown-it-py").MarkdownIt("commonmark", {"html": False}).enable("table")
-    tokens = parser.parse(text)
-    for before, token in pairwise(tokens):
-        if before.type == "heading_open":
-            before.attrSet("id", _anchor(token.content))
-        for child, following in pairwise([*(token.children or ()), token]):
-            if child.type == "image":
-                content = images[Path(str(child.attrGet("src"))).stem]
-                child.attrSet("src", "data:image/png;base64," + b64encode(content).decode())
-            elif child.type == "strong_open" and (outcome := following.content.lower().rstrip(".")) in OUTCOMES:
-                child.attrSet("class", f"verdict {outcome.replace(' ', '-')}")
-    shell = (files("attentest.studies") / "templates" / "page.html").read_text(encoding="utf-8")
-    title = html.escape(text.partition("\n")[0].removeprefix("# "))
-    return shell.replace("TITLE", title).replace("BODY", parser.renderer.render(tokens, parser.options, {}))
 
 
 def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:
@@ -172,17 +182,18 @@ def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, by
 def check_can_report() -> None:
     """Refuse where a package that draws figures or writes pages is not installed."""
     new_figure(1.0, 1.0)
-    _required("jinja2", "Jinja2")
-    _required("markdown_it", "markdown-it-py")
+    required("jinja2", "Jinja2")
+    required("markdown_it", "markdown-it-py")
 
 
-def _required(module: str, name: str) -> Any:
+def required(module: str, name: str) -> Any:
+    """Import a module that only pages need, and name its package where it is missing."""
     try:
         return import_module(module)
     except ImportError:
         raise InputError(f"the report needs {name}: pip install 'attentest[plots]'.") from None
 
 
-def _anchor(heading: str) -> str:
+def anchor(heading: str) -> str:
     """Return the name of a heading in links, by the rule of GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")

@@ -25,7 +25,8 @@ from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, Summary
-from attentest.studies.document import OUTCOMES, Markdown, number
+from attentest.studies.document import Markdown, number
+from attentest.studies.html_page import to_html
 
 SLICE_VALUES = {
     "statistic": "statistic",
@@ -60,7 +61,7 @@ def write_report(
     pages = {
         "summary.json": document.summary_text(summary),
         "brain.md": render_markdown(summary, shared),
-        "index.html": document.to_html(render_markdown(summary, shared | own, html=True), shared | own),
+        "index.html": to_html(render_markdown(summary, shared | own, html=True), shared | own),
     }
     document.write_pages(target, pages, shared)
     return target / "index.html"
@@ -74,6 +75,7 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
 def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
     """Return the values and functions of the template."""
     findings = statements.findings(summary)
+    shown, without_data = document.split_by_data(findings)
     tested = {one["name"]: one for one in summary["conditions"]}
     has_ours = any(one.ours and one.name in tested for one in OUR_CONDITIONS)
     noises = {one["noise"] for one in tested.values()}
@@ -102,7 +104,9 @@ def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
         "paper": paper,
         "classes": classes,
         "findings": findings,
-        "outcomes": {outcome: sum(one["verdict"] == outcome for one in findings) for outcome in OUTCOMES},
+        "papers": [one for one in shown if document.NOT_IN_THE_PAPER not in one["where"]],
+        "added": [one for one in shown if document.NOT_IN_THE_PAPER in one["where"]],
+        "without_data": without_data,
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
         "distribution": _distribution(list(classes.values())),
         "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attentest.studies import document
-from attentest.studies.document import OUTCOMES, Markdown, duration, table
+from attentest.studies.document import Markdown, duration, table
+from attentest.studies.html_page import to_html
 from attentest.studies.reproduction import published, tables
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
@@ -34,7 +35,7 @@ def write_page(summary: Summary, target: Path) -> Path:
     pages = {
         "summary.json": document.summary_text(summary),
         "reproduction.md": text,
-        "index.html": document.to_html(text, figures),
+        "index.html": to_html(text, figures),
     }
     document.write_pages(target, pages, figures)
     return target / "index.html"
@@ -42,23 +43,26 @@ def write_page(summary: Summary, target: Path) -> Path:
 
 def render_markdown(summary: Summary) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
-    judged = findings(summary)
     experiments = summary["experiments"]
+    shown, without_data = document.split_by_data(findings(summary))
     content = {
         **summary,
         "absent": [one.title for name, one in EXPERIMENTS.items() if name not in experiments],
         "run_table": table(summary["runs"], tables.RUNS),
         "model_table": table(summary["models"], tables.MODELS_USED),
-        "counts": {outcome: sum(one["verdict"] == outcome for one in judged) for outcome in OUTCOMES},
-        "findings": table(judged, FINDING),
+        "papers": [one for one in shown if not one["ours"]],
+        "ours": [one for one in shown if one["ours"]],
+        "findings": table(shown, FINDING),
+        "without_data": without_data,
+        "trials": summary["time"]["each_series_once"]["trials"],
+        "failed": sum(one["failed"] for one in summary["failures"]),
         "experiments": [
             {
                 **found,
                 "figures": _pictures(summary, name, found["title"], "settings"),
-                "findings": [one for one in judged if one["experiment"] == name and not one["ours"]],
                 "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
+                "our_title": _our_title(found["title"]),
                 "our_figures": _pictures(summary, name, f"{found['title']}, our tests", "ours"),
-                "our_findings": [one for one in judged if one["experiment"] == name and one["ours"]],
                 "our_tables": tables.our_tables(found.get("ours", [])),
                 "command": document.code(command_of(name, summary)),
             }
@@ -67,16 +71,24 @@ def render_markdown(summary: Summary) -> str:
         "derivative_cost": DERIVATIVE_COST,
         "wall_time": _wall_time(summary["runs"]),
         "times": tables.time_tables(summary),
-        "failures": table(summary["failures"], tables.FAILURES),
-        "missing": table(summary["missing"], tables.MISSING),
+        "failures_table": table(summary["failures"], tables.FAILURES),
+        "missing_table": table(summary["missing"], tables.MISSING),
         "tol": f"{TOL:g}",
         "differences": _differences(experiments),
     }
     return document.render("attentest.studies.reproduction", content)
 
 
+def _our_title(title: str) -> str:
+    """Return the heading of our tests in an experiment."""
+    return f"{title}: our tests"
+
+
 FINDING: document.Columns = {
-    "statement": lambda one: document.link_to(EXPERIMENTS[one["experiment"]].title, one["statement"]),
+    "statement": lambda one: document.link_to(
+        _our_title(EXPERIMENTS[one["experiment"]].title) if one["ours"] else EXPERIMENTS[one["experiment"]].title,
+        one["statement"],
+    ),
     "in the paper": "{where}",
     "verdict": lambda one: Markdown(f"**{one['verdict']}**"),
     "numbers": "{numbers}",
