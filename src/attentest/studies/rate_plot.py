@@ -1,15 +1,21 @@
-"""Rates in figures: points with their intervals, grids, and one legend below all panels."""
+"""Elements of the figures of studies: rates with intervals, levels, bands, axes, and one legend for all panels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+SHADE = {"alpha": 0.16, "lw": 0, "zorder": 0}
+"""How a band or a row is shaded."""
+
+WIDE = 50.0
+"""From this ratio of its ends on, a logarithmic axis has ticks at powers of ten alone."""
 
 
 def draw_rates(
@@ -19,6 +25,7 @@ def draw_rates(
     colour: str,
     name: str | None,
     *,
+    marker: str = "o",
     hollow: bool = False,
     horizontal: bool = False,
 ) -> None:
@@ -38,20 +45,46 @@ def draw_rates(
         places if horizontal else value,
         xerr=ends if horizontal else None,
         yerr=None if horizontal else ends,
-        fmt="o",
-        ms=4.5,
+        fmt=marker,
+        ms=5,
         lw=1.2,
         capsize=2.5,
         color=colour,
-        markerfacecolor="white" if hollow else colour,
+        markerfacecolor=axes.get_facecolor() if hollow else colour,
         label=name,
     )
 
 
+def draw_level(axes: Axes, level: float, name: str, *, vertical: bool = False) -> None:
+    """Draw a dashed line at a level, with its name in the legend."""
+    draw = axes.axvline if vertical else axes.axhline
+    draw(level, color="0.4", lw=1, ls="--", zorder=1, label=name)
+
+
+def name_in_legend(axes: Axes, name: str, *, dashed: bool = False) -> None:
+    """Name all bands, or all dashed lines, of several colours by one grey sample in the legend."""
+    if dashed:
+        axes.plot([], [], color="0.4", lw=1, ls="--", label=name)
+    else:
+        axes.fill([], [], color="0.4", alpha=SHADE["alpha"], lw=0, label=name)
+
+
 def draw_grid(axes: Axes) -> None:
     """Draw pale horizontal lines behind the data."""
-    axes.grid(axis="y", color="0.92")
+    axes.grid(axis="y", color="0.5", alpha=0.18)
     axes.set_axisbelow(True)
+
+
+def make_logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, now that all is drawn, with numbers such as 0.02 or 5 and not 2 x 10^-2."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high > WIDE * low else (1.0, 2.0, 3.0, 5.0)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_below(figure: Figure, columns: int) -> None:
