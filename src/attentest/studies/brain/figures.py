@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attentest.results.figures.figure_file import new_figure
-from attentest.results.figures.overlay import draw_outline
-from attentest.results.figures.palette import EXTREME_COLOUR, REGION_COLOUR
+from attentest.results.figures.overlay import MAP_COLOURS, draw_outline
+from attentest.results.figures.palette import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION
 from attentest.results.pvalue_text import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
@@ -26,16 +26,19 @@ from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slice_tests import SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
 from attentest.studies.document import png
-from attentest.studies.rate_plot import draw_grid, draw_rates, legend_below
+from attentest.studies.rate_plot import SHADE, draw_grid, draw_level, draw_rates, legend_below, make_logarithmic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
 
-CLASS_COLOURS = {"tumour": REGION_COLOUR, "free": EXTREME_COLOUR}
-TUMOUR_COLOUR = "#f2c14e"
-SLACK_STYLES = ((REGION_COLOUR, "o"), ("#e09f3e", "s"), (EXTREME_COLOUR, "^"), ("#5b8e7d", "D"))
-DASHED: dict[str, Any] = {"color": "0.4", "lw": 1, "ls": "--"}
+CLASS_STYLES = {"tumour": (VERMILION, "o"), "free": (BLUE, "s")}
+TUMOUR_COLOUR = "#f0e442"
+"""Yellow of the same palette, for the outline of a tumour on a dark slice."""
+
+SLACK_STYLES = ((VERMILION, "o", "-"), (ORANGE, "s", "--"), (BLUE, "^", "-."), (GREEN, "D", ":"))
+REJECTED = f"share of slices with p at most {LEVEL}"
+INTERVALS = "(bars: 95% intervals over patients)"
 
 CONTRAST_TITLES = {
     "background": "region against background",
@@ -43,12 +46,17 @@ CONTRAST_TITLES = {
     "reference": "region against the mean slice",
 }
 
+IOU = "overlap of region and tumour (IoU: intersection over union)"
+
 SMALLEST_SHOWN = 1e-6
 """p-values below lie at the edge of the figure: the search does not resolve them."""
 
 COLUMNS = 6
 CELL = 1.9
 """Pictures of slices per row, and the side of one in inches."""
+
+KEY = 0.9
+"""Height of the key below the pictures in inches."""
 
 
 def pvalues_figure(summary: Summary) -> Figure | None:
@@ -58,17 +66,17 @@ def pvalues_figure(summary: Summary) -> Figure | None:
         return None
     tumour = np.array(points["tumour"], dtype=bool)
     p, naive = np.array(points["p"]), np.array(points["log10_naive"])
-    figure = new_figure(11.0, 5.0)
+    figure = new_figure(11.0, 5.4)
     left, right = figure.subplots(1, 2)
-    left.plot([0, 1], [0, 1], **DASHED, label="uniform")
+    left.plot([0, 1], [0, 1], color="0.4", lw=1, ls="--", label="uniform distribution")
     bins = np.linspace(naive.min() if naive.min() < 0 else -1.0, 0.0, 41)
-    for name, colour in CLASS_COLOURS.items():
+    for (name, (colour, _)), line in zip(CLASS_STYLES.items(), ("-", "-."), strict=True):
         own = tumour == (name == "tumour")
         if own.any():
-            left.ecdf(p[own], color=colour, lw=1.8, label=f"{CLASS_NAMES[name]} ({own.sum():,} slices)")
+            left.ecdf(p[own], color=colour, lw=1.8, ls=line, label=f"{CLASS_NAMES[name]} ({own.sum():,} slices)")
             share = np.full(own.sum(), 1 / own.sum())
             right.hist(naive[own], bins, weights=share, histtype="stepfilled", alpha=0.25, color=colour)
-            right.hist(naive[own], bins, weights=share, histtype="step", lw=1.6, color=colour)
+            right.hist(naive[own], bins, weights=share, histtype="step", lw=1.6, ls=line, color=colour)
     left.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="selective p", ylabel="share of slices with at most p")
     left.set_title("selective p")
     right.set(xlabel="log10 of the naive p", ylabel="share of slices", title="naive p")
@@ -83,7 +91,9 @@ def noise_figure(summary: Summary) -> Figure | None:
     figure = new_figure(11.0, 5.0)
     for axes, contrast in zip(figure.subplots(1, len(CONTRASTS), sharey=True), CONTRASTS, strict=True):
         tested = {one.noise: one for one in NOISE_CONDITIONS if one.contrast == contrast}
-        _draw_rows(axes, summary, contrast, {noise: tested.get(noise) for noise in NOISES}, range(1, len(NOISES), 2))
+        _draw_rows(axes, summary, contrast, {noise: tested.get(noise) for noise in NOISES})
+        for place in range(1, len(NOISES)):
+            axes.axhline(place - 0.5, color="0.5", alpha=0.18, lw=1)
     figure.axes[0].set_ylabel("noise model")
     legend_below(figure, 3)
     return figure
@@ -99,25 +109,24 @@ def ours_figure(summary: Summary) -> Figure | None:
         own = [one for one in OUR_CONDITIONS if one.contrast == contrast]
         ways = [f"{one.region}, gamma {one.randomise:g}" if one.ours else "the paper's" for one in own]
         rows = {f"{one.noise}: {way}": one for one, way in zip(own, ways, strict=True)}
-        _draw_rows(axes, summary, contrast, rows, [place for place, one in enumerate(own) if not one.ours])
-    legend_below(figure, 3)
+        _draw_rows(axes, summary, contrast, rows)
+        for place in [place for place, one in enumerate(own) if not one.ours]:
+            axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
+    figure.axes[0].set_ylabel("noise model: region of pixels or of whole patches, gamma")
+    legend_below(figure, 4)
     return figure
 
 
-def _draw_rows(
-    axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, Condition | None], shaded: Iterable[int]
-) -> None:
-    """Draw the shares rejected along named rows, some of them shaded; those without condition were not tested."""
-    for place in shaded:
-        axes.axhspan(place - 0.5, place + 0.5, color="0.955", lw=0, zorder=0)
+def _draw_rows(axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, Condition | None]) -> None:
+    """Draw the shares rejected along named rows; those without condition were not tested."""
     for place, condition in enumerate(rows.values()):
         if condition is None:
             axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
     tested = {float(place): one for place, one in enumerate(rows.values()) if one is not None}
     _draw_classes(axes, summary, tested, 0.16, horizontal=True)
-    axes.axvline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
+    draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
     axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)
-    axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"share with p at most {LEVEL}")
+    axes.set(xlim=(-0.04, 1.04), ylim=(len(rows) - 0.5, -0.5), xlabel=f"{REJECTED}\n{INTERVALS}")
     axes.set_yticks(range(len(rows)), rows)
 
 
@@ -129,13 +138,17 @@ def threshold_figure(summary: Summary) -> Figure | None:
     figure = new_figure(11.0, 4.4)
     left, right = figure.subplots(1, 2)
     _draw_classes(left, summary, conditions, 0.008)
-    left.axhline(float(LEVEL), **DASHED, label=f"level {LEVEL}", zorder=1)
-    left.set(ylim=(-0.04, 1.04), ylabel=f"share with p at most {LEVEL}", title="rejections")
+    draw_level(left, float(LEVEL), f"level {LEVEL}")
+    left.set(ylim=(-0.04, 1.04), ylabel=f"{REJECTED}\n{INTERVALS}", title="rejections")
     _draw_classes(right, summary, conditions, 0.008, value=_region_size)
     right.set_ylim(bottom=0)
-    right.set(ylabel="pixels of the region", title="size of the region: median and middle 90%")
+    right.set(
+        ylabel="pixels of the region, of 4,096\n(bars: middle 90% of the slices)", title="median size of the region"
+    )
+    right.yaxis.set_major_formatter("{x:,.0f}")
     for axes in (left, right):
-        axes.set(xlabel="threshold tau", xticks=THRESHOLDS, xlim=(THRESHOLDS[0] - 0.04, THRESHOLDS[-1] + 0.04))
+        axes.set(xticks=THRESHOLDS, xlim=(THRESHOLDS[0] - 0.04, THRESHOLDS[-1] + 0.04))
+        axes.set_xlabel("threshold tau on the attention, 0 to 1")
         draw_grid(axes)
     legend_below(figure, 3)
     return figure
@@ -148,22 +161,24 @@ def overlap_figure(summary: Summary) -> Figure | None:
     points, classes = summary["slices"], summary["overlap"]["by_iou"]
     pairs = [(iou, p) for iou, p in zip(points["iou"], points["p"], strict=True) if iou is not None]
     iou, p = np.array(pairs).T
-    figure = new_figure(11.0, 4.6)
+    figure = new_figure(11.0, 5.0)
     left, right = figure.subplots(1, 2)
-    left.plot(iou, np.maximum(p, SMALLEST_SHOWN), "o", color=REGION_COLOUR, ms=4, alpha=0.45, mew=0)
-    left.set(yscale="log", ylim=(SMALLEST_SHOWN / 2, 2.0), xlabel="IoU of region and tumour", ylabel="selective p")
-    names = ["1e-6 or less", *(f"1e{power}" for power in range(-5, 0)), "1"]
+    colour, marker = CLASS_STYLES["tumour"]
+    left.plot(iou, np.maximum(p, SMALLEST_SHOWN), marker, color=colour, ms=4, alpha=0.45, mew=0)
+    left.set(yscale="log", ylim=(SMALLEST_SHOWN / 2, 2.0), xlabel=IOU, ylabel="selective p")
+    names = ["0.000001 or less", "0.00001", "0.0001", "0.001", "0.01", "0.1", "1"]
     left.set_yticks([10.0**power for power in range(-6, 1)], names)
     left.set_yticks([], minor=True)
     left.set_xlim(left=-0.01)
     left.set_title("slices with tumour, one point each")
-    draw_rates(right, range(len(classes)), [one["rate"] for one in classes], REGION_COLOUR, None)
-    right.set_xticks(range(len(classes)), [f"{one['iou']}\n(n = {one['images']:,})" for one in classes])
-    right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel="IoU", title="rejections by overlap")
-    right.set_ylabel(f"share with p at most {LEVEL}")
+    draw_rates(right, range(len(classes)), [one["rate"] for one in classes], colour, None, marker=marker)
+    right.set_xticks(range(len(classes)), [f"{one['iou']}\n{one['images']:,} slices" for one in classes])
+    right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel=IOU, title="rejections by overlap")
+    right.set_ylabel(f"{REJECTED}\n{INTERVALS}")
     for axes in (left, right):
-        axes.axhline(float(LEVEL), **DASHED)
+        draw_level(axes, float(LEVEL), f"level {LEVEL}")
         draw_grid(axes)
+    legend_below(figure, 1)
     return figure
 
 
@@ -172,21 +187,22 @@ def slack_figure(summary: Summary) -> Figure | None:
     slacks = [one for one in summary.get("room", ()) if one["room"]]
     if not slacks:
         return None
-    figure = new_figure(11.0, 4.6)
+    figure = new_figure(11.0, 5.0)
     left, right = figure.subplots(1, 2)
-    for one, (colour, marker) in zip(slacks, SLACK_STYLES, strict=False):
-        label = f"{one['noise']}, {one['contrast']}"
-        left.plot(one["fall"], one["p"], marker, color=colour, ms=5, alpha=0.75, mew=0, label=label)
-        right.ecdf(one["room_in_grey_levels"], color=colour, lw=1.8)
-    left.axvline(1.0, **DASHED)
-    left.set(xscale="log", ylim=(-0.03, 1.03), xlabel="slack times statistic", ylabel="selective p")
+    for one, (colour, marker, line) in zip(slacks, SLACK_STYLES, strict=False):
+        name = f"{one['noise']} noise, {one['contrast']}"
+        left.plot(one["fall"], one["p"], marker, color=colour, ms=3, alpha=0.5, mew=0, label=name)
+        right.ecdf(one["room_in_grey_levels"], color=colour, ls=line, lw=1.8, label=name)
+    draw_level(left, 1.0, "the density falls by a factor of e", vertical=True)
+    left.set(ylim=(-0.03, 1.03), xlabel="slack times statistic (no unit)", ylabel="selective p")
     left.set_title("p can be small where the density falls")
-    right.set(xscale="log", ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share with at most this slack")
+    right.set(ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share of slices with at most this slack")
     right.set_title("how far the statistic can move before the region changes")
     for axes in (left, right):
+        make_logarithmic(axes, "x")
         draw_grid(axes)
-        axes.grid(axis="x", color="0.92")
-    legend_below(figure, 4)
+        axes.grid(axis="x", color="0.5", alpha=0.18)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, fontsize=9, frameon=False)
     return figure
 
 
@@ -214,8 +230,10 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
     """
     columns = min(len(gallery.results), COLUMNS)
     rows, height = -(-len(gallery.results) // columns), 1 if maps_only else 3
-    figure = new_figure(CELL * columns + 0.2, (height * CELL + 0.5) * rows)
-    parts = np.ravel(figure.subfigures(rows, 1, squeeze=False))
+    tall = height * CELL + 0.5
+    figure = new_figure(CELL * columns + 0.2, tall * rows + KEY)
+    *parts, key = np.ravel(figure.subfigures(rows + 1, 1, height_ratios=[*rows * [tall], KEY]))
+    _draw_key(key, {"region": REGION_COLOUR} | ({} if maps_only else {"tumour": TUMOUR_COLOUR}))
     panels = np.concatenate([part.subplots(height, columns, squeeze=False).T for part in parts])
     for axes in panels.flat:
         axes.set_axis_off()
@@ -227,9 +245,23 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
                 axes.imshow(flair, cmap="gray", vmin=0, vmax=max(1, int(flair.max())), interpolation="nearest")
             draw_outline(own[-1], mask, TUMOUR_COLOUR, 1.5)
         if result is not None:
-            own[height // 2].imshow(result.attention, cmap="viridis", vmin=0, vmax=1, interpolation="nearest")
+            own[height // 2].imshow(result.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
             draw_outline(own[-1], result.region, REGION_COLOUR, 1.5)
     return figure
+
+
+def _draw_key(part: SubFigure, outlines: Mapping[str, str]) -> None:
+    """Draw what the outlines and the colours of the maps mean."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=colour, lw=2, label=f"outline: {name}") for name, colour in outlines.items()]
+    part.legend(handles=handles, loc="upper center", ncols=2, fontsize=8.5, frameon=False)
+    wide = min(0.8, 3.0 / float(part.bbox.width / part.dpi))
+    bar = part.add_axes((0.5 - wide / 2, 0.45, wide, 0.12))
+    part.colorbar(ScalarMappable(cmap=MAP_COLOURS), cax=bar, orientation="horizontal", ticks=[0, 0.5, 1])
+    bar.tick_params(labelsize=8.5)
+    bar.set_xlabel("attention", fontsize=8.5)
 
 
 def _title(result: AttentionTestResult | None) -> str:
@@ -255,10 +287,10 @@ def _draw_classes(
 ) -> None:
     """Draw a value of both classes with its interval, side by side, at the place of each condition that was tested."""
     found = {place: condition_of(summary, condition) for place, condition in conditions.items()}
-    for aside, (name, colour) in zip((-apart, apart), CLASS_COLOURS.items(), strict=True):
+    for aside, (name, (colour, marker)) in zip((-apart, apart), CLASS_STYLES.items(), strict=True):
         values = {place + aside: value(one, name) for place, one in found.items() if one is not None}
         shown = {place: one for place, one in values.items() if one is not None}
-        draw_rates(axes, list(shown), list(shown.values()), colour, CLASS_NAMES[name], **style)
+        draw_rates(axes, list(shown), list(shown.values()), colour, CLASS_NAMES[name], marker=marker, **style)
 
 
 def _region_size(found: Summary, name: str) -> Summary | None:

@@ -121,7 +121,7 @@ def precision_figure(settings: Sequence[Setting]) -> Figure:
         _draw_diagonal(axes, "equal p")
         for changed, colour, marker, name in (
             (False, BLUE, "o", "same region"),
-            (True, VERMILION, "s", "other region in float32"),
+            (True, VERMILION, "s", "another region"),
         ):
             pairs = np.array([(p, single) for p, single, other in setting["pairs"] if other == changed]).reshape(-1, 2)
             axes.plot(*pairs.T, marker, ms=3.8, alpha=0.7, mew=0, color=colour, label=f"{name} ({len(pairs)})")
