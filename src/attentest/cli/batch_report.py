@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from attentest.cli.image_names import shown
 from attentest.cli.output import say
-from attentest.cli.result_table import print_component_table, print_table, shown
+from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 200
 """Largest number of images in the table that is printed; files have all of them."""
+
+COMPLETE = ("--csv", "--json")
+"""Options that give every number of every image."""
 
 MOST_REASONS = 10
 """Largest number of images that could not be tested whose reasons are printed."""
@@ -64,9 +68,9 @@ def print_results(rows: ImageRows, components: bool, alpha: float, confidence_le
 
     first = list(islice(rows, MOST_ROWS))
     if components:
-        print_component_table(first, alpha, confidence_level)
+        print_component_table(first, alpha, confidence_level, COMPLETE)
         return
-    print_table([row for some in first for row in some], alpha, confidence_level)
+    print_table([row for some in first for row in some], alpha, confidence_level, COMPLETE)
     if len(rows) > len(first):
         say(f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all.")
     known = pvalues_of(rows.all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,12 @@ def table_console() -> Console:
     """Return a console on standard output, wide enough for tables if it is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=max(console.width, 160))
+
+
+def table_width() -> int | None:
+    """Return the width for tables of images: that of the terminal, or COLUMNS; None, any, if it goes to a file."""
+    console, given = Console(), os.environ.get("COLUMNS", "")
+    return console.width if console.is_terminal or (given.isdigit() and int(given) > 0) else None
 
 
 def say(text: str) -> None:

@@ -2,142 +2,206 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-from rich.table import Table
+from rich.console import Console
+from rich.text import Text
 
-from attentest.cli.output import table_console
+from attentest.cli.fitted_table import ALWAYS, Column, fitted
+from attentest.cli.output import table_width
+from attentest.cli.table_notes import disagreements, marked, row_notes, shared_notes
 
 if TYPE_CHECKING:
     from attentest.results.rows import Row
 
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
 
-DISAGREES = "*"
-"""Mark of a certified p-value that contradicts the search."""
+NO_VALUE = "-"
+"""Cell of what a row does not have: no cell is empty, so that programs can tell them apart."""
 
 
-def print_table(rows: Sequence[Row], alpha: float, confidence_level: float | None = 0.95) -> None:
-    """Print a row per image, with its verdict; without a confidence level there is no interval."""
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of a table.
+
+    Parameters
+    ----------
+    row
+        Values of an image, of a component of its region, or of an image that could not be tested.
+    rejected
+        The verdict; None if the error bar does not tell.
+    below_alpha
+        Whether its own p-value is at most alpha, which is not the verdict if p-values are adjusted.
+    holm
+        The adjusted p-value of a component.
+    """
+
+    row: Row
+    rejected: bool | None = None
+    below_alpha: bool | None = None
+    holm: str = NO_VALUE
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in words."""
+        return "not tested" if "error" in self.row else VERDICTS[self.rejected]
+
+
+def print_table(
+    rows: Sequence[Row], alpha: float, confidence_level: float | None = 0.95, complete: Sequence[str] = ("--json",)
+) -> None:
+    """Print a row per image, with its verdict.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    alpha
+        Significance level of the verdicts.
+    confidence_level
+        Level of the confidence intervals; None to leave them out.
+    complete
+        Options that give all columns, and names in full, to be named where the terminal is too narrow for them.
+    """
     from attentest.results.rows import pvalues_of
 
-    tested = [row for row in rows if "error" not in row]
-    certified = any("certificate_pvalue" in row for row in tested)
-    headings = _headings(confidence_level, certified)
-    table = _table("image", *headings, f"verdict at {alpha:g}")
-    known = pvalues_of(tested)
+    known = pvalues_of(rows)
     decisions = known.decisions(alpha, None)
     verdicts = iter(decisions)
+    lines = []
     for row in rows:
-        name = escape(shown(row["image"]))
-        if "error" in row:
-            table.add_row(name, *([""] * len(headings)), "not tested")
-        else:
-            table.add_row(name, *_numbers(row, confidence_level, certified), VERDICTS[next(verdicts)])
-    table_console().print(table)
-    if tested:
-        _print_notes(tested[0])
-    if len(tested) == 1 and None in decisions:  # of several, the summary says it
-        table_console().print(known.advice(alpha), soft_wrap=True)
-    _print_disagreements(tested)
+        rejected = None if "error" in row else next(verdicts)
+        lines.append(Line(row=row, rejected=rejected, below_alpha=rejected))
+    advice = [known.advice(alpha)] if len(known) == 1 and None in decisions else []  # of several, the summary has it
+    _print_lines(lines, [1] * len(lines), alpha, confidence_level, complete, advice)
 
 
-def print_component_table(images: Iterable[Sequence[Row]], alpha: float, confidence_level: float | None = 0.95) -> None:
+def print_component_table(
+    images: Iterable[Sequence[Row]],
+    alpha: float,
+    confidence_level: float | None = 0.95,
+    complete: Sequence[str] = ("--json",),
+) -> None:
     """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
     from attentest.results.pvalue_text import number_text, range_text
     from attentest.results.rows import pvalues_of
     from attentest.search import CONVERGED
 
-    regions = list(images)
-    certified = any("certificate_pvalue" in row for rows in regions for row in rows)
-    headings = ("component", "pixels", *_headings(confidence_level, certified), "Holm p")
-    table = _table("image", *headings, f"verdict at {alpha:g}")
-    for rows in regions:
+    lines, groups = [], []
+    for rows in images:
+        groups.append(len(rows))
         if "error" in rows[0]:
-            cells = [""] * len(headings)
-            table.add_row(escape(shown(rows[0]["image"])), *cells, "not tested", end_section=True)
+            lines.append(Line(row=rows[0]))
             continue
         known = pvalues_of(rows)
         resolved = all(row["status"] == CONVERGED for row in rows)
         ends = (each.tolist() for each in known.adjusted_bounds("holm"))
-        for number, (row, low, high, rejected) in enumerate(
-            zip(rows, *ends, known.decisions(alpha, "holm"), strict=True)
-        ):
-            table.add_row(
-                escape(shown(row["image"])) if number == 0 else "",
-                str(row["component"]),
-                str(row["part_pixels"]),
-                *_numbers(row, confidence_level, certified),
-                number_text(high, 4) if resolved else range_text(low, high, 4),
-                VERDICTS[rejected],
-                end_section=number == len(rows) - 1,
+        decisions = (known.decisions(alpha, method) for method in ("holm", None))
+        lines += [
+            Line(
+                row=row,
+                rejected=rejected,
+                below_alpha=below_alpha,
+                holm=number_text(high, 4) if resolved else range_text(low, high),
             )
-    table_console().print(table)
-    tested = [row for rows in regions for row in rows if "error" not in row]
+            for row, low, high, rejected, below_alpha in zip(rows, *ends, *decisions, strict=True)
+        ]
+    _print_lines(lines, groups, alpha, confidence_level, complete, [])
+
+
+def _print_lines(
+    lines: Sequence[Line],
+    groups: Sequence[int],
+    alpha: float,
+    confidence_level: float | None,
+    complete: Sequence[str],
+    advice: Sequence[str],
+) -> None:
+    """Print a table and its footnotes."""
+    columns = _columns(lines, alpha, confidence_level)
+    names = [str(line.row["image"]) for line in lines]
+    marks, notes = _marks(lines, alpha, confidence_level)
+    table = fitted(names, [*columns, *marks], groups)
+    left_out, interval = table.left_out, _interval_heading(confidence_level)
+    if interval in left_out:  # notes about it would be about numbers that are not there
+        columns = [column for column in columns if column.heading not in left_out]
+        marks, notes = _marks(lines, alpha, None)
+        table = fitted(names, [*columns, *marks], groups)
+    table.print()
+    tested = [line.row for line in lines if "error" not in line.row]
     if tested:
-        _print_notes(tested[0])
-    _print_disagreements(tested)
-
-
-def shown(name: object) -> str:
-    """Return the name of an image for the terminal: bytes that are not text, and what controls it, are escaped."""
-    text = str(name).encode("utf-8", "backslashreplace").decode()
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-
-
-def _table(*headings: str) -> Table:
-    """Return an empty table; columns of words are aligned left, those of numbers right."""
-    table = Table()
-    for heading in headings:
-        table.add_column(heading, justify="left" if heading.startswith(("image", "verdict")) else "right")
-    return table
-
-
-def _print_notes(row: Row) -> None:
-    """Say how regions were chosen, where it is not as in the paper, and whether the noise is approximate."""
-    notes = []
-    if row["region_unit"] == "patches":
-        notes.append("regions consist of whole patches (--region patches)")
-    if row["gamma"]:
-        seed = row["randomise_seed"]
-        option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"
-        notes.append(f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})")
-    if row["approximate_noise"]:
-        notes.append("approximate: the noise was estimated from the tested images themselves (--noise)")
+        notes += shared_notes(tested[0], None if interval in left_out else confidence_level)
+    notes += [*advice, *disagreements(tested)]
+    if len(tested) < len(lines):
+        where = _alternatives(["the messages on standard error", *complete])
+        notes.append(f"not tested: {len(lines) - len(tested)}; see {where} for the reasons.")
+    wider = _alternatives(["a wider terminal", *complete])
+    if left_out:
+        notes.append(f"no room for {', '.join(left_out)}: use {wider}.")
+    if table.is_shortened:
+        notes.append(f"names are shortened: use {wider} to see all of them.")
+    console, width = Console(highlight=False), table_width()
     for note in notes:
-        table_console().print(note, soft_wrap=True)
+        console.print(Text(note), width=width, soft_wrap=width is None)
 
 
-def _print_disagreements(rows: Iterable[Row]) -> None:
-    """Say in words where a certificate contradicts the search."""
-    for row in rows:
-        if not row.get("certificate_agrees", True):
-            component = f", component {row['component']}" if "component" in row else ""
-            text = f"{DISAGREES} {shown(row['image'])}{component}: {row['certificate_summary']}."
-            table_console().print(escape(text), soft_wrap=True)
+def _alternatives(texts: Sequence[str]) -> str:
+    return f"{', '.join(texts[:-1])} or {texts[-1]}"
 
 
-def _headings(confidence_level: float | None, certified: bool) -> tuple[str, ...]:
-    interval = () if confidence_level is None else ("estimate", f"{100 * confidence_level:.10g}% interval")
-    return "statistic", *interval, "naive p", "selective p", "error bar", *(("certified p",) if certified else ())
+def _marks(lines: Sequence[Line], alpha: float, interval_level: float | None) -> tuple[list[Column], list[str]]:
+    """Return the column of the marks of footnotes, if there are any, and the footnotes."""
+    marks, notes = marked([row_notes(line.row, line.below_alpha, alpha, interval_level) for line in lines])
+    column = Column(heading="notes", cells=[some or NO_VALUE for some in marks], is_text=True)
+    return [column] if notes else [], notes
 
 
-def _numbers(row: Row, confidence_level: float | None, certified: bool) -> list[str]:
-    """Return the cells of a row under the headings."""
-    from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text
+def _columns(lines: Sequence[Line], alpha: float, confidence_level: float | None) -> list[Column]:
+    """Return the columns after the names, in order; their ranks say which are left out first."""
+    from attentest.results.pvalue_text import estimate_text, number_text, range_text
+    from attentest.search import CONVERGED
 
-    bounds = row["pvalue_low"], row["pvalue_high"]
-    estimate = estimate_text(row["estimate"], (row["estimate_low"], row["estimate_high"]), row["status"])
-    ends = f"{row['confidence_low']:.3g} to {row['confidence_high']:.3g}"
-    interval = [] if confidence_level is None else [estimate, ends]
-    p = [number_text(row["naive_pvalue"]), escape(pvalue_text(row["pvalue"], bounds, row["status"], 4))]
-    certificate = [_certified(row)] if certified else []
-    return [f"{row['statistic']:.4f}", *interval, *p, f"{bounds[1] - bounds[0]:.0e}", *certificate]
+    def column(heading: str, rank: int, cell: Callable[[Row], str]) -> Column:
+        cells = [NO_VALUE if "error" in line.row else cell(line.row) for line in lines]
+        return Column(heading=heading, cells=cells, rank=rank)
+
+    def pvalue(row: Row) -> str:
+        ends = row["pvalue_low"], row["pvalue_high"]
+        return number_text(row["pvalue"], 4) if row["status"] == CONVERGED else range_text(*ends)
+
+    def estimate(row: Row) -> str:
+        return estimate_text(row["estimate"], (row["estimate_low"], row["estimate_high"]), row["status"])
+
+    def certified(row: Row) -> str:
+        return f"{row['certificate_pvalue']:.4g}" if "certificate_pvalue" in row else NO_VALUE
+
+    columns = []
+    if any("component" in line.row for line in lines):
+        columns.append(column("component", ALWAYS, lambda row: str(row["component"])))
+    columns.append(column("pixels", 2, lambda row: f"{row['part_pixels']} of {row['seen_pixels']}"))
+    columns.append(column("difference", 3, lambda row: f"{row['difference']:.3g}"))
+    if confidence_level is not None:
+        columns.append(column("estimate", 6, estimate))
+        columns.append(
+            column(
+                _interval_heading(confidence_level),
+                4,
+                lambda row: f"{row['confidence_low']:.3g} to {row['confidence_high']:.3g}",
+            )
+        )
+    columns.append(column("statistic", 7, lambda row: f"{row['statistic']:.4f}"))
+    columns.append(column("naive p", 5, lambda row: number_text(row["naive_pvalue"])))
+    columns.append(column("selective p", ALWAYS, pvalue))
+    columns.append(column("error bar", 8, lambda row: f"{row['pvalue_high'] - row['pvalue_low']:.0e}"))
+    if any("certificate_pvalue" in line.row for line in lines):
+        columns.append(column("certified p", 1, certified))  # asked for, and it takes the longest
+    if any("component" in line.row for line in lines):
+        columns.append(Column(heading="Holm p", cells=[line.holm for line in lines]))
+    columns.append(Column(heading=f"verdict at {alpha:g}", cells=[line.verdict for line in lines], is_text=True))
+    return columns
 
 
-def _certified(row: Row) -> str:
-    if "certificate_pvalue" not in row:
-        return ""
-    return f"{row['certificate_pvalue']:.4g}" + ("" if row["certificate_agrees"] else f" {DISAGREES}")
+def _interval_heading(confidence_level: float | None) -> str:
+    return "" if confidence_level is None else f"{100 * confidence_level:.10g}% interval"

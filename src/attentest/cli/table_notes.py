@@ -1,0 +1,94 @@
+"""Footnotes of tables of results: what a number needs to be read rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
+from typing import TYPE_CHECKING
+
+from attentest.cli.image_names import shown
+
+if TYPE_CHECKING:
+    from attentest.results.rows import Row
+
+MOST_DISAGREEMENTS = 10
+"""Largest number of certificates that contradict the search of which the numbers are printed."""
+
+ENDINGS = {
+    "decided": "the search stopped once the verdict was certain",
+    "max_evaluations": "the search ended at its largest number of evaluations",
+    "precision": "the search ended where rounding of the scores hides the rest",
+    "sharp": "the scores change too abruptly for the search",
+}
+"""How searches end that do not converge, by their status."""
+
+MARKS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def row_notes(row: Row, rejected: bool | None, alpha: float, interval_level: float | None) -> list[str]:
+    """Return what must be said of the numbers of one row.
+
+    Parameters
+    ----------
+    row
+        The row; of an image that could not be tested there is nothing to say.
+    rejected
+        Whether its own p-value is at most alpha; None if its error bar does not tell.
+    alpha
+        Significance level.
+    interval_level
+        Level of the confidence interval that is shown; None if none is.
+    """
+    from attentest.search import CONVERGED
+
+    if "error" in row:
+        return []
+    notes = []
+    if row["status"] != CONVERGED:
+        ended = ENDINGS.get(row["status"], "the search did not converge")
+        notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
+    if interval_level is not None and row["alternative"] == "two-sided":
+        low, high = row["confidence_low"], row["confidence_high"]
+        if isinf(low) or isinf(high):
+            notes.append("an infinite end: the image and the selection do not bound the difference on that side")
+        elif abs(1 - interval_level - alpha) < 1e-9 and rejected is not None and rejected == (low <= 0 <= high):
+            notes.append(
+                "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
+                "interval has the same probability in each tail"
+            )
+    if not row.get("certificate_agrees", True):
+        notes.append("the certified p contradicts the search; its numbers are below")
+    return notes
+
+
+def marked(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the marks of each row, given its notes, and each note once, with its mark before it."""
+    marks = dict(zip(dict.fromkeys(note for some in notes for note in some), MARKS, strict=False))
+    return [" ".join(sorted(marks[note] for note in some)) for some in notes], [
+        f"{mark}: {note}." for note, mark in marks.items()
+    ]
+
+
+def shared_notes(row: Row, interval_level: float | None) -> Iterator[str]:
+    """Yield what must be said of the test that all rows share: how regions were chosen, which noise was assumed."""
+    if row["region_unit"] == "patches":
+        yield "regions consist of whole patches (--region patches)"
+    if row["gamma"]:
+        seed = row["randomise_seed"]
+        option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"
+        yield f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})"
+    if row["approximate_noise"]:
+        yield "approximate: the noise was estimated from the tested images themselves (--noise)"
+    if interval_level is not None and row["alternative"] != "two-sided":
+        yield f"intervals have one end, as the alternative is one-sided (--alternative {row['alternative']})"
+
+
+def disagreements(rows: Iterable[Row]) -> list[str]:
+    """Return in words where certificates contradict the search."""
+    found = []
+    for row in rows:
+        if not row.get("certificate_agrees", True):
+            component = f", component {row['component']}" if "component" in row else ""
+            found.append(f"{shown(row['image'])}{component}: {row['certificate_summary']}.")
+    more = len(found) - MOST_DISAGREEMENTS
+    return found if more <= 0 else [*found[:MOST_DISAGREEMENTS], f"and {more} more certificates that contradict it."]
