@@ -55,7 +55,8 @@ def bench(
     unknown = set(size or ()) - {side for _, side in BUNDLED}
     if unknown:
         raise InputError(f"there is no bundled model for images of side {min(unknown)}: use 8, 16, 32 or 64.")
-    from attentest.studies.benchmark import BenchSettings, benchmark_figure, run_benchmark
+    from attentest.studies.benchmark import BenchSettings, run_benchmark
+    from attentest.studies.benchmark_figure import benchmark_figure
 
     settings = BenchSettings(
         sizes=tuple(model for model in BUNDLED if not size or model[1] in size),

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
-from attentest.results.figures.figure_file import new_figure
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch, SearchProblem, SpectralSearch
 from attentest.search.spectral.cells import inside_and_undecided
@@ -32,9 +31,6 @@ from attentest.simulation.synthetic_images import null_images
 from attentest.training.bundled import BUNDLED, bundled_model
 from attentest.training.classifier import Progress
 from attentest.training.provenance import described_machine
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 EXTRAPOLATED_FROM = 2048  # evaluations on which the fixed search is timed if it is not run to its end
 ONE_BY_ONE = 10  # images that are tested one at a time
@@ -272,24 +268,3 @@ def _peak_memory(device: torch.device) -> Callable[[], float | None]:
         return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
 
     return peak
-
-
-def benchmark_figure(report: Report) -> Figure:
-    """Draw the seconds per image by model and search, and by the number of images tested together."""
-    figure = new_figure(13.0, 4.4)
-    bars, line = figure.subplots(1, 2, width_ratios=[2, 1])
-    models = list(dict.fromkeys(row.model for row in report.rows))
-    searches = list(dict.fromkeys(row.search for row in report.rows))
-    width = 0.8 / len(searches)
-    for place, search in enumerate(searches):
-        chosen = [row for row in report.rows if row.search == search]  # in the order of the models
-        left = np.arange(len(models)) + (place - (len(searches) - 1) / 2) * width
-        label = search + (" (extrapolated)" if any(row.extrapolated for row in chosen) else "")
-        bars.bar(left, [row.seconds for row in chosen], width, label=label)
-    bars.set(yscale="log", ylabel="seconds per image")
-    bars.set_xticks(range(len(models)), models)
-    bars.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3, frameon=False)
-    bars.set_title(f"a p-value with an error bar of {report.settings['tol']:g}; {report.machine['device']}")
-    line.loglog([point["images"] for point in report.growth], [point["seconds"] for point in report.growth], "o-")
-    line.set(xlabel="images together", ylabel="seconds per image, spectral", title="more images at a time")
-    return figure

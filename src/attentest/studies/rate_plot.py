@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 SHADE = {"alpha": 0.16, "lw": 0, "zorder": 0}
 """How a band or a row is shaded."""
-
-WIDE = 50.0
-"""From this ratio of its ends on, a logarithmic axis has ticks at powers of ten alone."""
 
 
 def draw_rates(
@@ -73,18 +70,6 @@ def draw_grid(axes: Axes) -> None:
     """Draw pale horizontal lines behind the data."""
     axes.grid(axis="y", color="0.5", alpha=0.18)
     axes.set_axisbelow(True)
-
-
-def make_logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
-    """Make an axis logarithmic, now that all is drawn, with numbers such as 0.02 or 5 and not 2 x 10^-2."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
-    axes.set(**{f"{which}scale": "log"})
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0,) if high > WIDE * low else (1.0, 2.0, 3.0, 5.0)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def legend_below(figure: Figure, columns: int) -> None:

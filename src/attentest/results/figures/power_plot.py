@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.log_axis import make_logarithmic
+from attentest.results.figures.palette import BLUE, VERMILION
 from attentest.results.plan import Plan, SimulatedTests
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-REGION_COLOURS = ("#1f6fb2", "#d1495b")
-"""Of the kinds of region, where gamma is on the axis."""
+REGION_STYLES = ((BLUE, "o"), (VERMILION, "s"))
+"""Colours and markers of the kinds of region, where gamma is on the axis."""
+
+MARKERS = "osD^v"
+"""Of the values of gamma, where the signal is on the axis."""
+
+REJECTED = "share of images rejected (bars: 95% intervals)"
+
+SIDE = 4.6
+"""Width of a panel in inches."""
 
 LONG = 10.0
 """From this ratio of the longest to the shortest on, lengths are drawn on a logarithmic axis."""
@@ -39,9 +49,13 @@ def power_figure(plan: Plan) -> Figure:
         panels.append(partial(_draw_overlaps, plan=plan, delta=compared, about=about))
     if any(tests.lengths is not None for tests in plan.tests):
         panels.append(partial(_draw_lengths, plan=plan, delta=compared, about=about))
-    figure = new_figure(4.4 * len(panels), 4.4)
-    for draw, axes in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
+    columns = 2 if len(panels) == 4 else len(panels)
+    rows = len(panels) // columns
+    figure = new_figure(SIDE * columns, 0.9 * SIDE * rows)
+    for draw, axes in zip(panels, np.ravel(figure.subplots(rows, columns, squeeze=False)), strict=True):
         draw(axes)
+        axes.grid(axis="y", color="0.5", alpha=0.18)
+        axes.set_axisbelow(True)
     return figure
 
 
@@ -59,9 +73,9 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
     from matplotlib import colormaps
 
     designs = [design for design in plan.designs if design.region == region]
-    shades = colormaps["viridis"](np.linspace(0.0, 0.85, len(designs)))
+    shades = colormaps["viridis"](np.linspace(0.0, 0.8, len(designs)))
     width = max(plan.deltas) - min(plan.deltas)
-    for number, design in enumerate(designs):
+    for number, (design, marker) in enumerate(zip(designs, cycle(MARKERS), strict=False)):
         tests = plan.of(design)
         # Moved aside a little, so that bars do not hide each other.
         aside = 0.015 * width * (number - (len(designs) - 1) / 2)
@@ -69,10 +83,10 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         rates = [each.rejected for each in tests]
         label = f"gamma {design.randomise:g}" if design.randomise else "not randomised"
         axes.vlines(at, [rate.low for rate in rates], [rate.high for rate in rates], color=shades[number], lw=1)
-        axes.plot(at, [rate.value for rate in rates], color=shades[number], lw=1.8, marker="o", ms=4, label=label)
+        axes.plot(at, [rate.value for rate in rates], color=shades[number], lw=1.8, marker=marker, ms=4, label=label)
     # Labels where the curves are not: they rise from the lower left to the upper right.
     for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
-        axes.axhline(value, color="0.6", lw=1, ls=style)
+        axes.axhline(value, color="0.5", lw=1, ls=style)
         axes.annotate(
             f"{text} {value:g}",
             (0.0 if side == "left" else 1.0, value),
@@ -81,17 +95,16 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
             textcoords="offset points",
             ha=side,
             fontsize=8.5,
-            color="0.4",
+            color="0.5",
         )
-    axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels")
-    axes.set_ylabel("share rejected (bars: 95% intervals)")
+    axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels", ylabel=REJECTED)
     axes.set_title(f"power, regions of {region}")
     axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.6), fontsize=8.5)
 
 
 def _draw_rejected(axes: Axes, plan: Plan, delta: float, about: str) -> None:
     _draw_by_gamma(axes, plan, delta, lambda tests: (tests.rejected.value, tests.rejected.low, tests.rejected.high))
-    axes.set(ylim=(0, 1.03), ylabel="share rejected (bars: 95% intervals)", title=f"rejected, {about}")
+    axes.set(ylim=(0, 1.03), ylabel=REJECTED, title=f"rejected, {about}")
 
 
 def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
@@ -100,7 +113,8 @@ def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
         return mean, mean - error, mean + error
 
     _draw_by_gamma(axes, plan, delta, bar)
-    axes.set(ylim=(0, 1.03), ylabel="mean IoU (bars: two standard errors)", title=f"quality of the region, {about}")
+    axes.set(ylim=(0, 1.03), title=f"quality of the region, {about}")
+    axes.set_ylabel("mean overlap of region and signal, as IoU\n(bars: two standard errors)")
 
 
 def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:
@@ -111,11 +125,10 @@ def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:
     _draw_by_gamma(axes, plan, delta, bar)
     low, high = axes.dataLim.intervaly
     if np.isfinite(high) and high > LONG * low:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter("{x:g}")
+        make_logarithmic(axes, "y")
     elif np.isfinite(high):
         axes.set_ylim(0, 1.1 * high)
-    axes.set_ylabel("median length over the naive one (bars: quartiles)")
+    axes.set_ylabel("median length, as a multiple of the naive one\n(bars: quartiles)")
     axes.set_title(f"confidence intervals, {about}")
 
 
@@ -123,14 +136,14 @@ def _draw_by_gamma(axes: Axes, plan: Plan, delta: float, bar: Callable[[Simulate
     """Draw a quantity of the tests with one height of the signal against gamma, a line for each kind of region."""
     gammas = sorted({design.randomise for design in plan.designs})
     regions = _regions(plan)
-    for number, (region, colour) in enumerate(zip(regions, cycle(REGION_COLOURS), strict=False)):
+    for number, (region, (colour, marker)) in enumerate(zip(regions, cycle(REGION_STYLES), strict=False)):
         tests = [each for each in plan.tests if each.delta == delta and each.design.region == region]
         bars = np.array([bar(each) for each in tests]).reshape(-1, 3)  # none if the simulation was interrupted
         bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
         aside = 0.06 * (number - (len(regions) - 1) / 2)
         at = np.array([gammas.index(each.design.randomise) + aside for each in tests])
         axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
-        axes.plot(at, bars[:, 0], color=colour, lw=1.8, marker="o", ms=5, label=region)
+        axes.plot(at, bars[:, 0], color=colour, lw=1.8, marker=marker, ms=5, label=f"regions of {region}")
     axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
     axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)")
     axes.legend(fontsize=8.5)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.log_axis import make_logarithmic
 from attentest.results.figures.overlay import MAP_COLOURS, draw_outline
 from attentest.results.figures.palette import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION
 from attentest.results.pvalue_text import number_text, with_sign
@@ -26,7 +27,7 @@ from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slice_tests import SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
 from attentest.studies.document import png
-from attentest.studies.rate_plot import SHADE, draw_grid, draw_level, draw_rates, legend_below, make_logarithmic
+from attentest.studies.rate_plot import SHADE, draw_grid, draw_level, draw_rates, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -230,7 +231,7 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
     """
     columns = min(len(gallery.results), COLUMNS)
     rows, height = -(-len(gallery.results) // columns), 1 if maps_only else 3
-    tall = height * CELL + 0.5
+    tall = height * CELL + 0.6
     figure = new_figure(CELL * columns + 0.2, tall * rows + KEY)
     *parts, key = np.ravel(figure.subfigures(rows + 1, 1, height_ratios=[*rows * [tall], KEY]))
     _draw_key(key, {"region": REGION_COLOUR} | ({} if maps_only else {"tumour": TUMOUR_COLOUR}))

@@ -9,9 +9,10 @@ import numpy as np
 from scipy.stats import norm
 
 from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.log_axis import make_logarithmic
 from attentest.results.figures.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION
 from attentest.simulation.nearly_gaussian import nearly_gaussian
-from attentest.studies.rate_plot import draw_grid, draw_level, legend_below, make_logarithmic
+from attentest.studies.rate_plot import draw_grid, draw_level, legend_below
 from attentest.studies.reproduction.experiment import DISTANCES
 from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
 from attentest.studies.reproduction.rate_figures import BY_ARCHITECTURE, BY_SIZE, FAMILY_STYLES, model_axis

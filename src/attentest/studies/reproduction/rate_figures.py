@@ -9,6 +9,7 @@ import numpy as np
 
 from attentest.registry import REGION_UNITS
 from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.log_axis import make_logarithmic
 from attentest.results.figures.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 from attentest.simulation.nearly_gaussian import FAMILIES
 from attentest.studies.rate_plot import (
@@ -17,7 +18,6 @@ from attentest.studies.rate_plot import (
     draw_level,
     draw_rates,
     legend_below,
-    make_logarithmic,
     name_in_legend,
 )
 from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS
