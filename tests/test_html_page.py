@@ -34,11 +34,11 @@ def test_other_html_stays_text_also_where_it_looks_like_a_fold() -> None:
 def test_an_image_and_the_text_below_it_are_a_figure_with_its_caption() -> None:
     shown = body("before\n\n![Title](figures/one.png)\n\nCaption.\n\nafter")
     assert re.search(
-        r'<p>before</p> <figure><img src="data:image/png;base64,cGljdHVyZQ==" alt="Title" ?/?>'
+        r'<p>before</p> <figure class="wide"><img src="data:image/png;base64,cGljdHVyZQ==" alt="Title" ?/?>'
         r" ?<figcaption>Caption.</figcaption> </figure> <p>after</p>",
         shown.replace('<p class="lead">', "<p>"),
     ), shown
-    assert "<figure>" not in body("![Title](figures/one.png) and words\n\nwords")
+    assert "<figure" not in body("![Title](figures/one.png) and words\n\nwords")
     assert "<img" in body("![Title](figures/one.png)")
 
 

@@ -102,6 +102,7 @@ def _figures(tokens: Sequence[Token]) -> Iterator[Token]:
         if found and [child.type for child in two[1].children or ()] == ["image"]:
             figure, image, end, opening, caption, closing = two
             figure.type = figure.tag = end.type = end.tag = "figure"
+            figure.attrSet("class", "wide")
             opening.tag = closing.tag = "figcaption"
             yield from (figure, image, opening, caption, closing, end)
             place += 6
