@@ -207,8 +207,8 @@ def test_failures_are_tried_again_on_request() -> None:
 def test_another_test_in_the_same_directory_is_refused_with_the_difference() -> None:
     assert run("scans", "--out", "o").exit_code == 0
     for options, message in (
-        (("--threshold", "0.5"), "another settings threshold (0.6, now 0.5)"),
-        (("--decide",), "another series decided at (None, now 0.05)"),
+        (("--threshold", "0.5"), "another value of threshold (0.6, now 0.5)"),
+        (("--decide",), "another value of decided at (None, now 0.05)"),
     ):
         done = run("scans", "--out", "o", *options)
         assert isinstance(done.exception, InputError), done.output
@@ -225,7 +225,7 @@ def test_another_noise_of_the_same_kind_and_size_is_refused() -> None:
         done = CliRunner().invoke(app, command)
         codes.append(done.exit_code == 0)
     assert codes == [True, True, False]
-    assert "another series noise checksum" in str(done.exception)
+    assert "another value of noise checksum" in str(done.exception)
 
 
 def test_what_is_to_be_saved_is_made_for_images_that_were_tested_without_it() -> None:

@@ -112,7 +112,7 @@ def test_test_prints_a_table_or_json_and_draws(
         (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the input whole.png"),
         (
             ["test", "null.npy", "--noise", "1", "--figure", "figure"],
-            "--figure must end in .png, .svg, .pdf, got 'figure'",
+            "--figure must end in .png, .svg, .pdf, or in / for a folder of figures, got 'figure'",
         ),
         (["demo", "--out", "demo.gif"], "--out must end in .png, .svg, .pdf, got 'demo.gif'"),
         (["noise", "fit", "null.npy", "--out", "noise.txt"], "--out must end in .json, .safetensors, got 'noise.txt'"),

@@ -241,12 +241,12 @@ def test_another_calibration_in_the_same_directory_is_refused_with_the_differenc
     assert run_with({}).exit_code == 0
     before = RECORDS.read_bytes()
     for option, value, message in (
-        ("--seed", "3", "another seed .0, now 3."),
-        ("--threshold", "0.5", "another settings threshold .0.6, now 0.5."),
-        ("--noise", "two.json", "another series noise checksum"),
-        ("--true-noise", "two.json", "another series drawn noise checksum"),
-        ("--mean", "mean6.npy", "another series mean sha256"),
-        ("--contrast", "reference", "another settings contrast name .background, now reference."),
+        ("--seed", "3", "another value of seed .0, now 3."),
+        ("--threshold", "0.5", "another value of threshold .0.6, now 0.5."),
+        ("--noise", "two.json", "another value of noise checksum"),
+        ("--true-noise", "two.json", "another value of drawn noise checksum"),
+        ("--mean", "mean6.npy", "another value of mean sha256"),
+        ("--contrast", "reference", "another value of contrast name .background, now reference."),
     ):
         done = run_with({option: value})
         assert isinstance(done.exception, InputError), done.output

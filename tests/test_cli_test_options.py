@@ -251,7 +251,10 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--filter wide.txt.npy", "--filter: there is no image file wide.txt.npy"),
         ("--csv table.txt", "--csv must end in .csv, got 'table.txt'"),
         ("--parquet table.csv", "--parquet must end in .parquet, got 'table.csv'"),
-        ("--figure table.csv", "--figure must end in .png, .svg, .pdf, got 'table.csv'"),
+        (
+            "--figure table.csv",
+            "--figure must end in .png, .svg, .pdf, or in / for a folder of figures, got 'table.csv'",
+        ),
         ("--channels 0,0", "--channels (as weights) must be finite and not all zero"),
         ("--heads median", "--heads must be 'mean', 'max', 'min' or the number of a head"),
         ("--heads 99", "--heads = 99, but the model has heads"),

@@ -59,7 +59,7 @@ def test_another_version_is_another_header(file: RecordFile) -> None:
 @pytest.mark.parametrize("name", ["series", "seed", "model_sha256", "settings"])
 def test_rows_that_do_not_belong_together_are_refused(file: RecordFile, name: str) -> None:
     add(file, row(0))
-    with pytest.raises(InputError, match=f"made with another {name.replace('_', ' ')}"):
+    with pytest.raises(InputError, match=f"made with another value of {name.replace('_', ' ')}"):
         add(file, row(1), header={**HEADER, name: "other"})
     assert file.read().rows == {0: row(0)}
 

@@ -230,7 +230,7 @@ def test_a_directory_of_an_earlier_version_goes_on_and_gains_our_tests(tmp_path:
     assert sorted(found.rows) == [0, 1, 2]
     # A region of patches is another test, whatever the version.
     patches = {**header["header"]["settings"], "region": "patches"}
-    with pytest.raises(InputError, match=r"another settings region \(pixels, now patches\)"):
+    with pytest.raises(InputError, match=r"another value of region \(pixels, now patches\)"):
         data_file(tmp_path, NULL).check_same(found, {"settings": patches})
 
 
@@ -361,7 +361,7 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
 @pytest.mark.parametrize("count", [1, 2])
 def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path, count: int) -> None:
     run(settings_of(tmp_path, NULL, count=1), tmp_path)
-    with pytest.raises(InputError, match="made with another seed"):
+    with pytest.raises(InputError, match="made with another value of seed"):
         run(settings_of(tmp_path, NULL, count=count, seed=1), tmp_path)  # also where nothing is left to do
 
 

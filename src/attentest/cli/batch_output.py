@@ -11,6 +11,7 @@ from typing import Any, TextIO
 from attentest.cli.output import print_json
 from attentest.errors import InputError
 from attentest.results.rows import COLUMNS, Row, failed_row, pvalues_of, row_of, with_adjusted
+from attentest.results.tables import csv_cell
 
 
 def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
@@ -77,7 +78,7 @@ class BatchOutput:
             writer = csv.writer(self._file, lineterminator="\n")
             if not begun:
                 writer.writerow(COLUMNS)
-            writer.writerows([row.get(name) for name in COLUMNS] for row in rows)
+            writer.writerows([csv_cell(row.get(name)) for name in COLUMNS] for row in rows)
             self._file.flush()
         except OSError as error:
             raise InputError(f"the table {self.csv} cannot be written to ({error.strerror}).") from None

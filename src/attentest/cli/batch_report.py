@@ -1,8 +1,8 @@
-"""What is written and printed after a run over many images: tables, figure, verdicts, failures."""
+"""What is written and printed after a run over many images: tables, verdicts, failures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +12,9 @@ import typer
 from attentest.cli.image_names import shown
 from attentest.cli.output import say
 from attentest.cli.result_table import print_component_table, print_table
-from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.api.batch_run import BatchRun
     from attentest.results.image_rows import ImageRows
-    from attentest.results.result import AttentionTestResult
     from attentest.results.rows import Row
 
 MOST_ROWS = 200
@@ -42,24 +39,6 @@ def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: P
         if path is not None:
             write(columns, path)
             say(f"table: {path}")
-
-
-def draw(run: BatchRun, results: Mapping[str, AttentionTestResult], figure: Path) -> None:
-    """Draw the results of the images that could be tested; those of an earlier run are computed again."""
-    from attentest.results.figures.figure_file import save_figure
-    from attentest.results.figures.result_figure import results_figure
-
-    panels = []
-    for image in run.images:
-        try:
-            pixels = image.read()
-        except InputError:
-            continue
-        result = results[image.name] if image.name in results else run.test(pixels, alpha=run.alpha)
-        panels.append(result.picture(shown(image.path.name)))
-    if panels:
-        save_figure(results_figure(panels), figure)
-        say(f"figure: {figure}")
 
 
 def print_results(rows: ImageRows, components: bool, alpha: float, confidence_level: float | None) -> None:

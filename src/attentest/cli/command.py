@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
@@ -22,7 +23,9 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
         rest = super().parse_args(ctx, list(args))
-        check_repeated(self.make_parser(ctx).parse_args(list(args))[-1])
+        values, _, parameters = self.make_parser(ctx).parse_args(list(args))
+        check_repeated(parameters)
+        check_empty_paths(parameters, values, ctx.params)
         return rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -41,7 +44,9 @@ class Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
         rest = super().parse_args(ctx, list(args))
-        check_repeated(self.make_parser(ctx).parse_args(list(args))[-1])
+        values, _, parameters = self.make_parser(ctx).parse_args(list(args))
+        check_repeated(parameters)
+        check_empty_paths(parameters, values, ctx.params)
         return rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -58,6 +63,25 @@ def check_repeated(parameters: Iterable[Any]) -> None:
             raise InputError(
                 f"{max(option.opts, key=len)} was given {count} times, and only one can count: give it once."
             )
+
+
+def check_empty_paths(parameters: Iterable[Any], given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Refuse an empty text in place of a path, which would stand for the current directory.
+
+    Parameters
+    ----------
+    parameters
+        The parameters that are given.
+    given, values
+        What is given for them, as text, and what is made of it, by their names.
+    """
+    for parameter in parameters:
+        texts, paths = (
+            some if isinstance(some, (list, tuple)) else [some]
+            for some in (given[parameter.name], values.get(parameter.name))
+        )
+        if "" in texts and any(isinstance(path, Path) for path in paths):
+            raise InputError(f"{max(parameter.opts, key=len)} must be a path, got an empty text.")
 
 
 def unwrapped(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +12,11 @@ from attentest.cli.option_names import option_names
 from attentest.cli.option_value import as_saved_kinds, noise_file
 from attentest.cli.options import SPECTRAL
 from attentest.errors import InputError
-from attentest.files import same_file
+from attentest.files import make_directory, same_file
 
 if TYPE_CHECKING:
     from attentest.images.source import ImageSource
     from attentest.search import Certification
-
-MOST_PANELS = 40
-"""Largest number of images in a figure: more take minutes to draw and cannot be read."""
 
 
 def check_together(
@@ -100,24 +98,42 @@ def check_outputs(
     inputs: Collection[Path],
     csv: Path | None,
     parquet: Path | None,
-    figure: Path | None,
-    images: int,
+    figure: str | None,
     components: bool,
 ) -> None:
     """Refuse outputs that cannot be written, before anything is computed."""
-    from attentest.results.figures.figure_file import check_figure_path
     from attentest.results.tables import check_csv_path, check_parquet_path
 
-    for path, name, option, check in (
-        (csv, "the table", "--csv", check_csv_path),
-        (parquet, "the table", "--parquet", check_parquet_path),
-        (figure, "the figure", "--figure", check_figure_path),
-    ):
+    for path, option, check in ((csv, "--csv", check_csv_path), (parquet, "--parquet", check_parquet_path)):
         if path is not None:
-            with option_names({f"the file name of {name}": option}):
+            with option_names({"the file name of the table": option}):
                 check(path, inputs)
     if figure is not None:
-        if images > MOST_PANELS:
-            raise InputError(f"--figure shows at most {MOST_PANELS} images, got {images}: leave it out.")
         if components:
             raise InputError("--figure shows whole regions: leave out --figure or --components.")
+        _check_figure(figure, inputs)
+
+
+def is_folder(place: str) -> bool:
+    """Return whether a text names a folder: one that is there, or any that ends with a slash."""
+    return place.endswith(("/", os.sep)) or Path(place).is_dir()
+
+
+def _check_figure(place: str, inputs: Collection[Path]) -> None:
+    """Refuse a file to which no figure can be written, and a folder that cannot be made."""
+    from attentest.results.figures.figure_file import FIGURE_SUFFIXES, check_figure_path, new_figure
+
+    path = Path(place)
+    if not place:
+        raise InputError("--figure must be a file or a folder, got an empty text.")
+    if is_folder(place):
+        new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
+        make_directory(path)
+        if not os.access(path, os.W_OK):
+            raise InputError(f"--figure must be a folder that can be written to, and {path} cannot.")
+    elif path.suffix.lower() not in FIGURE_SUFFIXES and not any(same_file(path, other) for other in inputs):
+        raise InputError(
+            f"--figure must end in {', '.join(FIGURE_SUFFIXES)}, or in / for a folder of figures, got {place!r}."
+        )
+    else:
+        check_figure_path(path, inputs)

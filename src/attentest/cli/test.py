@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.batch_report import draw, print_results, say_failures, write_tables
+from attentest.cli.batch_report import print_results, say_failures, write_tables
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
@@ -18,6 +18,7 @@ from attentest.cli.option_checks import (
     check_outputs,
     check_pairs,
     check_together,
+    is_folder,
     saved_kinds,
 )
 from attentest.cli.option_group import with_options_of
@@ -37,10 +38,6 @@ from attentest.cli.options import (
 from attentest.cli.output import SOME_FAILED
 from attentest.files import make_directory
 from attentest.registry import IMAGE_FORMATS
-
-if TYPE_CHECKING:
-    from attentest.images.source import ImageSource
-    from attentest.results.result import AttentionTestResult
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -190,9 +187,13 @@ def test(
         typer.Option(help="Also write this table to a .parquet file.", show_default=False, rich_help_panel=OUTPUT),
     ] = None,
     figure: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Also draw the results to this .png, .svg or .pdf file.", show_default=False, rich_help_panel=OUTPUT
+            help="Also draw the result to this .png, .svg or .pdf file, those of several images on one sheet; or each "
+            "to a file of a folder (FOLDER/).",
+            metavar="FILE",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -231,7 +232,7 @@ def test(
     references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
-    check_outputs(inputs, csv, parquet, figure, len(sources), components)
+    check_outputs(inputs, csv, parquet, figure, components)
     if out is not None:
         make_directory(out)
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
@@ -241,11 +242,11 @@ def test(
     from attentest.cli.batch import tested_rows
     from attentest.cli.batch_output import BatchOutput
 
-    drawn: dict[str, AttentionTestResult] = {}
+    figures = None
+    if figure is not None:
+        from attentest.cli.figure_output import FigureOutput
 
-    def keep(image: ImageSource, found: list[AttentionTestResult]) -> None:
-        drawn[image.name] = found[0]
-
+        figures = FigureOutput(place=Path(figure), is_folder=is_folder(figure), alpha=alpha)
     run = BatchRun(
         test=options.attention_test(searched_level),
         images=sources,
@@ -255,7 +256,7 @@ def test(
         certification=certification,
         connectivity=(connectivity or 1) if components else None,
         save=SavedArrays(directory=out, kinds=kinds) if out is not None and kinds else None,
-        keep=keep if figure is not None and where.is_local else None,
+        keep=figures.keep if figures is not None and where.is_local else None,
     )
     interruption = Interruption()
     output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
@@ -264,8 +265,8 @@ def test(
     if len(failed) < len(rows) or csv is not None or parquet is not None:
         try:
             write_tables(rows, components, csv, parquet)
-            if figure is not None:
-                draw(run, drawn, figure)
+            if figures is not None:
+                figures.finish(run, rows)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
             if not as_json and len(failed) < len(rows):
                 print_results(rows, components, alpha, searched_level)

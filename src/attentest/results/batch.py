@@ -213,7 +213,7 @@ class Results(Sequence[AttentionTestResult]):
         return columns_of(with_adjusted(self._rows(confidence_level), self._known))
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
-        """Write the table as CSV, numbers exact to the last bit."""
+        """Write the table as CSV, numbers exact to the last bit; a text that looks like a formula has a ' before it."""
         write_csv(self.table(confidence_level), as_path(path, "the table"))
 
     def to_pandas(self, confidence_level: float | None = None) -> pd.DataFrame:

@@ -103,9 +103,10 @@ class RecordFile:
             for name in now:
                 if (found := _difference(before[name], now[name], name)) is not None:
                     where, then, wanted = found
+                    what = where.removeprefix("series ").removeprefix("settings ").replace("_", " ")
                     raise InputError(
-                        f"{self.path} was made with another {where.replace('_', ' ')} ({then}, now {wanted}): use "
-                        "another output directory, or remove the file."
+                        f"{self.path} was made with another value of {what} ({then}, now {wanted}): use another output "
+                        "directory, or remove the file."
                     )
 
     @contextmanager
