@@ -268,7 +268,7 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(search=GridSearch), "search object such as"),
         (lambda: bad(model=SoftmaxScores), "a NumPy or torch function, got type"),
         (lambda: bad(model=type("Zero", (SoftmaxScores,), {"batch_size": 0})()), "batch_size must be at least 1"),
-        (lambda: bad().map([TOY_IMAGE], progress=3), "progress must be a function"),
+        (lambda: bad().map([TOY_IMAGE], progress=3), "progress must be True"),
         (lambda: bad().map(5), "iterable of images, got int"),
         (lambda: bad().permutation_test(TOY_IMAGE, permutations=2.5), "permutations must be a whole number"),
         (lambda: bad().permutation_test(TOY_IMAGE, rng=-1), "rng must be"),

@@ -338,7 +338,7 @@ def test_progress_is_reported() -> None:
         ({"alphas": 0.05}, "alphas must be a list of significance levels, got 0.05"),
         ({"alphas": ()}, "at least one significance level"),
         ({"confidence_level": 0.0}, "confidence_level must lie strictly"),
-        ({"progress": 3}, "progress must be a function"),
+        ({"progress": 3}, "progress must be True"),
         ({"test": None}, "test must be an AttentionTest, got NoneType"),
         ({"engine": "abacus"}, "engine must be"),
         ({"engine": 3}, "engine must be a name or an engine"),

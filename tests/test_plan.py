@@ -399,7 +399,7 @@ def test_progress_is_reported_in_tests() -> None:
         ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1"),
         ({"power": 0.0}, "power must lie strictly between 0 and 1"),
         ({"confidence_level": 1.0}, "confidence_level must lie strictly"),
-        ({"progress": 3}, "progress must be a function"),
+        ({"progress": 3}, "progress must be True"),
     ],
 )
 def test_bad_input_ends_in_one_sentence(options: dict[str, Any], message: str) -> None:

@@ -32,6 +32,7 @@ from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.noise.checksum import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs
+from attentest.pipeline.progress import ProgressLike, check_progress, progress_reports
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
@@ -373,6 +374,7 @@ class AttentionTest(ManyImages):
         reference: ImageLike | None = None,
         alpha: float | None = None,
         certification: Certification | None = None,
+        progress: ProgressLike = None,
     ) -> AttentionTestResult:
         """Test one image.
 
@@ -390,9 +392,10 @@ class AttentionTest(ManyImages):
             wider, because less was searched.
         certification
             How to certify the result, if it is to be: ``Certification()``; see :meth:`certify`.
+        progress
+            True for a progress bar, in terminals and notebooks; or a function, which is called with (share done, 1).
         """
-        level, chosen = optional_level(alpha), checked_certification(certification)
-        return self._pipeline.run([self._inputs.one(image, reference)], alpha=level, certification=chosen)[0][0]
+        return self._tested(image, reference, None, alpha, certification, progress)[0]
 
     def certify(
         self,
@@ -403,6 +406,7 @@ class AttentionTest(ManyImages):
         seed: int | None = None,
         reference: ImageLike | None = None,
         alpha: float | None = None,
+        progress: ProgressLike = None,
     ) -> AttentionTestResult:
         """Test one image, and add a certificate: a second p-value that does not depend on the search.
 
@@ -412,7 +416,7 @@ class AttentionTest(ManyImages):
 
         Parameters
         ----------
-        image, reference, alpha
+        image, reference, alpha, progress
             As in calling the test.
         draws
             Number n of draws; the least possible certified p-value is 1 / (n + 1).
@@ -424,7 +428,7 @@ class AttentionTest(ManyImages):
             others, and is recorded.
         """
         chosen = Certification(draws=draws, steps=steps, seed=seed)
-        return self(image, reference=reference, alpha=alpha, certification=chosen)
+        return self(image, reference=reference, alpha=alpha, certification=chosen, progress=progress)
 
     def components(
         self,
@@ -434,6 +438,7 @@ class AttentionTest(ManyImages):
         connectivity: int = 1,
         alpha: float | None = None,
         certification: Certification | None = None,
+        progress: ProgressLike = None,
     ) -> ComponentResults:
         """Test each connected component of the region by itself, with the rest of the region left out.
 
@@ -442,19 +447,38 @@ class AttentionTest(ManyImages):
 
         Parameters
         ----------
-        image, reference, alpha, certification
+        image, reference, alpha, certification, progress
             As in calling the test.
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
-        level, joined, chosen = (
-            optional_level(alpha),
-            as_connectivity(connectivity),
-            checked_certification(certification),
-        )
-        given = self._inputs.one(image, reference)
-        found = self._pipeline.run([given], alpha=level, connectivity=joined, certification=chosen)
-        return ComponentResults(found[0])
+        joined = as_connectivity(connectivity)
+        return ComponentResults(self._tested(image, reference, joined, alpha, certification, progress))
+
+    def _tested(
+        self,
+        image: ImageLike,
+        reference: ImageLike | None,
+        connectivity: int | None,
+        alpha: float | None,
+        certification: Certification | None,
+        progress: ProgressLike,
+    ) -> list[AttentionTestResult]:
+        """Return the results of one image: of its region, or of the components of it."""
+        level, chosen = optional_level(alpha), checked_certification(certification)
+        check_progress(progress)
+        given = [self._inputs.one(image, reference)]
+        with progress_reports(progress, 1) as report:
+
+            def share_done(share: float) -> None:
+                if report is not None:
+                    report(share, 1)
+
+            found = self._pipeline.run(
+                given, alpha=level, connectivity=connectivity, certification=chosen, report=share_done
+            )
+            share_done(1.0)
+        return found[0]
 
     def margins(self, image: ImageLike, distances: ArrayLike, *, reference: ImageLike | None = None) -> MarginCurves:
         """Return the paper's functions f_i of an image along its line; :func:`attentest.plot_margins` draws them.

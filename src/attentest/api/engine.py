@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import torch
 
 from attentest.errors import InputError
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.progress import Progress
 from attentest.registry import ENGINES
 
 Task = TypeVar("Task")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -17,8 +18,9 @@ from attentest.contrast import as_connectivity
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.pipeline.inputs import Input, Inputs, batches, paired
+from attentest.pipeline.progress import Progress, ProgressLike, check_progress, with_progress
 from attentest.pipeline.run import Pipeline
-from attentest.pipeline.stream import NO_IMAGES, Progress, Tested, stream
+from attentest.pipeline.stream import NO_IMAGES, Tested, stream
 from attentest.results.batch import ComponentResults, Results
 from attentest.results.failure import FailedImage, OnError, check_on_error
 from attentest.results.result import AttentionTestResult
@@ -37,7 +39,7 @@ class ManyImages:
     def map(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError = "raise",
@@ -52,7 +54,8 @@ class ManyImages:
         images
             Any iterable of images, or of paths of image files; only one batch of them is held at a time.
         progress
-            Called with (images done, images in all or None).
+            True for a progress bar, in terminals and notebooks; or a function, which is called with (images done,
+            images in all or None).
         references
             Each image's own reference, for the contrast ``Reference()``.
         on_error
@@ -79,7 +82,7 @@ class ManyImages:
     def map_components(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         connectivity: int = 1,
@@ -104,7 +107,7 @@ class ManyImages:
     def stream(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: Literal["raise"] = "raise",
@@ -116,7 +119,7 @@ class ManyImages:
     def stream(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError,
@@ -127,7 +130,7 @@ class ManyImages:
     def stream(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError = "raise",
@@ -147,7 +150,7 @@ class ManyImages:
     def stream_components(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: Literal["raise"] = "raise",
@@ -160,7 +163,7 @@ class ManyImages:
     def stream_components(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError,
@@ -172,7 +175,7 @@ class ManyImages:
     def stream_components(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError = "raise",
@@ -208,7 +211,7 @@ class ManyImages:
     def stream_batches(
         self,
         images: Iterable[ImageLike],
-        progress: Progress | None = None,
+        progress: ProgressLike = None,
         *,
         references: Iterable[ImageLike] | None = None,
         on_error: OnError = "raise",
@@ -228,8 +231,7 @@ class ManyImages:
                 raise InputError(
                     f"{name} must be an iterable of images, got {type(given).__name__}: for one, call the test."
                 )
-        if progress is not None and not callable(progress):
-            raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+        check_progress(progress)
         check_on_error(on_error)
         chosen_level, chosen = optional_level(alpha), checked_certification(certification)
         total = len(images) if isinstance(images, REITERABLE) else None
@@ -237,21 +239,12 @@ class ManyImages:
             self._inputs.check_each(images, references)  # find a bad image before hours of computation, not after
         joined = None if connectivity is None else as_connectivity(connectivity)
         where = as_engine(engine)
-        if not isinstance(where, LocalEngine):
-            work = ImageTests(test=self, alpha=chosen_level, connectivity=joined, certification=chosen)
-            return _on_workers(where, work, images, references, total, progress, on_error)
-        return stream(
-            self._pipeline,
-            self._inputs,
-            images,
-            references,
-            total=total,
-            progress=progress,
-            on_error=on_error,
-            alpha=chosen_level,
-            connectivity=joined,
-            certification=chosen,
-        )
+        settings: dict[str, Any] = {"alpha": chosen_level, "connectivity": joined, "certification": chosen}
+        if isinstance(where, LocalEngine):
+            run = partial(stream, self._pipeline, self._inputs, **settings)
+        else:
+            run = partial(_on_workers, where, ImageTests(test=self, **settings))
+        return with_progress(partial(run, images, references, total=total, on_error=on_error), progress, total)
 
 
 class NumberedImage(NamedTuple):
@@ -303,6 +296,7 @@ def _on_workers(
     work: ImageTests,
     images: Iterable[ImageLike],
     references: Iterable[ImageLike] | None,
+    *,
     total: int | None,
     progress: Progress | None,
     on_error: OnError,

@@ -21,7 +21,7 @@ from typing import Any, Generic, Self
 from attentest.api.engine import Item, Task, Work
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.progress import Progress
 from attentest.results.failure import reason_of
 
 MOST_TRIES = 3

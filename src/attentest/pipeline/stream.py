@@ -10,6 +10,7 @@ import torch
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.pipeline.inputs import Input, Inputs, batches
+from attentest.pipeline.progress import Progress
 from attentest.pipeline.run import Pipeline
 from attentest.results.failure import FailedImage, OnError, reason_of
 from attentest.results.result import AttentionTestResult
@@ -19,9 +20,6 @@ Tested: TypeAlias = "list[AttentionTestResult] | FailedImage"
 """The results of one image: of its region, or of the components of it."""
 
 Run: TypeAlias = Callable[[Sequence[Input], Report], list[list[AttentionTestResult]]]
-
-Progress: TypeAlias = Callable[[float, "int | None"], None]
-"""Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
 
 NO_IMAGES = "there are no images to test: the iterable is empty."
 

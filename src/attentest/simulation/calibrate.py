@@ -10,10 +10,10 @@ import numpy as np
 from attentest.api import AttentionTest
 from attentest.api.engine import Engine, as_engine
 from attentest.checks import confidence, whole_number
-from attentest.errors import AttentestWarning, InputError
+from attentest.errors import AttentestWarning
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.progress import Progress, ProgressLike, check_progress, progress_reports
 from attentest.results.calibration import ALPHAS, Calibration, significance_levels
 from attentest.results.records import Row
 from attentest.simulation.null_images import FALSE_HYPOTHESIS, NullImages
@@ -33,7 +33,7 @@ def calibrate(
     alphas: Sequence[float] = ALPHAS,
     confidence_level: float = 0.95,
     engine: str | Engine = "local",
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Calibration:
     """Run a test on null images and compare its type I error with the nominal levels.
 
@@ -66,16 +66,16 @@ def calibrate(
         Where the images are tested: "local", in this process; "ray", by workers on one machine or on many; or a
         configured engine, such as ``RayEngine(workers=4)`` from ``attentest.api.ray_engine``.
     progress
-        Called with (images done, number of images).
+        True for a progress bar; or a function, which is called with (images done, number of images).
     """
     # Checked before hours of computation, not after.
     levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+    check_progress(progress)
     numbers, chosen = range(image_count(n)), as_engine(engine)
     images = NullImages.of(test, rng, mean=mean, image_shape=image_shape, noise=noise)
-    rows = with_true_hypotheses(null_rows(images, numbers, chosen, progress))
-    return Calibration.of(rows, levels, confidence_level)
+    with progress_reports(progress, len(numbers)) as report:
+        rows = with_true_hypotheses(null_rows(images, numbers, chosen, report))
+        return Calibration.of(rows, levels, confidence_level)
 
 
 def image_count(n: int) -> int:

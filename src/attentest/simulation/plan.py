@@ -17,7 +17,7 @@ from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.progress import Progress, ProgressLike, check_progress, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.plan import Design, Plan, SimulatedTests
@@ -64,7 +64,7 @@ def plan(
     alpha: float = 0.05,
     power: float = 0.8,
     confidence_level: float | None = 0.95,
-    progress: Progress | None = None,
+    progress: ProgressLike = None,
 ) -> Plan:
     """Simulate what a test would find, by how it is randomised and by what regions consist of.
 
@@ -107,7 +107,7 @@ def plan(
         Level of the confidence intervals whose length and coverage are measured; None for rejections alone, in about
         half the time.
     progress
-        Called with (tests done, number of tests).
+        True for a progress bar; or a function, which is called with (tests done, number of tests).
 
     Examples
     --------
@@ -117,8 +117,7 @@ def plan(
     >>> planned.tests[0].rejected.total
     2
     """
-    if progress is not None and not callable(progress):
-        raise InputError(f"progress must be a function of (done, total), got {progress!r}.")
+    check_progress(progress)
     simulation = Simulation.of(
         test,
         n,
@@ -134,7 +133,8 @@ def plan(
         power=power,
         confidence_level=confidence_level,
     )
-    return simulation.plan(simulation.tests(progress))
+    with progress_reports(progress, len(simulation), "test") as report:
+        return simulation.plan(simulation.tests(report))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from torch import Tensor
 from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.progress import Progress
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult
