@@ -1,7 +1,8 @@
-"""Checks of single parameters; their error messages name the parameter and the value received."""
+"""Checks of single parameters, whose error messages name the parameter and the value received; parameters as text."""
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import operator
 from typing import Any
@@ -90,3 +91,10 @@ def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
         raise InputError(f"{name} must be an array of real numbers without a mask, got {array.dtype}.")
     with np.errstate(over="ignore"):  # a long double that is too large becomes infinite; callers check for that
         return array.astype(np.float64)
+
+
+def changed_parameters(part: Any) -> str:
+    """Return a dataclass as Python writes it, without the parameters that have their default values."""
+    given = {field.name: (getattr(part, field.name), field.default) for field in dataclasses.fields(part)}
+    changed = (f"{name}={value!r}" for name, (value, default) in given.items() if value != default)
+    return f"{type(part).__name__}({', '.join(changed)})"

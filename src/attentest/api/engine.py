@@ -72,6 +72,9 @@ class Engine(Protocol):
 class LocalEngine:
     """Does work in this process, in the order of the tasks."""
 
+    def __repr__(self) -> str:
+        return "LocalEngine()"
+
     def __enter__(self) -> Self:
         return self
 

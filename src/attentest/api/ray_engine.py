@@ -79,6 +79,10 @@ class RayEngine:
         self._ray: Any = None
         self._pool: _Pool | None = None
 
+    def __repr__(self) -> str:
+        chosen = {"address": self.address, "workers": self.workers, "cores": self.cores, "shard": self.shard}
+        return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
+
     def __enter__(self) -> Self:
         if self._entered == 0:
             self._ray = self._stack.enter_context(_connected(self.address))

@@ -63,6 +63,9 @@ class NumpyScores:
         self.covered = as_covered(covered, self.image_shape[1:])
         self._function = function
 
+    def __repr__(self) -> str:
+        return f"NumpyScores({_name(self._function)}, image_shape={self.image_shape})"
+
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
         try:
@@ -119,6 +122,9 @@ class TorchScores:
         self.exact = as_truth(exact, "exact")
         self.covered = as_covered(covered, self.image_shape[1:])
         self._function = function
+
+    def __repr__(self) -> str:
+        return f"TorchScores({_name(self._function)}, image_shape={self.image_shape})"
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
@@ -184,3 +190,7 @@ def _batch_size(
         return whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
     memory = default_memory(device) if memory_budget is None else memory_budget
     return int(min(DEFAULT_BATCH, max(1, memory // 2 // (COPIES * 8 * math.prod(shape)))))
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))

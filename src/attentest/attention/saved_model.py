@@ -51,6 +51,10 @@ class SavedModel:
     encoder: nn.Module
     processor: dict[str, Any] | None
 
+    def __repr__(self) -> str:
+        processor = "None" if self.processor is None else f"<{len(self.processor)} settings>"
+        return f"SavedModel(encoder=<{type(self.encoder).__name__}>, processor={processor})"
+
 
 def load_model(
     source: str | Path,

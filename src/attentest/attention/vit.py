@@ -91,6 +91,12 @@ class ViTScores:
             )
         self._probe()
 
+    def __repr__(self) -> str:
+        return (
+            f"ViTScores(<{self._encoder.kind}>, image_shape={self.image_shape}, attention={self._aggregation!r}, "
+            f"device='{self.device}')"
+        )
+
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W); differentiable in forward mode."""
         return self._scores(self._encoder, images)

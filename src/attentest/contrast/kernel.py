@@ -121,8 +121,9 @@ class Filtered:
         }
 
     def __repr__(self) -> str:
-        kernel = self._name if self._name != "array" else f"<{self._kernel.shape} kernel>"
-        return f"Filtered({kernel!r}, of={self._of!r}, border={self._border!r})"
+        rows, columns = self._kernel.shape
+        kernel = repr(self._name) if self._name != "array" else f"<{rows} x {columns} kernel>"
+        return f"Filtered({kernel}, of={self._of!r}, border={self._border!r})"
 
     def adjoint(self, weights: Weights) -> Weights:
         """Return F^T w (..., H, W) for weights w (..., H, W) of the filtered image: the weights of the image itself."""

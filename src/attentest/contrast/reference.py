@@ -64,7 +64,7 @@ class Reference:
         return {"name": "reference", "noise": noise}
 
     def __repr__(self) -> str:
-        image = "one per image" if self.sample is None else f"<{self.sample.shape} image>"
+        image = "<one per image>" if self.sample is None else f"<{self.sample.shape} image>"
         return f"Reference({image}, noise={0 if self.exact else self.noise!r})"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attentest.checks import positive_number, real_number, whole_number
+from attentest.checks import changed_parameters, positive_number, real_number, whole_number
 from attentest.errors import InputError
 from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
@@ -76,6 +76,9 @@ class Preprocessing:
             checked["std"] = tuple(positive_number(value, "std") for value in _per_channel(self.std, "std"))
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return changed_parameters(self)
 
     @classmethod
     def from_processor(cls, processor: Any) -> Preprocessing:

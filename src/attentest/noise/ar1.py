@@ -10,6 +10,7 @@ import numpy as np
 from attentest.checks import real_number
 from attentest.errors import InputError
 from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.number_text import MOST_LAGS, lags_text
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
@@ -48,6 +49,11 @@ class AR1(SaveableNoise):
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
         return {"model": "ar1", "rho": self.rho, "sigma": self.sigma}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        lags = lags_text(self.rho ** np.arange(1.0, MOST_LAGS + 1))
+        return {"standard deviation": f"{self.sigma:.4g}", "correlation along rows": lags}
 
 
 def _decay(v: FloatArray, rho: float) -> FloatArray:

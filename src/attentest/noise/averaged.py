@@ -9,7 +9,7 @@ import numpy as np
 
 from attentest.checks import whole_number
 from attentest.noise.derived import DerivedNoise
-from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.model import FloatArray, NoiseModel, facts_of
 
 MOST_AVERAGED = 10**9
 """Largest number of images: a larger one is a mistake."""
@@ -46,3 +46,8 @@ class Averaged(DerivedNoise):
     def describe(self) -> dict[str, Any]:
         """Return the number of images and the noise of one."""
         return {"model": "averaged", "count": self.count, "of": dict(self.model.describe())}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        of_one = {f"{name} of one image": fact for name, fact in facts_of(self.model).items()}
+        return {"images averaged": str(self.count), **of_one}

@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cholesky
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.number_text import deviations_text, strongest_text
 from attentest.noise.parameters import sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
@@ -47,7 +48,7 @@ class Dense(SaveableNoise):
         _ = self.factor  # raises an error if the covariance is not positive semi-definite
 
     def __repr__(self) -> str:
-        return f"Dense(<{self.size} x {self.size} covariance>)"
+        return f"Dense(<{self.size} x {self.size} covariance, sd {deviations_text(np.diag(self.covariance))}>)"
 
     @property
     def size(self) -> int:
@@ -65,6 +66,14 @@ class Dense(SaveableNoise):
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
         return {"model": "dense", "size": self.size}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {
+            "values per image": str(self.size),
+            "standard deviations": deviations_text(np.diag(self.covariance)),
+            "strongest correlation": strongest_text(self.covariance),
+        }
 
     @cached_property
     def factor(self) -> FloatArray:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.number_text import deviations_text
 from attentest.noise.parameters import sample_shape
 
 
@@ -51,7 +52,7 @@ class Diagonal(SaveableNoise):
         return {"variance": self.variance.reshape(self.shape)}
 
     def __repr__(self) -> str:
-        return f"Diagonal(<{self.size} variances>)"
+        return f"Diagonal(<{self.size} variances, sd {deviations_text(self.variance)}>)"
 
     @property
     def size(self) -> int:
@@ -69,3 +70,12 @@ class Diagonal(SaveableNoise):
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
         return {"model": "diagonal", "size": self.size}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {
+            "values per image": " x ".join(map(str, self.shape)),
+            "standard deviations": deviations_text(self.variance),
+            "median standard deviation": f"{np.sqrt(np.median(self.variance)):.3g}",
+            "pixels": "independent",
+        }

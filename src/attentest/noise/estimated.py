@@ -11,7 +11,10 @@ import numpy as np
 
 from attentest.errors import InputError
 from attentest.noise.derived import DerivedNoise
-from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.model import FloatArray, NoiseModel, facts_of
+
+LONGEST_ORIGIN = 60
+"""Most characters of the record that the representation of a model has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,3 +55,13 @@ class Estimated(DerivedNoise):
     def describe(self) -> dict[str, Any]:
         """Return name and parameters of the model, and the record."""
         return {**self.origin, **self.model.describe()}
+
+    def facts(self) -> dict[str, str]:
+        """Return the record, and what there is to know about the model, in words."""
+        return {**{name: str(value) for name, value in self.origin.items()}, **facts_of(self.model)}
+
+    def __repr__(self) -> str:
+        origin = ", ".join(f"{name}={value!r}" for name, value in self.origin.items())
+        if len(origin) > LONGEST_ORIGIN:
+            origin = f"{origin[:LONGEST_ORIGIN]}..."
+        return f"Estimated({self.model!r}, {origin})"

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from attentest.errors import InputError
+from attentest.images.notebook_html import definition_table
 from attentest.noise.ar1 import AR1
 from attentest.noise.dense import Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.isotropic import Isotropic
-from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.model import FloatArray, NoiseModel, facts_of
 from attentest.noise.per_channel import PerChannel
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.noise.stationary import Stationary
@@ -60,7 +61,17 @@ class NoiseEstimator(ABC):
         return self
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
+        found = [f"n_images_={self.n_images_}", f"noise_={self.noise_!r}"] if hasattr(self, "noise_") else []
+        return f"{type(self).__name__}({', '.join([*self._parameters(), *found])})"
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "noise_"):
+            return definition_table(repr(self), {"status": "not fitted yet: call fit(images) with reference images"})
+        return definition_table(type(self).__name__, {"reference images": self.n_images_, **facts_of(self.noise_)})
+
+    def _parameters(self) -> list[str]:
+        """Return the parameters that are not the default, as Python writes them."""
+        return []
 
     @abstractmethod
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
@@ -124,8 +135,8 @@ class StationaryCovariance(NoiseEstimator):
     def __init__(self, max_lag: int | None = None) -> None:
         self.max_lag = checked_max_lag(max_lag)
 
-    def __repr__(self) -> str:
-        return f"StationaryCovariance(max_lag={self.max_lag})"
+    def _parameters(self) -> list[str]:
+        return [] if self.max_lag is None else [f"max_lag={self.max_lag}"]
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes = reference.standard_planes

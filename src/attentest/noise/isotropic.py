@@ -38,3 +38,7 @@ class Isotropic(SaveableNoise):
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
         return {"model": "isotropic", "sigma": self.sigma}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {"standard deviation": f"{self.sigma:.4g}", "pixels": "independent"}

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
+from attentest.images.notebook_html import definition_table
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -46,6 +47,20 @@ class SaveableNoise:
     def saved_arguments(self) -> dict[str, Any]:
         """Return the constructor arguments with which the same model can be made again."""
         return {name: getattr(self, name) for name in self.saved}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know about the model, in words by name."""
+        return {name: shortened(value) for name, value in self.saved_arguments().items()}
+
+    def _repr_html_(self) -> str:
+        return definition_table(type(self).__name__, self.facts())
+
+
+def facts_of(noise: NoiseModel) -> dict[str, str]:
+    """Return what there is to know about a noise model, in words by name; one of the user's own describes itself."""
+    if isinstance(noise, SaveableNoise):
+        return noise.facts()
+    return {name: shortened(value) for name, value in noise.describe().items()}
 
 
 @runtime_checkable

@@ -11,7 +11,8 @@ from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.conversion import NoiseLike, as_noise
 from attentest.noise.dense import Dense
-from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise
+from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise, facts_of
+from attentest.noise.number_text import deviations_text, strongest_text
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
@@ -48,7 +49,7 @@ class PerChannel(SaveableNoise):
             self.spatial.check_image((1, *shape[1:]))
 
     def __repr__(self) -> str:
-        return f"PerChannel({self.channels.tolist()}, {self.spatial!r})"
+        return f"PerChannel(<sd {deviations_text(np.diag(self.channels))}>, {self.spatial!r})"
 
     @property
     def channels(self) -> FloatArray:
@@ -79,6 +80,15 @@ class PerChannel(SaveableNoise):
             "model": "per channel",
             "channels": self.channels.tolist(),
             "spatial": dict(self.spatial.describe()),
+        }
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {
+            "channels": str(self._mixing.size),
+            "standard deviations of channels": deviations_text(np.diag(self.channels)),
+            "strongest correlation of channels": strongest_text(self.channels),
+            **{f"{name} within a channel": fact for name, fact in facts_of(self.spatial).items()},
         }
 
     def _planes(self, length: int) -> tuple[int, int]:

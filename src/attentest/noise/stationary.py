@@ -12,6 +12,7 @@ from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
 from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.number_text import correlation_length, lags_text
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 MOST_PIXELS = 2**26
@@ -53,8 +54,8 @@ class Stationary(SaveableNoise):
             )
 
     def __repr__(self) -> str:
-        rows, columns = self.autocovariance.shape
-        return f"Stationary(<{rows} x {columns} autocovariance>, shape={self.shape})"
+        down, across = (correlations[:1].sum() for correlations in self._correlations())  # 0 without lags
+        return f"Stationary(<sd {self._deviation:.3g}, neighbours {down:z.2f} and {across:z.2f}>, shape={self.shape})"
 
     @property
     def size(self) -> int:
@@ -77,8 +78,30 @@ class Stationary(SaveableNoise):
     def describe(self) -> dict[str, Any]:
         """Return name, size, standard deviation and the largest lags."""
         lags = [side // 2 for side in self.autocovariance.shape]
-        variance = float(self.autocovariance[lags[0], lags[1]])
-        return {"model": "stationary", "shape": list(self.shape), "sigma": float(np.sqrt(variance)), "lags": lags}
+        return {"model": "stationary", "shape": list(self.shape), "sigma": self._deviation, "lags": lags}
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        down, across = self._correlations()
+        down_to, across_to = correlation_length(down), correlation_length(across)
+        return {
+            "pixels per image": "{} x {}".format(*self.shape),
+            "standard deviation": f"{self._deviation:.4g}",
+            "correlation down columns": lags_text(down),
+            "correlation along rows": lags_text(across),
+            "correlation falls to 1/e within": f"{down_to:.1f} pixels down, {across_to:.1f} across",
+        }
+
+    @property
+    def _deviation(self) -> float:
+        rows, columns = self.autocovariance.shape
+        return float(np.sqrt(self.autocovariance[rows // 2, columns // 2]))
+
+    def _correlations(self) -> tuple[FloatArray, FloatArray]:
+        """Return the correlations of pixels 1, 2, ... rows apart, and of those 1, 2, ... columns apart."""
+        rows, columns = (side // 2 for side in self.autocovariance.shape)
+        scaled = self.autocovariance[rows:, columns:] / self._deviation**2
+        return scaled[1:, 0], scaled[0, 1:]
 
     def _filtered(self, fields: FloatArray, gain: FloatArray) -> FloatArray:
         """Return the corners (..., H, W) of fields (..., h, w) on the torus after multiplying their spectrum."""

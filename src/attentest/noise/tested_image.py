@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from attentest.checks import float_array
 from attentest.errors import InputError
+from attentest.images.notebook_html import definition_table
 from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FloatArray, NoiseModel
@@ -80,6 +81,9 @@ class FromImage:
     def describe(self) -> dict[str, Any]:
         """Return the method."""
         return {"model": "from image", **self._origin()}
+
+    def _repr_html_(self) -> str:
+        return definition_table(repr(self), {"noise": "estimated from each tested image itself: approximate"})
 
     def _origin(self) -> dict[str, Any]:
         return {"method": self.method, "approximate": True, "origin": "estimated from the tested image itself"}

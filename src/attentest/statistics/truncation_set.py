@@ -22,3 +22,7 @@ class TruncationSet:
     intervals: Intervals
     certain: Intervals
     possible: Intervals
+
+    def __repr__(self) -> str:
+        counts = {"intervals": self.intervals, "certain": self.certain, "possible": self.possible}
+        return f"TruncationSet({', '.join(f'{name}=<{len(found)}>' for name, found in counts.items())})"

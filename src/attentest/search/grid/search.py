@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.checks import positive_number, whole_number
+from attentest.checks import changed_parameters, positive_number, whole_number
 from attentest.errors import InputError, SearchError
 from attentest.search.grid.bisection import Brackets, bisect
 from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
@@ -60,6 +60,9 @@ class GridSearch:
             object.__setattr__(self, name, positive_number(getattr(self, name), name))
         budget = whole_number(self.max_evaluations, "max_evaluations", 1, 10**15)
         object.__setattr__(self, "max_evaluations", budget)
+
+    def __repr__(self) -> str:
+        return changed_parameters(self)
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters."""

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.checks import positive_number
+from attentest.checks import changed_parameters, positive_number
 from attentest.errors import InputError
 from attentest.search.problem import Points
 
@@ -64,6 +64,9 @@ class Adaptive:
     name: ClassVar[str] = "adaptive"
     looks_ahead: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        return changed_parameters(self)
+
     def __post_init__(self) -> None:
         _plain_numbers(self, "eps_min", "eps_max", "near", "safety")
         if self.eps_min > self.eps_max:
@@ -106,6 +109,9 @@ class Fixed:
     name: ClassVar[str] = "fixed"
     looks_ahead: ClassVar[bool] = True
 
+    def __repr__(self) -> str:
+        return changed_parameters(self)
+
     def __post_init__(self) -> None:
         _plain_numbers(self, "step")
 
@@ -133,6 +139,9 @@ class Combination:
 
     name: ClassVar[str] = "combination"
     looks_ahead: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return changed_parameters(self)
 
     def __post_init__(self) -> None:
         _plain_numbers(self, "fine", "coarse", "near")
