@@ -64,6 +64,6 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
 
 def test_a_search_that_converged_has_a_plain_p(capsys: pytest.CaptureFixture[str]) -> None:
     one = unsure("converged", 0.29, 0.31)
-    assert "pvalue=0.3 in [0.29, 0.31]" in repr(one)
+    assert "pvalue=0.3," in repr(one)
     print_table(rows_of([one], ["scan"], 0.95), 0.05)
     assert " 0.3 " in capsys.readouterr().out

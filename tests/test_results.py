@@ -17,6 +17,8 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults, InputError, Results
 from attentest.contrast import Background, Contrast, Filtered, Reference
 from attentest.noise import FromImage, PooledVariance
+from attentest.results.failure import FailedImage
+from attentest.results.rows import TEXT_COLUMNS
 from attentest.search import CONVERGED, SpectralSearch
 from attentest.statistics.multiplicity import Adjustment
 from toys import COARSE, tiny_vit
@@ -122,8 +124,27 @@ def test_table_csv_parquet_and_pandas_say_the_same(results: Results, tmp_path: P
     assert isinstance(frame, pd.DataFrame)
     for column in table:
         if column != "image":
-            assert read[column] == table[column] == frame[column].tolist()
+            assert read[column] == table[column]
+            assert [None if value != value else value for value in frame[column].tolist()] == table[column]
     assert read["image"] == frame["image"].tolist() == [row["image"] for row in rows]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_data_frame_has_numbers_for_what_is_missing(results: Results, failed: bool) -> None:
+    pytest.importorskip("pandas")
+    given = [*results[:2], *[FailedImage(number=2, reason="it cannot be read")] * failed]
+    frame = Results(given).to_pandas()
+    kinds = {name: kind.kind for name, kind in frame.dtypes.items() if name not in TEXT_COLUMNS}
+    assert kinds.pop("approximate_noise") == "b"
+    assert set(kinds.values()) == ({"f"} if failed else {"f", "i"})
+    assert frame["top_fraction"].isna().all()
+    assert frame["pvalue"].isna().tolist() == [False, False, *[True] * failed]
+    assert len(Results([]).to_pandas()) == 0
+
+
+def test_every_column_is_documented(results: Results) -> None:
+    missing = [name for name in results.table() if f"``{name}``" not in str(Results.table.__doc__)]
+    assert not missing
 
 
 def test_results_record_the_audit_of_their_search(results: Results, tmp_path: Path) -> None:

@@ -332,7 +332,7 @@ def test_it_is_recorded() -> None:
     test = CASES["paper's"].test()
     result = test(picture(8, 8))
     assert test.settings["region_unit"] == result.to_dict()["region_unit"] == "patches"
-    assert "region_unit='patches'" in repr(test.with_search("fixed"))
+    assert "region='patches'" in repr(test.with_search("fixed"))
     assert AttentionTest(tiny_vit(), noise=1.0).settings["region_unit"] == "pixels"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from attentest.api.definition import definitions, short_repr
 from attentest.api.many_images import ManyImages, checked_certification
 from attentest.attention import (
     AggregationLike,
@@ -26,6 +27,7 @@ from attentest.attention.device import as_memory_budget, default_memory
 from attentest.checks import as_generator, confidence, float_array, optional_level
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.errors import InputError
+from attentest.images.notebook_html import definition_table
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
@@ -364,8 +366,10 @@ class AttentionTest(ManyImages):
         return other
 
     def __repr__(self) -> str:
-        settings = ", ".join(f"{name}={value!r}" for name, value in self._pipeline.settings.items())
-        return f"AttentionTest(image_shape={self.image_shape}, {settings})"
+        return short_repr(self._pipeline)
+
+    def _repr_html_(self) -> str:
+        return definition_table("AttentionTest", definitions(self._pipeline, self._preprocessing))
 
     def __call__(
         self,

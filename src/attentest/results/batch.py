@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,11 @@ from attentest.checks import level, whole_number
 from attentest.errors import InputError
 from attentest.files import as_path
 from attentest.results.failure import FailedImage
-from attentest.results.many_pvalues import ManyPvalues
-from attentest.results.result import USUAL_LEVEL, AttentionTestResult
-from attentest.results.rows import Row, columns_of, failed_row, rows_of, with_adjusted
+from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
+from attentest.results.notebook_html import MOST_ROWS, results_html
+from attentest.results.pvalue_text import counted
+from attentest.results.result import USUAL_LEVEL, AttentionTestResult, values_of
+from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
 from attentest.results.tables import write_csv, write_parquet
 from attentest.statistics.multiplicity import Adjustment, Rate
 
@@ -34,6 +36,10 @@ class Results(Sequence[AttentionTestResult]):
     names
         Names of the images in tables, such as file names; by default their numbers from 0.
     """
+
+    _of: ClassVar[str] = "image"
+    _adjustment: ClassVar[Adjustment | None] = None
+    """What a result is of, and how p-values are adjusted where there is room for one way; None: as the images allow."""
 
     def __init__(
         self, results: Iterable[AttentionTestResult | FailedImage], names: Sequence[object] | None = None
@@ -70,7 +76,23 @@ class Results(Sequence[AttentionTestResult]):
         return self._results[index]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} results)"
+        counts = [counted(len(self), "result")]
+        if failed := len(self._every) - len(self):
+            counts.append(counted(failed, "failure"))
+        return f"{type(self).__name__}({', '.join(counts)})"
+
+    def _repr_html_(self) -> str:
+        known, shown = self._known, self._every[:MOST_ROWS]
+        method = self._adjustment or ("by" if known.share_a_reference else "bh")
+        adjusted = iter(known.adjusted_bounds(method)[1].tolist())
+        tested = [one for _, one in shown if isinstance(one, AttentionTestResult)]
+        values = iter(values_of(tested, self._interval_level()))
+        rows = [
+            (name, one.reason if isinstance(one, FailedImage) else {**next(values), "adjusted": next(adjusted)})
+            for name, one in shown
+        ]
+        notes = self.summary().split("\n") if len(self) else []
+        return results_html(repr(self), rows, len(self._every), of=self._of, adjusted=METHOD_NAMES[method], notes=notes)
 
     @property
     def names(self) -> tuple[object, ...]:
@@ -200,15 +222,31 @@ class Results(Sequence[AttentionTestResult]):
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
         """Return one row per image, as columns; an image that could not be tested has its reason under ``error``.
 
-        ``audit_points`` and ``audit_contradictions`` are None for the grid searches. The columns of certificates,
-        ``certificate_pvalue``, ``certificate_draws`` and others, are there if a result has one. Of ``threshold`` and
-        ``top_fraction`` one is None. ``gamma`` is 0 without randomised selection, and ``randomise_seed`` None unless it
-        was given.
-
         Parameters
         ----------
         confidence_level
             Level of the confidence intervals; by default that of the test.
+
+        Returns
+        -------
+        dict of lists
+            Values that an image does not have are None. The columns are
+
+            - ``image``: its name, or its number;
+            - ``statistic``, ``pvalue``, ``log_pvalue``, ``naive_pvalue``, ``bonferroni_pvalue``, ``difference``,
+              ``standard_error``, ``estimate``, ``alternative``, ``evaluations``, ``status``: as in the result;
+            - ``pvalue_low``, ``pvalue_high``, ``log_pvalue_low``, ``log_pvalue_high``, ``estimate_low``,
+              ``estimate_high``: bounds by the search;
+            - ``pvalue_holm``, ``pvalue_bh``, ``pvalue_by``: adjusted for all images of the table;
+            - ``confidence_low``, ``confidence_high``, ``confidence_level``, ``confidence_error``: the interval;
+            - ``part_pixels``, ``region_pixels``, ``seen_pixels``: what was compared, the whole region and
+              what the model sees;
+            - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
+            - ``gamma``, 0 without randomised selection, and ``randomise_seed``, None unless it was given;
+            - ``contrast``, ``noise``, ``approximate_noise``: names, and whether the noise is that of the image itself;
+            - ``audit_points``, ``audit_contradictions``: None for the grid searches;
+            - ``certificate_pvalue``, ``certificate_draws`` and others, if a result has a certificate;
+            - ``error``: why an image could not be tested.
         """
         return columns_of(with_adjusted(self._rows(confidence_level), self._known))
 
@@ -217,12 +255,20 @@ class Results(Sequence[AttentionTestResult]):
         write_csv(self.table(confidence_level), as_path(path, "the table"))
 
     def to_pandas(self, confidence_level: float | None = None) -> pd.DataFrame:
-        """Return the table as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``)."""
+        """Return the :meth:`table` as a pandas data frame; needs pandas (``pip install 'attentest[tables]'``).
+
+        Numbers that an image does not have are NaN, and columns that hold whole numbers otherwise are then of floats.
+        """
         try:
             import pandas as pd
         except ImportError:
             raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
-        return pd.DataFrame(self.table(confidence_level))
+        frame = pd.DataFrame(self.table(confidence_level))
+        for name in frame.columns.difference(TEXT_COLUMNS):
+            kind = "boolean" if name in TRUTH_COLUMNS else "float64"
+            if frame[name].dtype == object:  # because some or all values are None
+                frame[name] = frame[name].astype(kind)
+        return frame
 
     def to_parquet(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as Parquet; needs pyarrow (``pip install 'attentest[tables]'``)."""
@@ -252,11 +298,13 @@ class Results(Sequence[AttentionTestResult]):
             references=[result.settings.get("noisy_reference") for result in self],
         )
 
+    def _interval_level(self) -> float:
+        """Return the confidence level of the test, or the usual one if it had none."""
+        return (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
+
     def _rows(self, confidence_level: float | None) -> list[Row]:
         """Return a row for each image, in order."""
-        if confidence_level is None:
-            confidence_level = (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
-        tested = iter(rows_of(self, self.names, confidence_level))
+        tested = iter(rows_of(self, self.names, confidence_level or self._interval_level()))
         return [
             failed_row(name, one.reason) if isinstance(one, FailedImage) else next(tested) for name, one in self._every
         ]
@@ -267,6 +315,9 @@ class ComponentResults(Results):
 
     They are adjusted together, so there are no slices of them.
     """
+
+    _of = "component"
+    _adjustment = "holm"
 
     def __init__(self, results: Iterable[AttentionTestResult], names: Sequence[object] | None = None) -> None:
         super().__init__(results, names)

@@ -13,7 +13,8 @@ from scipy import stats
 
 from attentest.checks import level
 from attentest.errors import InputError, shortened
-from attentest.results.pvalue_text import number_text
+from attentest.images.notebook_html import row_table
+from attentest.results.pvalue_text import counted, number_text
 from attentest.results.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of
@@ -174,7 +175,7 @@ class Calibration:
 
     def summary(self) -> str:
         """Return the rates and the conclusion, in words."""
-        lines = [f"{len(self.pvalues)} null image{'s' if len(self.pvalues) != 1 else ''}"]
+        lines = [counted(len(self.pvalues), "null image")]
         for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
             lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
         return "\n".join([*lines, self.conclusion()])
@@ -241,6 +242,20 @@ class Calibration:
         given = checked_axes(chosen, 2)
         draw_calibration(given, self)
         return given
+
+    def __repr__(self) -> str:
+        rates = (f"{rate.value:.3g} at {alpha:g}" for alpha, rate in zip(self.alphas, self.rates, strict=True))
+        failed = f", {counted(len(self.failures), 'failure')}" if self.failures else ""
+        tested = counted(len(self.pvalues), "null image")
+        return f"Calibration({tested}{failed}, rejected {', '.join(rates)}, calibrated={self.calibrated})"
+
+    def _repr_html_(self) -> str:
+        columns = ("level", "selective: rejected", "limit", "naive (not valid): rejected")
+        levels = zip(self.alphas, self.rates, self.limits, self.naive_rates, strict=True)
+        total = len(self.pvalues) + len(self.failures)
+        rows = [(f"{alpha:g}", rate, f"{limit} of {total}", naive) for alpha, rate, limit, naive in levels]
+        title = f"Calibration on {counted(len(self.pvalues), 'null image')}"
+        return row_table(title, columns, rows, self.conclusion().split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""

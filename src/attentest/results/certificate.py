@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from attentest.images.notebook_html import definition_table
 from attentest.results.pvalue_text import range_text
 from attentest.statistics.alternative import Alternative, ordinary_range
 
@@ -122,4 +123,12 @@ class Certificate:
         return values
 
     def __repr__(self) -> str:
-        return f"Certificate({self.summary()})"
+        return f"Certificate(pvalue={self.pvalue:.4g}, {self.extreme} of {self.draws} draws, agrees={self.agrees})"
+
+    def _repr_html_(self) -> str:
+        defined = {
+            "certified p": f"{self.pvalue:.4g}",
+            "p by the search": range_text(*self.pvalue_bounds),
+            "chains": f"{self.steps} steps, {self.moved:.0%} moved, {self.evaluations} evaluations",
+        }
+        return definition_table("Certificate", defined, [self.summary()])

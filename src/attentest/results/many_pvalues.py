@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
+from attentest.results.pvalue_text import counted
 from attentest.search import DECIDED, TOO_SHARP
 from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.statistics.pvalue import decision
@@ -83,7 +84,7 @@ class ManyPvalues:
             How to adjust them; by default all ways that are valid, after the rates of those that are not adjusted.
         """
         alpha = level(alpha)
-        lines = [f"{len(self)} {of}{'s' if len(self) != 1 else ''}"]
+        lines = [counted(len(self), of)]
         plain: list[bool | None] = []
         if methods is None:
             plain = self.decisions(alpha, None)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from attentest.errors import InputError
+from attentest.images.notebook_html import row_table
+from attentest.results.pvalue_text import counted
 from attentest.statistics.multiplicity import Rate
 
 
@@ -72,6 +74,9 @@ class SimulatedTests:
     differences: NDArray[np.float64] | None
     overlaps: NDArray[np.float64] | None
     evaluations: float
+
+    def __repr__(self) -> str:
+        return f"SimulatedTests({self.design}, delta={self.delta:g}, rejected {self.rejected})"
 
     @property
     def median_length(self) -> float | None:
@@ -233,7 +238,7 @@ class Plan:
         """Return the detectable signals, or without a signal the shares rejected, in words."""
         unit = f"standard deviation of the noise: {self.noise_deviation:.4g}"
         images = self.tests[0].rejected.total
-        lines = [f"{images} simulated image{'s' if images != 1 else ''} for each row; {unit}"]
+        lines = [f"{counted(images, 'simulated image')} for each row; {unit}"]
         for design in self.designs:
             *_, strongest = self.of(design)
             if self.detectable(design) is None:
@@ -246,6 +251,27 @@ class Plan:
         if undecided:
             lines.append(f"error bars that contain {self.alpha:g}, counted as not rejected: {undecided}")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        designs, images = counted(len(self.designs), "design"), counted(self.tests[0].rejected.total, "image")
+        deltas = ", ".join(f"{delta:g}" for delta in self.deltas)
+        return f"Plan({designs}, deltas {deltas}, {images} each, alpha={self.alpha:g})"
+
+    def _repr_html_(self) -> str:
+        columns = ("region", "gamma", "signal", "rejected", "coverage", "median length over naive", "IoU with signal")
+        rows = [
+            (
+                each.design.region,
+                f"{each.design.randomise:g}",
+                f"{each.delta * self.noise_deviation:.3g}",
+                each.rejected,
+                "" if each.coverage is None else f"{each.coverage.value:.3g}",
+                "" if each.median_length is None else f"{each.median_length:.3g}",
+                "" if each.mean_overlap is None else f"{each.mean_overlap:.2f}",
+            )
+            for each in self.tests
+        ]
+        return row_table(f"Plan at alpha = {self.alpha:g}", columns, rows, self.summary().split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values; infinite numbers become "inf"."""

@@ -15,9 +15,10 @@ from attentest.results.certificate import Certificate
 from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.results.figures.picture import Picture
 from attentest.results.json_values import json_interval, json_number
+from attentest.results.notebook_html import result_html
 from attentest.results.pvalue_text import pvalue_text
 from attentest.results.verdict import verdict_text
-from attentest.search import CONVERGED, Audit
+from attentest.search import Audit
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
@@ -351,17 +352,14 @@ class AttentionTestResult:
         return values
 
     def __repr__(self) -> str:
-        lower, upper = self.pvalue_bounds
-        bounds = f" in [{lower:.6g}, {upper:.6g}]" if self.status == CONVERGED else ""
         certified = "" if self.certificate is None else f"certified p {self.certificate.pvalue:.6g}, "
-        pixels = f"{int(self.region.sum())} of {int(self.seen.sum())} pixels"
-        if self.randomised_image is not None:
-            pixels += " of the randomised image"
         return (
-            f"AttentionTestResult(statistic={self.statistic:.6g}, pvalue={self.pvalue_text(6)}{bounds}, "
-            f"{certified}naive_pvalue={self.naive_pvalue:.3g}, region of {pixels}, "
-            f"{len(self.intervals)} interval(s), {self.evaluations} evaluations, {self.status!r})"
+            f"AttentionTestResult(statistic={self.statistic:.4g}, pvalue={self.pvalue_text(6)}, {certified}"
+            f"naive_pvalue={self.naive_pvalue:.3g}, region of {int(self.part.sum())} of {int(self.seen.sum())} pixels)"
         )
+
+    def _repr_html_(self) -> str:
+        return result_html(self.picture())
 
 
 def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -> list[dict[str, Any]]:

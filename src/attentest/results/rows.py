@@ -62,6 +62,10 @@ COLUMNS = (
 )
 """Columns of a table, in order; a row may hold more."""
 
+TEXT_COLUMNS = ("image", "region_unit", "alternative", "contrast", "noise", "status", "error")
+TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
+"""Columns of texts, and of True and False; the others are of numbers."""
+
 COPIED = (
     *("statistic", "pvalue", "log_pvalue", "naive_pvalue", "bonferroni_pvalue", "difference", "standard_error"),
     *("estimate", "part_pixels", "region_pixels", "seen_pixels", "alternative", "evaluations", "status"),

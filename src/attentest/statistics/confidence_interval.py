@@ -43,6 +43,14 @@ class ConfidenceInterval:
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
 
+    def __repr__(self) -> str:
+        ends = f"low={self.low:.6g}, high={self.high:.6g}"
+        return f"ConfidenceInterval({ends}, confidence_level={self.confidence_level!r}, error={self.error:.2g})"
+
+    def _repr_html_(self) -> str:
+        name = f"{100 * self.confidence_level:.10g}% confidence interval"
+        return f"<div>{name}: <b>{self.low:.4g} to {self.high:.4g}</b></div>"
+
 
 class Estimates(NamedTuple):
     """Estimates (k,), and the least and the greatest that are compatible with what is known of the sets."""
