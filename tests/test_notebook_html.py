@@ -110,6 +110,7 @@ def test_a_result_has_its_verdict_its_numbers_and_its_picture(tiny_test: Attenti
     assert page.value("selective p") == result.pvalue_text()
     assert page.value("naive p (not valid)") == f"{result.naive_pvalue:.3g}"
     assert page.value("certified p") == f"{result.certificate.pvalue:.3g}"  # type: ignore[union-attr]
+    assert page.value("estimate given the selection") == f"{result.estimate:.3g}"
     assert page.value("region") == "1 of 4 pixels"
     assert page.value("95% interval") == "{:.3g} to {:.3g}".format(*result.confidence_interval())
     (data,) = page.pictures

@@ -34,7 +34,7 @@ from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.noise.checksum import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs
-from attentest.pipeline.progress import ProgressLike, check_progress, progress_reports
+from attentest.pipeline.progress import ProgressLike, progress_reports
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
@@ -470,7 +470,6 @@ class AttentionTest(ManyImages):
     ) -> list[AttentionTestResult]:
         """Return the results of one image: of its region, or of the components of it."""
         level, chosen = optional_level(alpha), checked_certification(certification)
-        check_progress(progress)
         given = [self._inputs.one(image, reference)]
         with progress_reports(progress, 1) as report:
 

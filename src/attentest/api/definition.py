@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attentest.errors import shortened
 from attentest.images.preprocessing import Preprocessing
 from attentest.pipeline.run import Pipeline
 
@@ -75,5 +74,5 @@ def _parameters(described: Any) -> str:
         return str(described)
     given = {name: value for name, value in described.items() if value is not None}
     name = given.pop("name", None)
-    listed = ", ".join(f"{key} {value if isinstance(value, str) else shortened(value)}" for key, value in given.items())
+    listed = ", ".join(f"{key} {value}" for key, value in given.items())
     return ": ".join(part for part in (name, listed) if part)

@@ -13,7 +13,7 @@ from attentest.images.notebook_html import definition_table, picture_html, row_t
 from attentest.results.figures.overlay import MOST_OPAQUE, displayed
 from attentest.results.figures.palette import REGION_COLOUR
 from attentest.results.figures.picture import Picture
-from attentest.results.pvalue_text import number_text, pvalue_text, range_text
+from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text, range_text
 
 ALPHA = 0.05
 """Significance level of the verdict."""
@@ -37,8 +37,8 @@ def result_html(picture: Picture) -> str:
         "bounds on p": range_text(low, high, 6),
         **({} if picture.certified_text is None else {"certified p": number_text(values["certificate"]["pvalue"])}),
         "naive p (not valid)": number_text(values["naive_pvalue"]),
-        "difference": f"{values['difference']:.3g} (standard error {values['standard_error']:.3g})",
-        **({} if picture.interval is None else {picture.interval_name: interval_text(values["confidence_interval"])}),
+        "observed difference": f"{values['difference']:.3g} (standard error {values['standard_error']:.3g})",
+        **({} if picture.interval is None else _corrected(picture)),
         "region": picture.region_text,
         "noise": noise_text(values["noise"]),
         "search": f"{values['search']['name']}, {values['evaluations']} evaluations, {values['status']}",
@@ -47,6 +47,17 @@ def result_html(picture: Picture) -> str:
     shown = overlay_pixels(picture)
     image = picture_html(shown, f"image with attention and region of {picture.region_text}", shown.shape[1])
     return f'<div style="display:flex;gap:16px;align-items:flex-start">{image}{table}</div>'
+
+
+def _corrected(picture: Picture) -> dict[str, str]:
+    """Return what is known of the true difference, given the selection."""
+    low, high = (float(bound) for bound in picture.values["estimate_bounds"])
+    return {
+        "estimate given the selection": estimate_text(
+            float(picture.values["estimate"]), (low, high), picture.values["status"]
+        ),
+        picture.interval_name: interval_text(picture.values["confidence_interval"]),
+    }
 
 
 def results_html(
@@ -77,7 +88,7 @@ def results_html(
         Sentences about all of them.
     """
     pvalues = ("selective p", f"{adjusted}-adjusted p", "naive p (not valid)")
-    columns = (of, *pvalues, "difference", "confidence interval", "region")
+    columns = (of, *pvalues, "observed difference", "confidence interval", "region")
     cells = [
         (name, f"could not be tested: {values}") if isinstance(values, str) else (name, *_numbers(values))
         for name, values in rows

@@ -13,7 +13,7 @@ from attentest.checks import confidence, whole_number
 from attentest.errors import AttentestWarning
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
-from attentest.pipeline.progress import Progress, ProgressLike, check_progress, progress_reports
+from attentest.pipeline.progress import Progress, ProgressLike, progress_reports
 from attentest.results.calibration import ALPHAS, Calibration, significance_levels
 from attentest.results.records import Row
 from attentest.simulation.null_images import FALSE_HYPOTHESIS, NullImages
@@ -70,7 +70,6 @@ def calibrate(
     """
     # Checked before hours of computation, not after.
     levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
-    check_progress(progress)
     numbers, chosen = range(image_count(n)), as_engine(engine)
     images = NullImages.of(test, rng, mean=mean, image_shape=image_shape, noise=noise)
     with progress_reports(progress, len(numbers)) as report:

@@ -17,7 +17,7 @@ from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
-from attentest.pipeline.progress import Progress, ProgressLike, check_progress, progress_reports
+from attentest.pipeline.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.plan import Design, Plan, SimulatedTests
@@ -117,7 +117,6 @@ def plan(
     >>> planned.tests[0].rejected.total
     2
     """
-    check_progress(progress)
     simulation = Simulation.of(
         test,
         n,
