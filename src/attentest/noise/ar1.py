@@ -31,7 +31,7 @@ class AR1(SaveableNoise):
 
     @property
     def size(self) -> None:
-        """None: it applies to vectors of any length."""
+        """It applies to vectors of any length, which is what None stands for."""
         return None
 
     def apply(self, v: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from attentest.noise.number_text import deviations_text, strongest_text
 from attentest.noise.parameters import sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
-"""Largest |Sigma - Sigma'| allowed, relative to the largest entry: above rounding, below any real asymmetry."""
+"""Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
 
 DEFINITENESS_TOLERANCE = 1e-10
 """Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""

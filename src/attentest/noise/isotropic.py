@@ -24,7 +24,7 @@ class Isotropic(SaveableNoise):
 
     @property
     def size(self) -> None:
-        """None: it applies to vectors of any length."""
+        """It applies to vectors of any length, which is what None stands for."""
         return None
 
     def apply(self, v: FloatArray) -> FloatArray:

@@ -29,7 +29,7 @@ from attentest.statistics.intervals import EMPTY, Intervals, union
 
 @dataclass(frozen=True, kw_only=True)
 class GridSearch:
-    """The paper's search over [-S, S] with S = extent + |z_obs|, in units of the standard deviation of z.
+    """The paper's search over [-S, S] with S = extent + ``|z_obs|``, in units of the standard deviation of z.
 
     The bounds it gives count the brackets of the boundaries and the tails beyond S. They rest on the assumption
     of the paper's procedure, that the region does not change and change back within one step.

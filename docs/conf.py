@@ -1,0 +1,74 @@
+"""How Sphinx makes the documentation; ``make docs`` (docs/build.py) runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import attentest
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+project = "attentest"
+author = "The attentest authors"
+copyright = f"2026, {author}"
+version = release = attentest.__version__
+language = "en"
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "command_help",
+    "public_names",
+]
+exclude_patterns = ["extensions"]
+nitpicky = True
+nitpick_ignore_regex = [
+    # Names of other libraries, and type aliases, have no page here, and nothing is looked up on the network.
+    (r"py:.*", r"(?!attentest\.).*"),
+    # Internal classes that appear in the signature of a public one and are of no use by themselves.
+    (r"py:class", r"attentest\.(attention\.tokens\.Tokens|images\.sample\.Sample|images\.preprocessing\.InputMap)"),
+    (r"py:class", r"attentest\.api\.engine\.(Task|Item|TaskOfWork)"),
+]
+
+# Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.
+myst_enable_extensions = ["attrs_inline", "colon_fence"]
+myst_heading_anchors = 4
+
+# Notebooks are run for every build that finds no result of the same code; an error ends the build.
+nb_execution_mode = "cache"
+nb_execution_timeout = 120
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+
+# Docstrings are NumPy's; types are in the signatures.
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 100
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"attentest {version}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/versions.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+html_show_sourcelink = False
+html_copy_source = False
+copybutton_exclude = ".linenos, .gp, .go"
