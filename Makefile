@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.installed-compared
 
-.PHONY: demo test test-slow test-wheel check format wheel bench reproduce clean help
+.PHONY: demo test test-slow test-wheel check format wheel docs bench reproduce clean help
 
 help:
 	@echo "make demo        test an image of noise and one with a signal, draw both to demo/demo.png"
@@ -15,6 +15,7 @@ help:
 	@echo "make check       lint, formatting, types"
 	@echo "make format      apply the lint fixes and the formatting"
 	@echo "make wheel       build the wheel into dist/"
+	@echo "make docs        build the documentation, with its notebooks run: build/docs/index.html"
 	@echo "make bench       measure all searches side by side: bench/bench.json and bench/bench.png"
 	@echo "make reproduce   the paper's experiments with few images each: reproduction/report/index.html"
 	@echo "make clean       remove the environment and everything made here"
@@ -46,6 +47,9 @@ test-wheel: $(INSTALLED)
 
 wheel: $(INSTALLED)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+docs: $(INSTALLED)
+	$(BIN)/python docs/build.py
 
 bench: $(INSTALLED)
 	$(BIN)/attentest bench --out bench
