@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import html
+import os
 import sys
 from pathlib import Path
 
@@ -64,10 +65,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--out", type=Path, default=SOURCE.parent / "build" / "docs", help="where the versions are")
     out = parser.parse_args().out
-    trees = out / ".doctrees" / attentest.__version__
-    code = sphinx_build(
-        ["-b", "html", "-W", "--keep-going", "-q", "-d", str(trees), str(SOURCE), str(out / attentest.__version__)]
-    )
+    # Kernels of notebooks inherit it: without ipywidgets, tqdm says so whenever transformers imports it.
+    os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
+    strict = ["-E", "-W", "--keep-going", "-q"]
+    trees = ["-d", str(out / ".doctrees" / attentest.__version__)]
+    code = sphinx_build(["-b", "html", *strict, *trees, str(SOURCE), str(out / attentest.__version__)])
     if code == 0:
         write_version_list(out)
     return code

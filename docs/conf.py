@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+
 import attentest
 
 sys.path.insert(0, str(Path(__file__).parent / "extensions"))
@@ -37,8 +39,8 @@ nitpick_ignore_regex = [
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 
-# Notebooks are run for every build that finds no result of the same code; an error ends the build.
-nb_execution_mode = "cache"
+# Notebooks are run for every build, because what they show depends on more than their own text; an error ends the build.
+nb_execution_mode = "force"
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
@@ -72,3 +74,21 @@ html_sidebars = {
 html_show_sourcelink = False
 html_copy_source = False
 copybutton_exclude = ".linenos, .gp, .go"
+
+
+ROOT_PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+"""Pages that are files of the repository's root; in ``docs/`` there is a link in their place, for those who read there."""
+
+
+def read_root_page(app: Sphinx, page: str, source: list[str]) -> None:
+    """Replace the link by the file itself, with its own links as seen from ``docs/``."""
+    if page in ROOT_PAGES:
+        text = (app.srcdir.parent / ROOT_PAGES[page]).read_text(encoding="utf-8").replace("](docs/", "](")
+        for name, file in ROOT_PAGES.items():
+            text = text.replace(f"]({file}", f"]({name}.md")
+        source[0] = text.replace("](CITATION.cff)", "](../CITATION.cff)")
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what this file does to Sphinx."""
+    app.connect("source-read", read_root_page)
