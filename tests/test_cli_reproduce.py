@@ -19,8 +19,10 @@ from typer.testing import CliRunner, Result
 from attentest import InputError
 from attentest.cli import app
 from attentest.cli.engine_options import EngineOptions
+from attentest.cli.findings import print_findings
 from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
+from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import chunks
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
@@ -40,6 +42,18 @@ def _elsewhere(tmp_path: Path, small_base8: Path, monkeypatch: pytest.MonkeyPatc
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["reproduce", *arguments])
+
+
+def test_statements_without_data_are_counted_and_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    finding = {"statement": "It is so.", "where": "here", "verdict": "holds", "numbers": "7 of 7."}
+    nothing = {**finding, "statement": "It is not.", "verdict": NO_DATA.outcome, "numbers": NO_DATA.numbers}
+    print_findings({}, [finding, nothing, nothing], as_json=False)
+    shown = capsys.readouterr()
+    assert "It is so." in shown.out
+    assert "It is not." not in shown.out
+    assert shown.err == "2 other statements: no data\n"
+    print_findings({}, [finding, nothing], as_json=True)
+    assert json.loads(capsys.readouterr().out)["findings"] == [finding, nothing]
 
 
 def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,17 +9,20 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from attentest.cli.output import table_console
+from attentest.cli.output import say, table_console
 
 
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
-    """Print statements, verdicts and numbers as a table, or with the summary as one JSON object."""
-    if as_json:
-        from attentest.studies.document import summary_text
+    """Print the statements with data, verdicts and numbers as a table, or all with the summary as one JSON object."""
+    from attentest.studies.document import counted, split_by_data, summary_text
 
+    if as_json:
         sys.stdout.write(summary_text({**summary, "findings": findings}))
         return
     table = Table("statement", "in the paper", "verdict", "numbers", show_lines=True)
-    for finding in findings:
+    shown, without_data = split_by_data(findings)
+    for finding in shown:
         table.add_row(*(escape(finding[name]) for name in ("statement", "where", "verdict", "numbers")))
     table_console().print(table)
+    if without_data:
+        say(f"{counted(len(without_data), 'other statement')}: no data")

@@ -233,7 +233,7 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
     rows, height = -(-len(gallery.results) // columns), 1 if maps_only else 3
     tall = height * CELL + 0.6
     figure = new_figure(CELL * columns + 0.2, tall * rows + KEY)
-    *parts, key = np.ravel(figure.subfigures(rows + 1, 1, height_ratios=[*rows * [tall], KEY]))
+    *parts, key = np.ravel(figure.subfigures(rows + 1, 1, squeeze=False, height_ratios=[*rows * [tall], KEY]))
     _draw_key(key, {"region": REGION_COLOUR} | ({} if maps_only else {"tumour": TUMOUR_COLOUR}))
     panels = np.concatenate([part.subplots(height, columns, squeeze=False).T for part in parts])
     for axes in panels.flat:
