@@ -421,3 +421,36 @@ def test_a_killed_run_is_resumed_to_the_exact_table() -> None:
 
     command = [sys.executable, "-m", "attentest", "test", "scans", "--out", "o", "--csv", "table.csv", *QUICK]
     kill_at_random(command, 12.0, finished)
+
+
+def test_names_that_a_spreadsheet_would_run_are_texts_in_csv_files_alone() -> None:
+    import pyarrow.parquet as pq
+
+    images = np.random.default_rng(4).normal(size=(4, 8, 8))
+    names = ["=cmd|' C calc'!A0.npy", "+1.npy", "@SUM(A1).npy", "plain,=x.npy"]
+    for name, image in zip(names, images, strict=True):
+        np.save(name, image)
+    done = run(*names, "--out", "o", "--csv", "table.csv", "--parquet", "t.parquet", "--json")
+    assert done.exit_code == 0, done.output
+    written = [f"'{name}" for name in names[:3]] + names[3:]
+    assert [row["image"] for row in table()] == written
+    assert all(float(row["statistic"]) and float(row["log_pvalue"]) < 0 for row in table())
+    assert pq.read_table("t.parquet").column("image").to_pylist() == names
+    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == names
+    again = run(*names, "--out", "o", "--csv", "again.csv", "--json")
+    assert again.stdout == done.stdout  # all of them were known
+    assert [row["image"] for row in table("again.csv")] == written
+
+
+def test_rows_are_written_as_texts_before_the_run_ends(tmp_path: Path) -> None:
+    from attentest.cli.batch_output import BatchOutput
+    from attentest.results.rows import failed_row
+
+    output = BatchOutput(alpha=0.05, csv=tmp_path / "rows.csv")
+    output.write_rows([failed_row("-x.npy", "\tno"), {"image": "b.npy", "statistic": -1.5}])
+    rows = table(str(tmp_path / "rows.csv"))
+    output.close()
+    assert [(row["image"], row["statistic"], row["error"]) for row in rows] == [
+        ("'-x.npy", "", "'\tno"),
+        ("b.npy", "-1.5", ""),
+    ]

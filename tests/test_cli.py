@@ -159,7 +159,53 @@ def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:
         assert command in text
     shown = run_main(capsys, "test", "--help").out
     assert "--noise" in shown
-    assert " attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png " in shown
+    assert "\n  attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png\n" in shown
+
+
+COMMANDS = ("", "test", "demo", "calibrate", "power", "bench", "train", "brain", "noise", "noise fit", "noise show",
+            "reproduce", "reproduce report", "reproduce list")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns_and_begins_with_examples(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run_main(capsys, *command.split(), "--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    example = text.find("\nExample")
+    if command not in ("", "noise", "reproduce list"):
+        assert 0 < example < text.index("\nOptions\n")
+        assert len(text[:example].strip().split("\n\n")) == 2  # the usage and one sentence
+    explained = text.partition("\nWhat the names stand for\n")[0]
+    for entry in re.split(r"\n(?=  --)", explained)[1:]:
+        lines = entry.split("\n\n")[0].splitlines()
+        assert len([line for line in lines if line[24:].strip()]) <= 4, entry
+
+
+def test_broken_examples_can_be_copied(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = run_main(capsys, "test", "--help").out
+    assert "  attentest test after.npy --contrast reference \\\n    --reference before.npy --noise 1.0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["test", "null.npy", "--noise", "1", "--out", ""], "--out"),
+        (["test", "null.npy", "--noise", "1", "--csv="], "--csv"),
+        (["test", "", "--noise", "1"], "images"),
+        (["test", "null.npy", "--noise", "1", "--reference", "a.npy", "--reference", ""], "--reference"),
+        (["calibrate", "--noise", "1", "--out", ""], "--out"),
+        (["reproduce", "--out", ""], "--out"),
+        (["train", ""], "directory"),
+    ],
+)
+def test_an_empty_text_is_not_the_current_directory(
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_main(capsys, *arguments)
+    assert (done.code, done.err) == (2, f"attentest: {name} must be a path, got an empty text.\n")
 
 
 def interrupted(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -24,6 +24,7 @@ from attentest.errors import AttentestError, AttentestWarning
 
 app = typer.Typer(
     name="attentest",
+    cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

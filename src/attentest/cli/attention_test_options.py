@@ -24,6 +24,7 @@ from attentest.cli.options import (
     IMAGE,
     MODEL,
     PIXELS,
+    RANDOMISED,
     SEARCH,
     SPECTRAL,
     AlternativeName,
@@ -47,43 +48,47 @@ class AttentionTestOptions:
     noise: Annotated[
         str,
         typer.Option(
-            help="Standard deviation of the pixel noise, in the units of the images; for colour images also one per "
-            "channel: 3.1,2.9,4.0. Or a file written by attentest noise fit. Or an approximate estimate from each "
-            f"image itself: {IMAGE_NOISE.help()}.",
+            help="Standard deviation of the pixel noise, or one per channel (3.1,2.9,4.0); a file of attentest noise "
+            f"fit; or, approximate, estimated from each image: {IMAGE_NOISE.choices()}.",
+            metavar="SIGMA",
             show_default=False,
         ),
     ]
     rho: Annotated[
         float,
         typer.Option(
-            help="AR(1) correlation of the noise along the flattened image, or along each channel of a colour image."
+            help="AR(1) correlation of the noise along the flattened image, or each of its channels.",
+            rich_help_panel=IMAGE,
         ),
     ] = 0.0
     model: Annotated[
         str | None,
         typer.Option(
-            help="Directory of a saved Hugging Face ViT, or its id on the hub, such as google/vit-base-patch16-224.",
+            help="Directory of a saved Hugging Face ViT, or its id on the hub.",
+            metavar="DIR",
             show_default="the bundled 16x16 model",
-            rich_help_panel=MODEL,
         ),
     ] = None
     attention: Annotated[
         str,
         typer.Option(
-            help=f"How attention becomes a map: {ATTENTION_MAPS.help()}.",
-            rich_help_panel=MODEL,
+            help=f"How attention becomes a map: {ATTENTION_MAPS.choices()}.",
+            metavar="NAME",
         ),
     ] = "rollout"
     heads: Annotated[
         str,
         typer.Option(
-            help="How heads are combined: mean, max, min, or the number of a single head.", rich_help_panel=MODEL
+            help="How heads are combined: mean, max, min, or the number of a single head.",
+            metavar="NAME",
+            rich_help_panel=MODEL,
         ),
     ] = "mean"
     image_size: Annotated[
         str | None,
         typer.Option(
-            help="Side, or HEIGHTxWIDTH, of the model's input; its image processor, if it has one, resizes to it.",
+            help="Side, or HEIGHTxWIDTH, of the model's input, to which images are resized.",
+            metavar="SIZE",
             show_default="the model's own",
             rich_help_panel=MODEL,
         ),
@@ -91,8 +96,7 @@ class AttentionTestOptions:
     preprocessing: Annotated[
         bool,
         typer.Option(
-            help="Whether to resize, crop and normalise as the image processor saved with the model does. If not, "
-            "images must have the size of the model's input.",
+            help="Whether to resize, crop and normalise as the image processor saved with the model does.",
             rich_help_panel=MODEL,
         ),
     ] = True
@@ -112,8 +116,8 @@ class AttentionTestOptions:
         str | None,
         typer.Option(
             "--range",
-            help="Values of black and white, such as 0,1: needed for floating-point images and scans if the model's "
-            "preprocessing rescales.",
+            help="Values of black and white (0,1), where preprocessing rescales floating-point images or scans.",
+            metavar="LOW,HIGH",
             show_default="by dtype",
             rich_help_panel=IMAGE,
         ),
@@ -121,8 +125,8 @@ class AttentionTestOptions:
     channels: Annotated[
         str,
         typer.Option(
-            help="What is compared in colour images: mean (of the channels), the number of a channel, or weights: "
-            "0.3,0.59,0.11.",
+            help="What is compared in colour images: mean, the number of a channel, or weights (0.3,0.59,0.11).",
+            metavar="NAME",
             rich_help_panel=IMAGE,
         ),
     ] = "mean"
@@ -130,38 +134,39 @@ class AttentionTestOptions:
         float | None,
         typer.Option(
             help="The region is where the attention map, scaled from 0 to 1, exceeds this.",
+            metavar="TAU",
             show_default="0.6",
-            rich_help_panel=COMPARED,
         ),
     ] = None
     top_fraction: Annotated[
         float | None,
         typer.Option(
-            help="Instead of a threshold: the region is this fraction of the pixels (with --region patches, of the "
-            "patches), those of greatest attention.",
+            help="Instead of a threshold: the region is this fraction of the pixels, or patches.",
+            metavar="Q",
             show_default=False,
-            rich_help_panel=COMPARED,
         ),
     ] = None
     region: Annotated[
         RegionUnitsName,
         typer.Option(
-            help=f"What the region consists of: {REGION_UNITS.help()}.",
+            help=f"What the region consists of: {REGION_UNITS.choices()}.",
+            metavar="NAME",
             rich_help_panel=COMPARED,
         ),
     ] = PIXELS
     contrast: Annotated[
         str,
         typer.Option(
-            help=f"What the mean of the region is compared with: {CONTRASTS.help()}.",
+            help=f"What the mean of the region is compared with: {CONTRASTS.choices()}.",
+            metavar="NAME",
             rich_help_panel=COMPARED,
         ),
     ] = "background"
     reference_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise of the reference image: a number (with the same --rho) or a file as for --noise; 0 for a "
-            "reference without noise.",
+            help="Noise of the reference image, as for --noise; 0 if it has none.",
+            metavar="SIGMA",
             show_default="that of the images",
             rich_help_panel=COMPARED,
         ),
@@ -170,34 +175,36 @@ class AttentionTestOptions:
         str | None,
         typer.Option(
             "--filter",
-            help=f"Compare the filtered image, not the image itself: {FILTERS.help()}; or a .npy file with a kernel. "
-            "The model sees the image as it is.",
-            show_default="none",
+            help=f"Compare the filtered image: {FILTERS.choices('a .npy file with a kernel')}.",
+            metavar="NAME",
+            show_default=False,
             rich_help_panel=COMPARED,
         ),
     ] = None
     alternative: Annotated[
         AlternativeName,
         typer.Option(
-            help="Alternative hypothesis: the mean of the region differs from what it is compared with, is greater, or "
-            "is less.",
+            help="Alternative hypothesis: the mean of the region differs (two-sided), is greater, or is less.",
+            metavar="NAME",
             rich_help_panel=COMPARED,
         ),
     ] = AlternativeName.two_sided
     randomise: Annotated[
         float,
         typer.Option(
-            help="Let the model choose the region on the image plus noise, this many times that of the image, and test "
-            "the image itself: 0 is the paper's test, 0.3 to 1 finds far more. Choose it before looking at the data.",
-            rich_help_panel=COMPARED,
+            help="Choose regions on the images plus this many times their noise: 0.3 to 1 finds far more than the "
+            "paper's 0. Set it before looking at the data.",
+            metavar="GAMMA",
+            rich_help_panel=RANDOMISED,
         ),
     ] = 0.0
     randomise_seed: Annotated[
         int | None,
         typer.Option(
             help="Seed of the noise that --randomise adds.",
+            metavar="N",
             show_default="a function of the image",
-            rich_help_panel=COMPARED,
+            rich_help_panel=RANDOMISED,
         ),
     ] = None
     search: SearchOption = SPECTRAL
@@ -212,7 +219,7 @@ class AttentionTestOptions:
         bool,
         typer.Option(
             "--strict",
-            help="Let the spectral search look twice as closely, and check its conclusions at more points.",
+            help="Let the spectral search look twice as closely, and check itself at more points.",
             rich_help_panel=SEARCH,
         ),
     ] = False

@@ -18,24 +18,29 @@ if TYPE_CHECKING:
 
 
 def bench(
-    out: Annotated[Path, typer.Option(help="Directory for bench.json and bench.png.")] = Path("bench"),
+    out: Annotated[Path, typer.Option(help="Folder of bench.json and bench.png.", metavar="FOLDER")] = Path("bench"),
     images: Annotated[int, typer.Option(help="Null images for the spectral search.", min=1)] = 100,
     grid_images: Annotated[
         int | None,
         typer.Option(
-            help="Images for the adaptive and the combination search.", show_default="2, or 20 with CUDA", min=1
+            help="Images for the adaptive and the combination search.",
+            metavar="N",
+            show_default="2, or 20 with CUDA",
+            min=1,
         ),
     ] = None,
     fixed_images: Annotated[
         int | None,
         typer.Option(
-            help="Images on which the fixed search is run to its end and p compared; if 0, its time is extrapolated.",
+            help="Images for the fixed search, run to its end; if 0, its time is extrapolated.",
+            metavar="N",
             show_default="1, or 20 with CUDA",
             min=0,
         ),
     ] = None,
     size: Annotated[
-        list[int] | None, typer.Option(help="Only models for images with this side; repeatable.", show_default="all")
+        list[int] | None,
+        typer.Option(help="Only models for images with this side; repeatable.", metavar="N", show_default="all"),
     ] = None,
     tol: Annotated[float, typer.Option(help="Width of the error bar of the spectral search.")] = 1e-4,
     seed: SeedOption = 0,
@@ -45,6 +50,9 @@ def bench(
     """Measure the cost of a p-value with each search, side by side, on the bundled models.
 
     Takes about a quarter of an hour on two cores, most of it for the paper's searches.
+
+    Example:
+    attentest bench --size 16 --images 20 --out bench
     """
     from attentest.results.figures.figure_file import check_figure_path, save_figure
     from attentest.training.bundled import BUNDLED

@@ -32,14 +32,15 @@ def brain(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The kaggle_3m folder of the LGG MRI dataset; or own slices in its layout, with one folder NAME per "
-            "patient that has NAME_N.tif and NAME_N_mask.tif; or a packed .npz. Without this option, the command says "
-            "where to get the data.",
-            show_default="none",
-            rich_help_panel=SPLIT,
+            help="The kaggle_3m folder of the LGG MRI dataset, own slices in its layout, or a packed .npz; without it, "
+            "the command says where to get the data.",
+            metavar="FOLDER",
+            show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Directory for the model, the data and the report.")] = Path("brain"),
+    out: Annotated[Path, typer.Option(help="Folder of the model, the data and the report.", metavar="FOLDER")] = Path(
+        "brain"
+    ),
     noise_images: Annotated[
         int,
         typer.Option(help="Slices without tumour to estimate the noise from.", min=10, rich_help_panel=SPLIT),
@@ -51,14 +52,15 @@ def brain(
     seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", min=0)] = 0,
     epochs: Annotated[
         int | None,
-        typer.Option(help="Passes over the training slices.", show_default="360", min=1, rich_help_panel=TRAINING),
+        typer.Option(
+            help="Passes over the training slices.", metavar="N", show_default="360", min=1, rich_help_panel=TRAINING
+        ),
     ] = None,
     sensitivity_images: Annotated[
         str,
         typer.Option(
-            help="Test slices of each class that are also tested with other noise models, contrasts and thresholds "
-            "than the paper's, with randomised selection and with whole patches: a number, or all. (All test slices "
-            "are tested as in the paper.)",
+            help="Test slices of each class, a number or all, that are tested in other ways too than the paper's.",
+            metavar="N",
             rich_help_panel=TESTS,
         ),
     ] = "100",
@@ -71,6 +73,10 @@ def brain(
     where: EngineOptions,
 ) -> None:
     """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
+
+    Own slices are in one folder NAME per patient, with NAME_N.tif and NAME_N_mask.tif. The test slices of
+    --sensitivity-images are also tested with other noise models, contrasts and thresholds, with randomised selection
+    and with whole patches.
 
     Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
     disk: after an interruption the same command continues with the others. --engine ray tests slices on several

@@ -49,13 +49,14 @@ REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.js
 @with_options_of(AttentionTestOptions)
 def calibrate(
     options: AttentionTestOptions,
-    images: Annotated[int, typer.Option(help="Number of null images.", min=1, rich_help_panel=IMAGE)] = 1000,
+    images: Annotated[int, typer.Option(help="Number of null images.", min=1)] = 1000,
     seed: SeedOption = 0,
     true_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise that null images are drawn from, a number or a file as for --noise: shows the effect of a "
-            f"wrong noise model. Needed with --noise {IMAGE_NOISE.choices()}.",
+            help="Noise that null images are drawn from, if it is not --noise, which may be wrong; needed with --noise "
+            f"{IMAGE_NOISE.choices()}.",
+            metavar="SIGMA",
             show_default="that of --noise",
             rich_help_panel=IMAGE,
         ),
@@ -63,7 +64,8 @@ def calibrate(
     mean: Annotated[
         Path | None,
         typer.Option(
-            help="Image file with the mean of the null images, such as a template for --contrast reference.",
+            help="Image file with the mean of the null images.",
+            metavar="FILE",
             show_default="zero",
             rich_help_panel=IMAGE,
         ),
@@ -71,9 +73,9 @@ def calibrate(
     size: Annotated[
         str | None,
         typer.Option(
-            help="HEIGHTxWIDTH of the null images, or 3xHEIGHTxWIDTH in colour, if the model's preprocessing takes "
-            "images of any size.",
-            show_default="that of the mean, or of the model's input",
+            help="HEIGHTxWIDTH of null images, or 3xHEIGHTxWIDTH in colour, if the model takes any size.",
+            metavar="SIZE",
+            show_default="that of the mean, or of the model",
             rich_help_panel=IMAGE,
         ),
     ] = None,
@@ -81,13 +83,14 @@ def calibrate(
     window: WindowOption = False,
     alpha: Annotated[
         list[float] | None,
-        typer.Option(help="Significance level to report; repeatable.", show_default="0.01, 0.05, 0.1"),
+        typer.Option(help="Significance level to report; repeatable.", metavar="X", show_default="0.01, 0.05, 0.1"),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for calibration.json, calibration.png and the result of each image, which is on disk as "
-            "soon as it is known: the same command, also with more --images, goes on where it was stopped.",
+            help="Folder of calibration.json, calibration.png and the results: the same command, also with more "
+            "--images, goes on where it stopped.",
+            metavar="FOLDER",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),

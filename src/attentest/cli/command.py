@@ -1,4 +1,4 @@
-"""Commands that refuse options given twice, whose errors name options and whose help is as wide as the terminal."""
+"""Commands that refuse options given twice, whose errors name options and whose help begins with examples."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from attentest.cli.help_page import print_help
 from attentest.cli.option_names import option_names, options_of
 from attentest.errors import InputError
 
@@ -16,9 +17,9 @@ from attentest.errors import InputError
 class Command(TyperCommand):
     """A command of attentest."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.help = unwrapped(self.help or "")
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
@@ -35,11 +36,11 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands of attentest that can be run itself."""
+    """A group of commands of attentest."""
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self.help = unwrapped(self.help or "")
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help."""
+        print_help(self, ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
@@ -82,14 +83,3 @@ def check_empty_paths(parameters: Iterable[Any], given: Mapping[str, Any], value
         )
         if "" in texts and any(isinstance(path, Path) for path in paths):
             raise InputError(f"{max(parameter.opts, key=len)} must be a path, got an empty text.")
-
-
-def unwrapped(text: str) -> str:
-    """Return a help text with each paragraph on one line; an example stays on its own line.
-
-    Typer keeps the line breaks of docstrings, which are ragged on a narrower terminal.
-    """
-    paragraphs = text.split("\n\n")
-    return "\n\n".join(
-        paragraph if paragraph.startswith("Example") else " ".join(paragraph.split()) for paragraph in paragraphs
-    )

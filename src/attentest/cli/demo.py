@@ -27,7 +27,9 @@ TITLES = ("pure noise", f"signal of {SIGNAL:g} sigma")
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="File for the figure: .png, .svg or .pdf.")] = Path("demo/demo.png"),
+    out: Annotated[Path, typer.Option(help="File of the figure: .png, .svg or .pdf.", metavar="FILE")] = Path(
+        "demo/demo.png"
+    ),
     seed: Annotated[int, typer.Option(help="Seed of the two images.", min=0)] = 0,
     search: SearchOption = SPECTRAL,
     alpha: AlphaOption = 0.05,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.options import names_in
+from attentest.cli.options import WORKERS, names_in
 from attentest.errors import InputError
 from attentest.registry import ENGINES
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     EngineName = str
 else:
     EngineName = names_in(ENGINES)
-
-WORKERS = "Workers"
-"""Panel of these options in the help."""
 
 MOST = 10_000
 """Largest number of workers, or of cores of one."""
@@ -33,7 +30,8 @@ class EngineOptions:
     """Options that say where the work of a command is done."""
 
     engine: Annotated[
-        EngineName, typer.Option(help=f"Where the work is done: {ENGINES.help()}.", rich_help_panel=WORKERS)
+        EngineName,
+        typer.Option(help=f"Where the work is done: {ENGINES.choices()}.", metavar="NAME", rich_help_panel=WORKERS),
     ] = LOCAL
     address: Annotated[
         str | None,
@@ -47,13 +45,16 @@ class EngineOptions:
         int | None,
         typer.Option(
             help="For --engine ray: number of workers.",
+            metavar="N",
             show_default="one for each GPU or group of cores",
             rich_help_panel=WORKERS,
         ),
     ] = None
     cores: Annotated[
         int | None,
-        typer.Option(help="For --engine ray: cores of each worker.", show_default="1", rich_help_panel=WORKERS),
+        typer.Option(
+            help="For --engine ray: cores of each worker.", metavar="N", show_default="1", rich_help_panel=WORKERS
+        ),
     ] = None
 
     @property

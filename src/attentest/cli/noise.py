@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.cli.command import Command
+from attentest.cli.command import Command, Group
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
@@ -28,6 +28,7 @@ POOLED, STATIONARY = "pooled", "stationary"
 
 noise = typer.Typer(
     name="noise",
+    cls=Group,
     no_args_is_help=True,
     help="Estimate the noise from reference images, or print the content of a noise file.",
 )
@@ -38,21 +39,22 @@ def fit(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help="Independent images of one size that differ by their noise alone: scans of a phantom, repeated "
-            "exposures, registered healthy controls.",
+            help="Images of one size that differ by independent noise alone: scans of a phantom, repeated exposures.",
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option(help=f"File to write: {NOISE_FORMATS.help()}.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(help=f"File to write: {NOISE_FORMATS.help()}.", metavar="FILE", show_default=False)
+    ],
     estimator: Annotated[
         EstimatorName,
-        typer.Option(help=f"Which covariance is estimated: {NOISE_ESTIMATORS.help()}."),
+        typer.Option(help=f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.", metavar="NAME"),
     ] = POOLED,
     max_lag: Annotated[
         int | None,
         typer.Option(
-            help="For stationary: distance in pixels, along rows and columns, up to which correlations are estimated; "
-            "beyond it they are damped, to zero at twice that.",
+            help="For stationary: pixels up to which correlations are estimated; they are zero at twice that.",
+            metavar="N",
             min=1,
             show_default="half the side",
         ),

@@ -10,15 +10,17 @@ import typer
 from attentest.errors import InputError
 from attentest.registry import REGION_UNITS, SEARCHES, Part, Registry
 
-MODEL, IMAGE, COMPARED, SEARCH, CERTIFICATE, OUTPUT = (
-    "The model",
-    "The images",
-    "What is compared",
-    "The search",
-    "A certificate",
+PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
     "Output",
+    "More on the images",
+    "More on the model",
+    "More on what is compared",
+    "Randomised selection",
+    "More on the search",
+    "A certificate",
+    "Workers",
 )
-"""Panels of the help."""
+"""Panels of the help, after the one of the options that are needed most often."""
 
 
 def names_in(registry: Registry[Part]) -> Any:
@@ -59,7 +61,7 @@ PIXELS = "pixels"
 
 SearchOption = Annotated[
     SearchName,
-    typer.Option(help=f"How to search the z axis: {SEARCHES.help()}.", rich_help_panel=SEARCH),
+    typer.Option(help=f"How to search the z axis: {SEARCHES.choices()}.", metavar="NAME", rich_help_panel=SEARCH),
 ]
 DEFAULT_TOL = 1e-6
 """Default width of the error bar of p, that of SpectralSearch."""
@@ -71,7 +73,7 @@ JsonOption = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print one JSON object per image, with the verdict at --alpha, as soon as its batch is done.",
+        help="Print one JSON object per image, with its verdict, as soon as its batch is done.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -79,7 +81,7 @@ ReportJsonOption = Annotated[
     bool, typer.Option("--json", help="Print everything as one JSON object.", rich_help_panel=OUTPUT)
 ]
 AlphaOption = Annotated[float, typer.Option(help="Significance level of the verdict, between 0 and 1.")]
-DeviceOption = Annotated[str, typer.Option(help="Device to compute on: cpu, cuda, cuda:1, ...")]
+DeviceOption = Annotated[str, typer.Option(help="Device to compute on: cpu, cuda, cuda:1, ...", metavar="NAME")]
 RetryOption = Annotated[
     bool,
     typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
@@ -88,7 +90,8 @@ SeedOption = Annotated[int, typer.Option(help="Seed of the images.", min=0)]
 FrameOption = Annotated[
     int | None,
     typer.Option(
-        help="Frame, page or slice of each file, counted from 0, or from the end if negative.",
+        help="Frame, page or slice of each file, from 0, or from the end if negative.",
+        metavar="N",
         show_default="the only one",
         rich_help_panel=IMAGE,
     ),

@@ -16,7 +16,6 @@ from attentest.cli.option_checks import check_files
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
-    COMPARED,
     IMAGE,
     OUTPUT,
     AlphaOption,
@@ -44,9 +43,8 @@ def power(
     backgrounds: Annotated[
         list[Path] | None,
         typer.Argument(
-            help="Image files that are taken as true means of the simulated images. The constant image is zero, which "
-            "is black for a model that rescales 0 to 255: give a file for another background.",
-            show_default="a constant image",
+            help="Image files that are taken as true means of the simulated images.",
+            show_default="zero, which a model that rescales 0 to 255 sees as black",
         ),
     ] = None,
     images: Annotated[
@@ -54,7 +52,6 @@ def power(
         typer.Option(
             help="Number of simulated images for each row of the table; at least that of the image files.",
             min=1,
-            rich_help_panel=IMAGE,
         ),
     ] = 50,
     seed: SeedOption = 0,
@@ -62,23 +59,24 @@ def power(
         list[float] | None,
         typer.Option(
             help="Height of the planted square in standard deviations of the noise; repeatable.",
+            metavar="X",
             show_default="0, 1, 2, 3; with image files 0",
-            rich_help_panel=IMAGE,
         ),
     ] = None,
     side: Annotated[
         int | None,
         typer.Option(
             help="Side of the planted square in pixels.",
-            show_default="a third of the shorter side of the image",
+            metavar="N",
+            show_default="a third of the shorter side",
             rich_help_panel=IMAGE,
         ),
     ] = None,
     true_noise: Annotated[
         str | None,
         typer.Option(
-            help="Noise that images are drawn from, a number or a file as for --noise. Needed with --noise "
-            f"{IMAGE_NOISE.choices()}.",
+            help=f"Noise that images are drawn from, as for --noise; needed with --noise {IMAGE_NOISE.choices()}.",
+            metavar="SIGMA",
             show_default="that of --noise",
             rich_help_panel=IMAGE,
         ),
@@ -86,9 +84,9 @@ def power(
     size: Annotated[
         str | None,
         typer.Option(
-            help="HEIGHTxWIDTH of constant images, or 3xHEIGHTxWIDTH in colour, if the model's preprocessing takes "
-            "images of any size.",
-            show_default="that of the model's input",
+            help="HEIGHTxWIDTH of constant images, or 3xHEIGHTxWIDTH in colour, if the model takes any size.",
+            metavar="SIZE",
+            show_default="that of the model",
             rich_help_panel=IMAGE,
         ),
     ] = None,
@@ -97,18 +95,17 @@ def power(
     randomise: Annotated[
         list[float] | None,
         typer.Option(
-            help="A gamma to compare: the noise that is added before the model chooses the region, in units of that of "
-            "the image; repeatable.",
+            help="A gamma to compare: noise added before the region is chosen, over that of the image; repeatable.",
+            metavar="GAMMA",
             show_default="0, 0.3, 0.5, 1",
-            rich_help_panel=COMPARED,
         ),
     ] = None,
     region: Annotated[
         list[RegionUnitsName] | None,
         typer.Option(
-            help=f"What the region consists of: {REGION_UNITS.help()}; repeatable.",
+            help=f"What the region consists of: {REGION_UNITS.choices()}; repeatable.",
+            metavar="NAME",
             show_default="both",
-            rich_help_panel=COMPARED,
         ),
     ] = None,
     alpha: AlphaOption = 0.05,
@@ -120,7 +117,10 @@ def power(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for power.json, power.csv and power.png.", show_default=False, rich_help_panel=OUTPUT
+            help="Folder of power.json, power.csv and power.png.",
+            metavar="FOLDER",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     as_json: ReportJsonOption = False,

@@ -21,8 +21,8 @@ from attentest.files import make_directory
 if TYPE_CHECKING:
     from attentest.studies.reproduction.run import RunSettings
 
-RUN, MODELS = "What is run", "The models"
-"""Panels of the help."""
+MODELS = "The models"
+"""Panel of the help."""
 
 
 class PresetName(StrEnum):
@@ -66,7 +66,7 @@ class ModelName(StrEnum):
     base64 = "base64"
 
 
-OutOption = Annotated[Path, typer.Option(help="Directory for data, models and report.")]
+OutOption = Annotated[Path, typer.Option(help="Folder of data, models and report.", metavar="FOLDER")]
 OUT = Path("reproduction")
 
 reproduce = typer.Typer(name="reproduce", invoke_without_command=True)
@@ -78,30 +78,29 @@ def run(
     context: typer.Context,
     experiment: Annotated[
         list[ExperimentName] | None,
-        typer.Option(help="Only this experiment; repeatable.", show_default="all", rich_help_panel=RUN),
+        typer.Option(help="Only this experiment; repeatable.", metavar="NAME", show_default="all"),
     ] = None,
     preset: Annotated[
         PresetName,
         typer.Option(
-            help="How many images: quick takes about ten minutes on two cores, paper has the counts of the paper's "
-            "main text (but times the searches on fewer images), full those of its appendices.",
-            rich_help_panel=RUN,
+            help="How many images: quick (ten minutes on two cores), paper (as in the main text), or full (as in the "
+            "appendices).",
+            metavar="NAME",
         ),
     ] = PresetName.quick,
     images: Annotated[
         int | None,
-        typer.Option(help="At most this many images per series.", show_default="as preset", min=1, rich_help_panel=RUN),
+        typer.Option(help="At most this many images per series.", metavar="N", show_default="as preset", min=1),
     ] = None,
     permutations: Annotated[
         int | None,
-        typer.Option(help="At most this many permutations.", show_default="as preset", min=1, rich_help_panel=RUN),
+        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", min=1),
     ] = None,
     tests: Annotated[
         WhoseTests,
         typer.Option(
-            help="Only the paper's tests, or only ours: randomised selection and whole patches, beside the paper's in "
-            "type-i-error and power.",
-            rich_help_panel=RUN,
+            help="Which tests: all, the paper's, or ours (randomised selection and whole patches).",
+            metavar="NAME",
         ),
     ] = WhoseTests.all,
     seed: SeedOption = 0,
@@ -110,6 +109,7 @@ def run(
         list[ModelName] | None,
         typer.Option(
             help="Only this classifier, in the experiments on several; repeatable.",
+            metavar="NAME",
             show_default="as preset",
             rich_help_panel=MODELS,
         ),
@@ -117,8 +117,8 @@ def run(
     models: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of the classifiers that are not bundled, large16 and huge16; those that are missing are "
-            "trained into it, as attentest train does.",
+            help="Folder of the classifiers that are not bundled; those that are missing are trained into it.",
+            metavar="FOLDER",
             show_default="OUT/models",
             rich_help_panel=MODELS,
         ),
@@ -126,14 +126,13 @@ def run(
     published: Annotated[
         Path | None,
         typer.Option(
-            help="Directory of the authors' models (d8, d16small, d16, d32, d64), to be run as well.",
+            help="Folder of the authors' models (d8, d16small, d16, d32, d64), to be run as well.",
+            metavar="FOLDER",
             show_default="none",
             rich_help_panel=MODELS,
         ),
     ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Repeat the trials that failed before.", rich_help_panel=RUN)
-    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Repeat the trials that failed before.")] = False,
     out: OutOption = OUT,
     as_json: ReportJsonOption = False,
     *,
@@ -145,6 +144,11 @@ def run(
     it stopped. Images depend on the seed alone, not on the device or the order, nor on the workers of --engine ray.
     Times are always taken in this process (the searches of computation-time, and evaluations): those of workers that
     compute beside each other would be wrong.
+
+    Examples:
+    attentest reproduce --out reproduction
+
+    attentest reproduce --preset paper --experiment type-i-error --experiment power --device cuda
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -189,7 +193,11 @@ def run(
 
 @reproduce.command(cls=Command)
 def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
-    """Write the page again from the data: report/index.html, report/reproduction.md, figures and summary.json."""
+    """Write the page again from the data: report/index.html, report/reproduction.md, figures and summary.json.
+
+    Example:
+    attentest reproduce report --out reproduction
+    """
     _print_findings(out, as_json)
     _write_page(out)
 

@@ -16,8 +16,6 @@ from attentest.cli.table_notes import disagreements, marked, row_notes, shared_n
 if TYPE_CHECKING:
     from attentest.results.rows import Row
 
-VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
-
 NO_VALUE = "-"
 """Cell of what a row does not have: no cell is empty, so that programs can tell them apart."""
 
@@ -46,6 +44,8 @@ class Line:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
+        from attentest.results.verdict import VERDICTS
+
         return "not tested" if "error" in self.row else VERDICTS[self.rejected]
 
 

@@ -48,21 +48,20 @@ def test(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders of them, patterns in quotes, or .txt files "
-            "with a path on each line.",
+            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders, quoted patterns, or .txt files of paths.",
             show_default=False,
         ),
     ],
     options: AttentionTestOptions,
     recursive: Annotated[
         bool,
-        typer.Option("--recursive", help="Look for images in the folders of folders too.", rich_help_panel=IMAGE),
+        typer.Option("--recursive", help="Look for images in the folders of folders too."),
     ] = False,
     stack: Annotated[
         bool,
         typer.Option(
             "--stack",
-            help="Each .npy file is a stack of images, (k, H, W) or (k, H, W, C); each .npz file holds such arrays.",
+            help="Each array of a .npy or .npz file is a stack of images, (k, H, W) or (k, H, W, C).",
             rich_help_panel=IMAGE,
         ),
     ] = False,
@@ -71,8 +70,8 @@ def test(
     reference: Annotated[
         list[Path] | None,
         typer.Option(
-            help="For --contrast reference: the image to compare with. Give it once for all images, or once per image "
-            "in the same order.",
+            help="For --contrast reference: the image to compare with; once, or once for each image in order.",
+            metavar="FILE",
             show_default=False,
             rich_help_panel=COMPARED,
         ),
@@ -81,15 +80,14 @@ def test(
         bool,
         typer.Option(
             "--components",
-            help="Test each connected component of the region by itself, with p-values adjusted for their number "
-            "(Holm).",
-            rich_help_panel=COMPARED,
+            help="Test each connected component of the region by itself, p-values adjusted by Holm's method.",
         ),
     ] = False,
     connectivity: Annotated[
         int | None,
         typer.Option(
-            help="For --components: 1 to join pixels that share an edge, 2 to join those that share a corner as well.",
+            help="For --components: pixels join that share an edge (1), or a corner too (2).",
+            metavar="N",
             min=1,
             max=2,
             show_default="1",
@@ -108,7 +106,8 @@ def test(
     confidence_level: Annotated[
         float | None,
         typer.Option(
-            help="Level of the confidence interval of the difference, which is in the units of the images.",
+            help="Level of the confidence interval of the difference.",
+            metavar="X",
             show_default="0.95",
             rich_help_panel=SEARCH,
         ),
@@ -117,7 +116,7 @@ def test(
         bool,
         typer.Option(
             "--no-interval",
-            help="Leave out the confidence interval and search only as far as p needs: faster.",
+            help="Leave out the confidence interval, and search only as far as p needs: faster.",
             rich_help_panel=SEARCH,
         ),
     ] = False,
@@ -125,16 +124,16 @@ def test(
         bool,
         typer.Option(
             "--certify",
-            help="Add a certified p-value: exactly valid whatever the model does between the evaluations of the "
-            "search, and a check of its error bar. For p-values with status 'sharp', where the scores change too "
-            "abruptly for the search, it is the one to report. Takes thousands of evaluations for each p.",
+            help="Add a certified p-value, valid whatever the model does between the evaluations of the search; the "
+            "one to report if the status is sharp. Slow.",
             rich_help_panel=CERTIFICATE,
         ),
     ] = False,
     draws: Annotated[
         int | None,
         typer.Option(
-            help="For --certify: number N of draws; the least possible certified p is 1 / (N + 1).",
+            help="For --certify: number of draws; the least possible p is 1 / (N + 1).",
+            metavar="N",
             show_default="99",
             rich_help_panel=CERTIFICATE,
         ),
@@ -142,7 +141,8 @@ def test(
     steps: Annotated[
         int | None,
         typer.Option(
-            help="For --certify: steps of the chain behind each draw; too few cost power, never validity.",
+            help="For --certify: steps behind each draw; too few cost power, never validity.",
+            metavar="N",
             show_default="6",
             rich_help_panel=CERTIFICATE,
         ),
@@ -151,6 +151,7 @@ def test(
         int | None,
         typer.Option(
             help="For --certify: seed of the draws.",
+            metavar="N",
             show_default="the image itself",
             rich_help_panel=CERTIFICATE,
         ),
@@ -158,8 +159,8 @@ def test(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Directory for the results of each image, on disk as soon as it is tested: the same command goes on "
-            "where it was stopped.",
+            help="Folder of the results of each image as it is tested: the same command goes on where it stopped.",
+            metavar="FOLDER",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),
@@ -168,7 +169,8 @@ def test(
     save: Annotated[
         str | None,
         typer.Option(
-            help="For --out: also save regions (.npy), masks (the same as .png) or maps (.npy), separated by commas.",
+            help="For --out: also save regions (.npy), masks (as .png) or maps (.npy), separated by commas.",
+            metavar="NAMES",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),
@@ -176,21 +178,22 @@ def test(
     csv: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a table of all results to this .csv file, row by row; adjusted p-values are added in the "
-            "end.",
+            help="Also write a table of all results to this .csv file, row by row.",
+            metavar="FILE",
             show_default=False,
             rich_help_panel=OUTPUT,
         ),
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(help="Also write this table to a .parquet file.", show_default=False, rich_help_panel=OUTPUT),
+        typer.Option(
+            help="Also write this table to a .parquet file.", metavar="FILE", show_default=False, rich_help_panel=OUTPUT
+        ),
     ] = None,
     figure: Annotated[
         str | None,
         typer.Option(
-            help="Also draw the result to this .png, .svg or .pdf file, those of several images on one sheet; or each "
-            "to a file of a folder (FOLDER/).",
+            help="Also draw the result to this .png, .svg or .pdf file, several on one sheet, or each into FOLDER/.",
             metavar="FILE",
             show_default=False,
             rich_help_panel=OUTPUT,
@@ -202,10 +205,10 @@ def test(
 ) -> None:
     """Test whether the region that a model attends to differs from the rest of each image.
 
-    Prints for each image the statistic, an estimate of the difference with its confidence interval, and the selective
-    p-value, which are valid although the model chose the region from the same image; and the naive p-value, which is
-    not valid. An image that cannot be read or tested is reported with its reason, and the others go on; the exit code
-    is then 1.
+    Prints for each image the size of the region, the difference with an estimate and a confidence interval, and the
+    selective p-value, which are valid although the model chose the region from the same image; and the naive p-value,
+    which is not valid. A narrow terminal shows fewer columns. An image that cannot be read or tested is reported with
+    its reason, and the others go on; the exit code is then 1.
 
     Examples:
     attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
@@ -218,7 +221,7 @@ def test(
 
     attentest test scan.npy --noise 1.0 --certify --draws 999
 
-    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv
+    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --figure figures/
     """
     from attentest.images.source import ImageSource
 

@@ -14,7 +14,9 @@ from attentest.cli.output import progress_bar, say
 def train(
     directory: Annotated[Path, typer.Argument(help="New directory for the model.", show_default=False)],
     image_size: Annotated[int, typer.Option(help="Side of the images in pixels.")] = 16,
-    architecture: Annotated[ArchitectureName, typer.Option(help="Size of the model.")] = ArchitectureName.base,
+    architecture: Annotated[
+        ArchitectureName, typer.Option(help="Size of the model: small, base, large or huge.", metavar="NAME")
+    ] = ArchitectureName.base,
     seed: Annotated[int, typer.Option(help="Seed of the images, the initial weights, the batches and dropout.")] = 0,
     epochs: Annotated[int, typer.Option(help="Passes over the training images.")] = 100,
     batch_size: Annotated[int, typer.Option(help="Images per training step.")] = 32,
