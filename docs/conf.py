@@ -39,9 +39,9 @@ nitpick_ignore_regex = [
 myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 
-# Notebooks are run for every build, because what they show depends on more than their own text; an error ends the build.
+# Notebooks are run for every build, as what they show depends on more than their own text. An error ends the build.
 nb_execution_mode = "force"
-nb_execution_timeout = 120
+nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
@@ -77,7 +77,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 
 ROOT_PAGES = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
-"""Pages that are files of the repository's root; in ``docs/`` there is a link in their place, for those who read there."""
+"""Pages that are files of the repository's root; in ``docs/`` there is a link to each, for those who read there."""
 
 
 def read_root_page(app: Sphinx, page: str, source: list[str]) -> None:
