@@ -1,0 +1,111 @@
+"""What README and the pages of docs/ print: blocks of commands and of Python, and how each is run in a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(path for path in ROOT.glob("docs/**/*.md"))],
+    key=lambda path: path.relative_to(ROOT).parts,
+)
+
+FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
+
+NOT_RUN = {
+    r"attentest app\b": "serves a page until Ctrl-C: tests/test_app.py opens it",
+    r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/test_cli_reproduce.py runs a small one",
+    r"attentest reproduce report": "needs the trials of such a run: tests/test_cli_reproduce.py",
+    r"attentest brain .*--data": "needs the data and trains for minutes: tests/test_cli_brain.py has a folder like it",
+    r"attentest train\b": "trains for minutes: tests/test_training.py trains a small model",
+    r"attentest .*--engine ray": "needs workers: tests/test_ray_engine.py has a cluster",
+    r"attentest test slice.npy --model mine/model": "needs what the study of the page writes, which trains for minutes",
+    r"ray start": "starts Ray's own servers",
+    r"pip install": "changes the environment: its extras are compared with pyproject.toml",
+    r"make (?!demo)": "its recipe is compared with the Makefile: it runs these tests, or takes minutes",
+}
+"""Commands that are read (their options must exist) and not run, with the reason."""
+
+SUBSTITUTIONS = {
+    r"--draws 999": ("--draws 9", "a certificate of 999 draws takes 28,000 evaluations"),
+    r"--certify(?! --draws)": ("--certify --draws 9", "99 draws take 3,000 evaluations"),
+    r"google/vit-base-patch16-224|facebook/dinov2-base": ("my-vit", "these models are on a hub"),
+    r"attentest calibrate": ("attentest calibrate --images 2", "1,000 null images take minutes"),
+    r"attentest power(?!.*--delta)": ("attentest power --delta 1", "four heights take four times as long as one"),
+    r"attentest power(?!.*--decide)": ("attentest power --decide", "intervals take longer than decisions"),
+    r"attentest power": ("attentest power --images 1", "50 images for each row take minutes"),
+    r"--side 40": ("--side 4", "the images here have 16x16 pixels"),
+}
+"""What is changed in a command before it is run, in order: what it becomes, and why."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    language: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the blocks of a page in order, without their indentation."""
+    found = []
+    for match in FENCE.finditer(page.read_text(encoding="utf-8")):
+        text = re.sub(f"^{match['indent']}", "", match["text"], flags=re.M)
+        found.append(Block(page, match["language"].strip(), text))
+    return found
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Yield the commands of the blocks of a page that have no language, one by one, without comments."""
+    for block in blocks(page):
+        if block.language == "":
+            for line in block.text.replace("\\\n", " ").splitlines():
+                if command := re.sub(r"(^|\s)#.*", "", line).strip():
+                    yield " ".join(command.split())
+
+
+def reason_not_to_run(command: str) -> str | None:
+    """Return why a command is not run, if it is not."""
+    return next((reason for pattern, reason in NOT_RUN.items() if re.match(pattern, command)), None)
+
+
+def substituted(command: str) -> str:
+    """Return a command as it is run."""
+    for pattern, (replacement, _) in SUBSTITUTIONS.items():
+        command = re.sub(pattern, replacement, command)
+    return command
+
+
+PYTHON_NOT_RUN = {
+    "docs/brain/README.md": "tests/test_brain_docs.py runs it",
+    "docs/clusters.md": "needs workers: tests/test_ray_engine.py has a cluster",
+}
+"""Pages whose Python is only compiled, with the reason."""
+
+PYTHON_SUBSTITUTIONS = {
+    r'AttentionTest\.from_pretrained\(\s*"google/vit-base-patch16-224"': (
+        'AttentionTest.from_pretrained("my-vit"',
+        "this model is on a hub",
+    ),
+    r'device="cuda"': ('device="cpu"', "there may be no GPU"),
+    r"n=1000?\b": ("n=2", "power and calibration take minutes"),
+    r"draws=199": ("draws=9", "199 draws take 6,000 evaluations"),
+    r"draws=99": ("draws=9", "the same"),
+    r"randomise=\[0, 0\.3, 0\.5, 1\], (.*) deltas=\[0, 1, 2, 3\]": (
+        r"randomise=[0, 1], \1 deltas=[1]",
+        "32 rows take minutes",
+    ),
+}
+"""What is changed in Python before it is run: what it becomes, and why."""
+
+
+def python_as_run(text: str) -> str:
+    """Return a block of Python as it is run."""
+    for pattern, (replacement, _) in PYTHON_SUBSTITUTIONS.items():
+        text = re.sub(pattern, replacement, text)
+    return text
