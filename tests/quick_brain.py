@@ -7,6 +7,7 @@ import pytest
 from attentest.cli import main
 from attentest.search import SpectralSearch
 from attentest.studies.brain.condition import PAPER, Condition
+from attentest.training.architectures import ARCHITECTURES, Architecture
 
 CONDITIONS = (PAPER, Condition(contrast="reference", region="patches", randomise=1.0))
 """Some of the study's conditions."""
@@ -15,6 +16,7 @@ CONDITIONS = (PAPER, Condition(contrast="reference", region="patches", randomise
 def make_quick(patch: pytest.MonkeyPatch) -> None:
     """Make the study quick for as long as the patch lasts."""
     patch.setattr("attentest.studies.brain.classifier.ARCHITECTURE", "small")
+    patch.setitem(ARCHITECTURES, "small", Architecture(layers=1, hidden=8, heads=2))  # type: ignore[arg-type]
     for name in ("SEARCH", "SENSITIVITY_SEARCH"):
         patch.setattr(f"attentest.studies.brain.slice_tests.{name}", SpectralSearch(tol=0.05))
     patch.setattr("attentest.studies.brain.slice_tests.CONFIDENCE_LEVEL", None)

@@ -33,6 +33,7 @@ from attentest.studies.brain.summary import summarise
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
 from command_line import full_disk, kill_at_random
+from plain_figures import figures_without_layout
 from quick_brain import make_quick
 from shuffled_engine import ShuffledEngine
 from study_summary import differences
@@ -67,7 +68,8 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     some = tuple(one for one in CONDITIONS if not one.ours or one.name.startswith("stationary-background"))
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: some)
     out = tmp_path / "out"
-    done = brain("--data", folder, "--out", out, *small(), "--json")
+    with figures_without_layout():
+        done = brain("--data", folder, "--out", out, *small(), "--json")
     assert done.exit_code == 0, (done.exception, done.stderr)
     summary = json.loads(done.stdout)
     assert [one["name"] for one in summary["conditions"]] == [condition.name for condition in some]
