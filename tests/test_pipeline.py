@@ -15,7 +15,7 @@ from attentest import AttentionTest, InputError
 from attentest.attention import ViTScores
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Dense, Diagonal, Isotropic, PerChannel
-from attentest.search import SpectralSearch
+from attentest.search import Adaptive, GridSearch, SpectralSearch
 from families import FAMILY_MODELS
 from toys import tiny_vit
 
@@ -66,7 +66,7 @@ def test_every_family_gives_the_p_value_of_the_generic_path(family: str, channel
     model = FAMILY_MODELS[family]()
     image = picture(channels, seed=3, size=(12, 18))
     preprocessing = PROCESSOR.with_size((8, 12))
-    options = {"noise": 12.0, "search": SpectralSearch(tol=1e-9)}
+    options = {"noise": 12.0, "search": SpectralSearch(tol=1e-9), "confidence_level": None}
     ours = AttentionTest(model, preprocessing=PROCESSOR, image_size=(8, 12), **options)(image)
     shape = (channels, 12, 18)
     generic = AttentionTest(as_function(model, preprocessing, shape, image_size=(8, 12)), image_shape=shape, **options)(
@@ -80,10 +80,17 @@ def test_every_family_gives_the_p_value_of_the_generic_path(family: str, channel
 
 @pytest.mark.parametrize("search", ["spectral", "combination"])
 def test_every_search_agrees_on_a_cropped_image(search: str) -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, search=search)
-    exact = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, search=SpectralSearch(tol=1e-9))
+    exact = AttentionTest(
+        tiny_vit(channels=3),
+        noise=12.0,
+        preprocessing=PROCESSOR,
+        search=SpectralSearch(tol=1e-9),
+        confidence_level=None,
+    )
     image = picture(3)
-    assert test(image).pvalue == pytest.approx(exact(image).pvalue, abs=2e-3 if search == "combination" else 1e-6)
+    assert exact.with_search(search)(image).pvalue == pytest.approx(
+        exact(image).pvalue, abs=2e-3 if search == "combination" else 1e-6
+    )
 
 
 def test_what_is_outside_the_crop_takes_no_part() -> None:
@@ -236,7 +243,8 @@ def test_depths_of_the_same_picture_give_the_same_p_value() -> None:
     image = picture(1)
 
     def tested(pixels: Any, scale: float, **options: Any) -> Any:
-        return AttentionTest(model, noise=12.0 * scale, preprocessing=PROCESSOR, **options)(pixels)
+        options = {"noise": 12.0 * scale, "preprocessing": PROCESSOR, "confidence_level": None, **options}
+        return AttentionTest(model, **options)(pixels)
 
     results = [
         tested(image, 1.0),
@@ -251,7 +259,7 @@ def test_depths_of_the_same_picture_give_the_same_p_value() -> None:
 
 
 def test_map_takes_images_of_different_sizes_and_colours() -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR)
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, confidence_level=None)
     images = [picture(3), picture(1, 1), picture(3, 2), picture(1, 3, (31, 16)), picture(1, 4, (31, 16))]
     together = test.map(images)
     for image, result in zip(images, together, strict=True):
@@ -277,9 +285,9 @@ def test_the_saved_processor_is_part_of_a_saved_model(tmp_path: Any) -> None:
     model.save_pretrained(tmp_path / "model")
     processor = BitImageProcessor(size={"shortest_edge": 14}, crop_size={"height": 12, "width": 12})
     processor.save_pretrained(tmp_path / "model")
-    test = AttentionTest.from_pretrained(tmp_path / "model", noise=12.0)
+    test = AttentionTest.from_pretrained(tmp_path / "model", noise=12.0, confidence_level=None)
     assert test.image_shape == (3, 12, 12)
-    live = AttentionTest(model, noise=12.0, preprocessing=processor)
+    live = AttentionTest(model, noise=12.0, preprocessing=processor, confidence_level=None)
     assert test(picture(3)).pvalue == pytest.approx(live(picture(3)).pvalue, abs=SAME_NUMBER)
     without = AttentionTest.from_pretrained(tmp_path / "model", noise=12.0, preprocessing=None)
     assert without.image_shape == (3, 8, 8)
@@ -326,13 +334,14 @@ class SoftmaxModule(torch.nn.Module):
 
 
 @pytest.mark.parametrize("function", [torch_softmax, SoftmaxModule()])
-@pytest.mark.parametrize("search", ["spectral", "adaptive"])
-def test_a_torch_function_is_a_model(function: Any, search: str) -> None:
+@pytest.mark.parametrize("search", [SpectralSearch(), GridSearch(step=Adaptive(eps_min=1e-2))])
+def test_a_torch_function_is_a_model(function: Any, search: Any) -> None:
     from toys import SoftmaxScores
 
     image = np.array([[2.0, 0.3], [-0.4, 0.9]])
-    ours = AttentionTest(function, noise=1.0, image_shape=(1, 2, 2), search=search)(image)
-    theirs = AttentionTest(SoftmaxScores(), noise=1.0, search=search)(image)
+    options = {"noise": 1.0, "search": search, "confidence_level": None}
+    ours = AttentionTest(function, image_shape=(1, 2, 2), **options)(image)
+    theirs = AttentionTest(SoftmaxScores(), **options)(image)
     assert ours.pvalue == pytest.approx(theirs.pvalue, abs=1e-6)
 
 
@@ -393,7 +402,7 @@ def test_cuda_agrees_with_the_cpu(family: str, search: str) -> None:
     ids=["number", "ar1", "dense", "d"],
 )
 def test_pixels_too_large_for_their_noise_are_refused(noise: Any) -> None:
-    test = AttentionTest(tiny_vit(), noise=noise, search=SpectralSearch(tol=1e-3))
+    test = AttentionTest(tiny_vit(), noise=noise, search=SpectralSearch(tol=1e-2), confidence_level=None)
     image = np.random.default_rng(0).normal(scale=2.0, size=(8, 8))
     far = image - 1e12
     message = "a pixel of -1e.12, whose noise has the standard deviation 2, and float64 does not resolve it"

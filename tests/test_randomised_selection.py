@@ -19,13 +19,17 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, FromImage
 from attentest.results.figures.overlay import displayed
 from attentest.results.figures.result_figure import results_figure
-from attentest.search import Certification, SpectralSearch
+from attentest.search import Certification, Fixed, GridSearch, SpectralSearch
 from attentest.statistics.randomised_normal import RandomisedNormal
 from command_line import run_main
 from toys import COARSE, tiny_vit
 
 VIT = tiny_vit()
 IMAGES = np.random.default_rng(0).normal(size=(6, 8, 8))
+
+
+QUICK: dict[str, Any] = {"confidence_level": None, "search": GridSearch(step=Fixed(step=0.5))}
+"""Options for tests of what does not depend on the search."""
 
 
 def a_test(**options: Any) -> AttentionTest:
@@ -39,11 +43,11 @@ def added_to(image: NDArray[np.float64], test: AttentionTest) -> NDArray[np.floa
 
 
 def test_the_model_chooses_on_the_randomised_image_and_the_image_is_tested() -> None:
-    result, plain = a_test()(IMAGES[0]), a_test(randomise=0)(IMAGES[0])
+    result, plain = a_test(**QUICK)(IMAGES[0]), a_test(randomise=0, **QUICK)(IMAGES[0])
     assert plain.randomised_image is None
     assert plain.interval_bound == np.inf
     assert result.randomised_image is not None
-    seen = a_test(randomise=0)(result.randomised_image)
+    seen = a_test(randomise=0, **QUICK)(result.randomised_image)
     assert np.array_equal(result.region, seen.region)
     assert np.array_equal(result.attention, seen.attention)
     inside, outside = IMAGES[0][result.region], IMAGES[0][~result.region]
@@ -58,24 +62,23 @@ def test_the_model_chooses_on_the_randomised_image_and_the_image_is_tested() -> 
 
 
 def test_the_noise_is_a_function_of_the_image_and_of_the_seed() -> None:
-    quick = {"confidence_level": None, "search": SpectralSearch(tol=1e-3)}
-    test = a_test(**quick)
+    test = a_test(**QUICK)
     added = added_to(IMAGES[0], test)
-    assert np.array_equal(added, added_to(IMAGES[0], a_test(**quick)))
-    assert np.allclose(added, 0.5 * added_to(IMAGES[0], a_test(randomise=1.0, **quick)))
+    assert np.array_equal(added, added_to(IMAGES[0], a_test(**QUICK)))
+    assert np.allclose(added, 0.5 * added_to(IMAGES[0], a_test(randomise=1.0, **QUICK)))
     in_batch = test.map(IMAGES[:3])
     assert np.array_equal(in_batch[0].randomised_image, IMAGES[0] + added)
     assert in_batch[0].pvalue == pytest.approx(test(IMAGES[0]).pvalue, abs=1e-3)
     other = added_to(IMAGES[0] + 1e-12, test)
-    seeded = [added_to(IMAGES[0], a_test(randomise_seed=seed, **quick)) for seed in (0, 1, 1)]
+    seeded = [added_to(IMAGES[0], a_test(randomise_seed=seed, **QUICK)) for seed in (0, 1, 1)]
     assert np.array_equal(seeded[1], seeded[2])
     draws = np.stack([added, other, seeded[0], seeded[1]]).reshape(4, -1)
     assert np.abs(np.corrcoef(draws) - np.eye(4)).max() < 0.5
-    assert a_test(randomise_seed=7)(IMAGES[0]).settings["randomisation"] == {"gamma": 0.5, "seed": 7}
+    assert a_test(randomise_seed=7, **QUICK)(IMAGES[0]).settings["randomisation"] == {"gamma": 0.5, "seed": 7}
 
 
 def test_images_of_equal_values_get_the_same_noise() -> None:
-    test = a_test(confidence_level=None, search=SpectralSearch(tol=1e-3))
+    test = a_test(**QUICK)
     image = np.round(3 * np.abs(IMAGES[0]))
     assert (image == 0).any()
     added = added_to(image, test)
@@ -84,7 +87,7 @@ def test_images_of_equal_values_get_the_same_noise() -> None:
 
 
 def test_the_noise_is_like_that_of_the_image() -> None:
-    test = a_test(noise=AR1(rho=0.8, sigma=2.0), randomise=0.3, confidence_level=None)
+    test = a_test(noise=AR1(rho=0.8, sigma=2.0), randomise=0.3, **QUICK)
     images = np.random.default_rng(1).normal(size=(40, 8, 8))
     added = np.stack([r.randomised_image for r in test.map(images)]) - images  # type: ignore[arg-type, misc]
     flat = added.reshape(40, 64)
@@ -138,15 +141,16 @@ def test_with_every_other_part(options: dict[str, Any]) -> None:
 
 def test_colour_components_references_and_decisions() -> None:
     colour = np.random.default_rng(2).normal(size=(8, 8, 3))
-    test = AttentionTest(tiny_vit(channels=3), noise=1.0, search=SpectralSearch(tol=1e-4), randomise=0.5)
+    test = AttentionTest(tiny_vit(channels=3), noise=1.0, randomise=0.5, **QUICK)
     result = test(colour)
     assert result.randomised_image is not None
     assert result.randomised_image.shape == (8, 8, 3)
-    parts = a_test(threshold=0.5).components(IMAGES[2])
+    parts = a_test(threshold=0.5, **QUICK).components(IMAGES[2])
     assert all(np.array_equal(part.randomised_image, parts[0].randomised_image) for part in parts)
-    compared = a_test(contrast=Reference(np.zeros((8, 8))))(IMAGES[3])
+    compared = a_test(contrast=Reference(np.zeros((8, 8))), **QUICK)(IMAGES[3])
     assert compared.interval_bound < np.sqrt(5)  # the noise of the reference is no part of the selection
-    assert a_test(contrast=Reference(np.zeros((8, 8)), noise=0))(IMAGES[3]).interval_bound == pytest.approx(np.sqrt(5))
+    exact = a_test(contrast=Reference(np.zeros((8, 8)), noise=0), **QUICK)(IMAGES[3])
+    assert exact.interval_bound == pytest.approx(np.sqrt(5))
     assert a_test()(IMAGES[4], alpha=0.05).reject is not None
 
 
@@ -194,9 +198,10 @@ def test_the_permutation_test_is_the_papers() -> None:
         a_test().permutation_test(IMAGES[0])
 
 
-def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(tmp_path / "one.npy", np.random.default_rng(5).normal(size=(16, 16)))
-    call = ["test", str(tmp_path / "one.npy"), "--noise", "1", "--tol", "1e-3", "--no-interval", "--randomise"]
+def test_on_the_command_line(saved_tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "one.npy", np.random.default_rng(5).normal(size=(8, 8)))
+    call = ["test", str(tmp_path / "one.npy"), "--model", str(saved_tiny_model), "--noise", "1", "--tol", "1e-2",
+            "--no-interval", "--randomise"]  # fmt: skip
     found = json.loads(run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--json").out)
     assert found["randomisation"] == {"gamma": 0.5, "seed": 3}
     assert "--randomise must be 0" in run_main(capsys, *call, "50").err

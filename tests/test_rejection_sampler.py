@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import ndimage
 
 from attentest import AttentionTest
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
@@ -176,6 +177,8 @@ def test_components(gamma: float) -> None:
     for seed, x in enumerate(images(60)):
         if len(counts) == 3:
             break
+        if gamma == 0 and ndimage.label(by_threshold(x[None]).reshape(SIDE, SIDE))[1] < 2:
+            continue
         found = test.components(x.reshape(SIDE, SIDE))
         if len(found) < 2:
             continue
