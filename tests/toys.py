@@ -43,7 +43,7 @@ class SoftmaxScores:
 
     image_shape = (1, 2, 2)
     device = torch.device("cpu")
-    batch_size = 5
+    batch_size = 64
 
     def __call__(self, images: Tensor) -> Tensor:
         return torch.softmax(images.flatten(1), dim=1).unflatten(1, (2, 2))
@@ -81,7 +81,7 @@ class CurveMargins:
 
 
 def curve_problem(
-    z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 64, **options: Any
+    z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 1024, **options: Any
 ) -> SearchProblem:
     """A problem whose images share the same margins f_i(z), given as functions of a tensor z (m,)."""
 
