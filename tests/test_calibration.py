@@ -49,8 +49,8 @@ def test_the_selective_test_is_calibrated_and_the_naive_one_is_not(calibration: 
 
 
 def test_a_wrong_noise_model_shows(calibration: Calibration) -> None:
-    """Noise twice as large as the test believes."""
-    wrong = calibrate(vit(noise=1.0), 150, 1, noise=3.0)
+    """Noise three times as large as the test believes."""
+    wrong = calibrate(AttentionTest(BatchedScores(), noise=1.0, search=SpectralSearch(tol=1e-3)), 300, 1, noise=3.0)
     assert not wrong.calibrated
     assert wrong.ks_pvalue < 0.01
     assert "more often than its level" in wrong.summary()
@@ -179,14 +179,18 @@ def test_nothing_that_can_be_tested_is_an_error() -> None:
 
 
 def test_a_mean_image_needs_a_reference() -> None:
-    slope = np.linspace(0, 6, 64).reshape(8, 8)
+    slope = np.linspace(0, 2, 4).reshape(2, 2)
+
+    def toy(**options: Any) -> AttentionTest:
+        return AttentionTest(BatchedScores(), noise=1.0, search=SpectralSearch(tol=1e-3), **options)
+
     with pytest.warns(AttentestWarning, match="the hypothesis is false, so rejections are not errors"):
-        against_background = calibrate(vit(), 60, 0, mean=slope)
-    against_itself = calibrate(vit(contrast=Reference(noise=0.5)), 150, 0, mean=slope)
+        against_background = calibrate(toy(), 300, 0, mean=slope)
+    against_itself = calibrate(toy(contrast=Reference(noise=0.5)), 300, 0, mean=slope)
     assert against_itself.calibrated
     assert against_itself.ks_pvalue > 0.001
     assert against_background.ks_pvalue < against_itself.ks_pvalue
-    exact = calibrate(vit(contrast=Reference(slope, noise=0)), 150, 1, mean=slope)
+    exact = calibrate(toy(contrast=Reference(slope, noise=0)), 300, 1, mean=slope)
     assert exact.calibrated
     assert exact.ks_pvalue > 0.001
 
