@@ -28,6 +28,7 @@ from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TEST
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
 from command_line import full_disk
+from plain_figures import figures_without_layout
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 from test_reproduction import coarse
@@ -62,7 +63,8 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
     for name, values in (("DELTAS", (1.0,)), ("GAMMAS", (0.0, 1.0)), ("NULL_GAMMAS", (0.0, 1.0))):  # as many as needed
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", values)
-    done = run(*TINY, "--json")
+    with figures_without_layout():
+        done = run(*TINY, "--json")
     assert done.exit_code == 0, done.exception
     summary = json.loads(done.stdout)
     assert list(summary["experiments"]) == list(EXPERIMENTS)

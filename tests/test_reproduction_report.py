@@ -32,6 +32,7 @@ from attentest.studies.reproduction.series_rows import SeriesRows
 from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.tables import TABLES
 from attentest.training.paper_model import ModelFolders
+from plain_figures import figures_without_layout
 from reproduction_data import (
     ROWS,
     curve_row,
@@ -72,7 +73,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of data of every experiment."""
     out = tmp_path_factory.mktemp("out")
     write_everything(out, images=200)
-    write_report(out, out / "report")
+    with figures_without_layout():
+        write_report(out, out / "report")
     return out / "report"
 
 
