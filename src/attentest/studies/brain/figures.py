@@ -256,8 +256,8 @@ def _draw_key(part: SubFigure, outlines: Mapping[str, str]) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=colour, lw=2, label=f"outline: {name}") for name, colour in outlines.items()]
-    part.legend(handles=handles, loc="upper center", ncols=2, fontsize=8.5, frameon=False)
+    handles = [Line2D([], [], color=colour, lw=2, label=name) for name, colour in outlines.items()]
+    part.legend(handles=handles, loc="upper center", ncols=2, handlelength=1.5, fontsize=8.5, frameon=False)
     wide = min(0.8, 3.0 / float(part.bbox.width / part.dpi))
     bar = part.add_axes((0.5 - wide / 2, 0.45, wide, 0.12))
     part.colorbar(ScalarMappable(cmap=MAP_COLOURS), cax=bar, orientation="horizontal", ticks=[0, 0.5, 1])
