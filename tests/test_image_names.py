@@ -78,4 +78,5 @@ def test_more_of_the_end_is_kept_and_wide_letters_count_twice() -> None:
 
 def test_names_that_the_terminal_cannot_write_are_escaped() -> None:
     assert shown("患\n", "ascii") == r"\u60a3\n"
+    assert shown("a\nb") != shown(r"a\nb")
     assert shown("a\x1b[2J\udcff") == r"a\x1b[2J\udcff"

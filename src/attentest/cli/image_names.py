@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from math import ceil
 
@@ -16,7 +17,8 @@ SHARES = (2 / 3, 1 / 2, 1 / 3)
 
 def shown(name: object, encoding: str = "utf-8") -> str:
     """Return the name of an image for the terminal: what is not text in its encoding, or controls it, is escaped."""
-    text = str(name).encode("utf-8", "backslashreplace").decode()
+    text = str(name) if os.sep == "\\" else str(name).replace("\\", r"\\")  # so that an escape is not another name
+    text = text.encode("utf-8", "backslashreplace").decode()
     plain = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
     return plain.encode(encoding, "backslashreplace").decode(encoding)
 
