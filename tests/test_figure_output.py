@@ -77,6 +77,12 @@ def test_a_sheet_has_the_smallest_pvalues(sheets: list[Any], monkeypatch: pytest
     assert [one.title for one in sheets[1][0]] == [one.title for one in pictures]
     assert Path("again.png").read_bytes() == Path("sheet.png").read_bytes()
 
+    np.save("scans/z.npy", np.random.default_rng(5).normal(size=(8, 8)))  # the only one that is left to test
+    known["z.npy"] = 0.0
+    monkeypatch.setattr(figure_output, "MOST", 6)
+    assert "figure: more.png; a folder" in run("scans", "--figure", "more.png", "--out", "o").stderr
+    assert {one.title for one in sheets[2][0]} == set(known)
+
 
 @pytest.mark.parametrize("place", ["figures/", "there"])
 def test_a_folder_has_a_figure_of_each_image_and_results_are_not_kept(

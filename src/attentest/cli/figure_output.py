@@ -67,8 +67,8 @@ class FigureOutput:
         """
         tested = {row["image"]: row["log_pvalue"] for row in rows.all() if "error" not in row}
         wanted = list(tested) if self.is_folder else sorted(tested, key=lambda name: tested[name])[:MOST]
-        known = self._drawn if self.is_folder else self._smallest
-        missing = set(wanted) - set(known)
+        self._smallest = {name: picture for name, picture in self._smallest.items() if name in wanted}
+        missing = set(wanted) - self._drawn - set(self._smallest)
         places = [place for place, image in enumerate(run.images) if image.name in missing]
         if places and self._failure is None:
             again = replace(run, save=None, keep=self.keep)
@@ -79,8 +79,8 @@ class FigureOutput:
             raise self._failure
         if self.is_folder:
             say(f"figures: {len(self._drawn)} in {self.place}")
-        elif wanted:
-            self._draw_file([self._smallest[name] for name in wanted], len(tested))
+        elif self._smallest:  # without files that have gone since they were tested
+            self._draw_file([self._smallest[name] for name in wanted if name in self._smallest], len(tested))
 
     def _draw(self, name: str, picture: Picture) -> None:
         """Write the figure of one image; after the first that cannot be written, the run goes on without figures."""
