@@ -140,3 +140,10 @@ def test_no_interval_is_longer_than_its_bound(gamma: float) -> None:
             low, high = confidence_intervals(law, known, np.ones(1), ["two-sided"], 0.95)[0]
             longest = max(longest, (high - low) / (2 * stats.norm.isf(0.025)))
     assert 0.9 * bound < longest < bound * (1 + 1e-9)
+
+
+def test_ends_that_rounding_makes_one_have_nothing_between_them() -> None:
+    ends = np.array([2.5]), np.array([4.0])
+    extreme, ordinary = a_law(3.0, 3.2, 1.0).log_masses(np.zeros(1, int), *ends, mean=0.0, lower=0.0, upper=1e-17)
+    assert np.isneginf(ordinary[0])
+    assert np.isfinite(extreme[0])

@@ -204,9 +204,10 @@ def _log_integrals(given: _Strips, start: Floats, width: Floats, nodes: int) -> 
     logs = _log_given(given, start, step)
     logs -= step * ((start - given.mean)[:, None] + step / 2) / variance[:, None]
     greatest = logs.max(axis=1)
-    return np.asarray(
-        _log_density(given, start) + greatest + np.log(np.exp(logs - greatest[:, None]) @ weights * width)
-    )
+    some = ~np.isneginf(greatest)  # between ends that rounding makes one there is nothing
+    sums = np.full_like(greatest, -np.inf)
+    sums[some] = greatest[some] + np.log(np.exp(logs[some] - greatest[some, None]) @ weights * width[some])
+    return np.asarray(_log_density(given, start) + sums)
 
 
 def _log_given(given: _Strips, start: Floats, step: Floats) -> Floats:
