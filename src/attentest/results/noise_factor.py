@@ -1,0 +1,163 @@
+"""How p would change if the standard deviation of the noise were another multiple of the one that was assumed.
+
+With the covariance c^2 Sigma in place of Sigma the line through the image is the same line, and the region is chosen by
+the model alone. Only the units of its coordinate change: statistic and truncation set are divided by c. So p is known
+for any factor c without another evaluation of the model.
+
+With randomised selection the noise that was added is what it is, whatever the noise of the image. Its standard
+deviation was gamma times the assumed one, so it is gamma / c times one that is c times as great. Gamma is divided by c
+too, and p is that of the test with this gamma on the same randomised image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attentest.checks import level
+from attentest.results.pvalue_text import number_text, range_text
+from attentest.statistics.alternative import Alternative
+from attentest.statistics.law import Law
+from attentest.statistics.log_probability import probability
+from attentest.statistics.pvalue import LogPvalues, decision, log_pvalues
+from attentest.statistics.truncation_set import TruncationSet
+
+Beyond: TypeAlias = Literal["same", "other", "unknown"]
+
+LEAST, MOST = 0.5, 2.0
+"""Range of the factors that are looked at."""
+
+SHOWN_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
+"""Factors of a small table."""
+
+POINTS = 29
+"""Factors on each side of 1 at which a change of the verdict is looked for: 2.5% from one to the next."""
+
+HALVINGS = 16
+"""Bisections of the factor at which the verdict changes: to four digits beyond those that are shown."""
+
+SAME = 0.01
+"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
+
+NEGLIGIBLE = 1e-5
+"""So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoiseFactors:
+    """The law of one image given its truncation set, as a function of a factor on the standard deviation of the noise.
+
+    Parameters
+    ----------
+    law
+        Law of the statistic of one image.
+    known
+        Its truncation set. It was searched where p needs it for the factor 1: for other factors the bounds on p, from
+        what is certain and what is possible, say how much that tells.
+    alternative
+        The alternative of the p-values.
+    """
+
+    law: Law
+    known: TruncationSet
+    alternative: Alternative
+
+    def log_pvalues(self, factors: ArrayLike) -> LogPvalues:
+        """Return the logs of p (k,) for factors (k,), with their bounds."""
+        divisors = np.asarray(factors, dtype=np.float64)
+        # Every field of a law is in units of the standard deviation of the statistic.
+        scaled = type(self.law)(**{field.name: getattr(self.law, field.name) / divisors for field in fields(self.law)})
+        sets = [
+            TruncationSet(
+                intervals=self.known.intervals / divisor,
+                certain=self.known.certain / divisor,
+                possible=self.known.possible / divisor,
+            )
+            for divisor in divisors
+        ]
+        return log_pvalues(scaled, sets, self.alternative)
+
+    def decisions(self, factors: ArrayLike, alpha: float) -> list[bool | None]:
+        """Return for each factor whether p is at most alpha; None where its bounds do not tell."""
+        _, low, high = self.log_pvalues(factors)
+        return [decision(probability(one), probability(other), alpha) for one, other in zip(low, high, strict=True)]
+
+    def same_verdict(self, alpha: float) -> SameVerdict:
+        """Return the factors around 1 for which the verdict at alpha is certainly the same."""
+        verdict = self.decisions([1.0], level(alpha))[0]
+        if verdict is None:
+            return SameVerdict(reject=None, low=1.0, high=1.0, below="unknown", above="unknown")
+        low, below = self._end(np.geomspace(1.0, LEAST, POINTS), verdict, alpha)
+        high, above = self._end(np.geomspace(1.0, MOST, POINTS), verdict, alpha)
+        return SameVerdict(reject=verdict, low=low, high=high, below=below, above=above)
+
+    def _end(self, factors: NDArray[np.float64], verdict: bool, alpha: float) -> tuple[float, Beyond]:
+        """Return up to where factors, which lead away from 1, have this verdict, and what comes beyond."""
+        found = self.decisions(factors, alpha)
+        first = next((place for place, one in enumerate(found) if one is not verdict), None)
+        if first is None:
+            return float(factors[-1]), "same"
+        inside, outside = float(factors[first - 1]), float(factors[first])
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            if self.decisions([middle], alpha)[0] is verdict:
+                inside = middle
+            else:
+                outside = middle
+        # The error bar of p leaves a gap between the two verdicts; one that does not show in the text is none.
+        past = inside * (1 + SAME if outside > inside else 1 - SAME)
+        return inside, "other" if self.decisions([past], alpha)[0] is (not verdict) else "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SameVerdict:
+    """The factors from ``low`` to ``high``, around 1, for which the verdict is certainly the same.
+
+    Parameters
+    ----------
+    reject
+        The verdict; None if it is not known even for the factor 1.
+    low, high
+        Ends of the range.
+    below, above
+        What comes beyond each end: "same" if the verdict is the same as far as was looked, "other" if it is the
+        opposite one, "unknown" if the truncation set was not searched far enough to tell.
+    """
+
+    reject: bool | None
+    low: float
+    high: float
+    below: Beyond
+    above: Beyond
+
+    def text(self) -> str:
+        """Return how wrong the assumed noise may be before the verdict changes, in one sentence."""
+        if self.reject is None:
+            return "The verdict is open already with the noise that was assumed."
+        verdicts = {True: "significant", False: "not significant"}
+        beyond = {"other": verdicts[not self.reject], "unknown": "not known, because the search did not look that far"}
+        ends = [
+            f"{where} {end:.2f} times it is {beyond[what]}"
+            for where, end, what in (("below", self.low, self.below), ("above", self.high, self.above))
+            if what != "same"
+        ]
+        return (
+            "; ".join(
+                [
+                    f'The verdict is "{verdicts[self.reject]}" if the true standard deviation of the noise is '
+                    f"{self.low:.2f} to {self.high:.2f} times the one that was assumed",
+                    *ends,
+                ]
+            )
+            + "."
+        )
+
+
+def factor_text(best: float, low: float, high: float) -> str:
+    """Return p for one factor from the logs of p and its bounds: a number, or the bounds if they differ visibly."""
+    p, bounds = probability(best), (probability(low), probability(high))
+    known = bounds[1] - bounds[0] <= max(SAME * bounds[1], NEGLIGIBLE)
+    return number_text(p, 2) if known else range_text(*bounds, 2)
