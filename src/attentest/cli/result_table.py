@@ -11,7 +11,8 @@ from rich.text import Text
 
 from attentest.cli.fitted_table import ALWAYS, Column, fitted
 from attentest.cli.output import table_width
-from attentest.cli.table_notes import disagreements, marked, row_notes, shared_notes
+from attentest.cli.table_notes import disagreements, marked, shared_notes
+from attentest.results.footnotes import row_notes
 
 if TYPE_CHECKING:
     from attentest.results.rows import Row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import isinf
 from typing import TYPE_CHECKING
 
 from attentest.cli.image_names import shown
@@ -14,51 +13,7 @@ if TYPE_CHECKING:
 MOST_DISAGREEMENTS = 10
 """Largest number of certificates that contradict the search of which the numbers are printed."""
 
-ENDINGS = {
-    "decided": "the search stopped once the verdict was certain",
-    "max_evaluations": "the search ended at its largest number of evaluations",
-    "precision": "the search ended where rounding of the scores hides the rest",
-    "sharp": "the scores change too abruptly for the search",
-}
-"""How searches end that do not converge, by their status."""
-
 MARKS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def row_notes(row: Row, rejected: bool | None, alpha: float, interval_level: float | None) -> list[str]:
-    """Return what must be said of the numbers of one row.
-
-    Parameters
-    ----------
-    row
-        The row; of an image that could not be tested there is nothing to say.
-    rejected
-        Whether its own p-value is at most alpha; None if its error bar does not tell.
-    alpha
-        Significance level.
-    interval_level
-        Level of the confidence interval that is shown; None if none is.
-    """
-    from attentest.search import CONVERGED
-
-    if "error" in row:
-        return []
-    notes = []
-    if row["status"] != CONVERGED:
-        ended = ENDINGS.get(row["status"], "the search did not converge")
-        notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
-    if interval_level is not None and row["alternative"] == "two-sided":
-        low, high = row["confidence_low"], row["confidence_high"]
-        if isinf(low) or isinf(high):
-            notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-        elif abs(1 - interval_level - alpha) < 1e-9 and rejected is not None and rejected == (low <= 0 <= high):
-            notes.append(
-                "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
-                "interval has the same probability in each tail"
-            )
-    if not row.get("certificate_agrees", True):
-        notes.append("the certified p contradicts the search; its numbers are below")
-    return notes
 
 
 def marked(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,72 @@
+"""Footnotes of results: what a number needs to be read rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isinf
+from typing import Any
+
+ENDINGS = {
+    "decided": "the search stopped once the verdict was certain",
+    "max_evaluations": "the search ended at its largest number of evaluations",
+    "precision": "the search ended where rounding of the scores hides the rest",
+    "sharp": "the scores change too abruptly for the search",
+}
+"""How searches end that do not converge, by their status."""
+
+ROUNDING = 1e-9
+"""Levels this close are the same."""
+
+
+def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, interval_level: float | None) -> list[str]:
+    """Return what must be said of the numbers of one row of a table.
+
+    Parameters
+    ----------
+    row
+        The row; of an image that could not be tested there is nothing to say.
+    rejected
+        Whether its own p-value is at most alpha; None if its error bar does not tell.
+    alpha
+        Significance level.
+    interval_level
+        Level of the confidence interval that is shown; None if none is.
+    """
+    from attentest.search import CONVERGED  # imported here: it takes long, and the help of the command line needs none
+
+    if "error" in row:
+        return []
+    notes = []
+    if row["status"] != CONVERGED:
+        ended = ENDINGS.get(row["status"], "the search did not converge")
+        notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
+    if interval_level is not None and row["alternative"] == "two-sided":
+        low, high = row["confidence_low"], row["confidence_high"]
+        if isinf(low) or isinf(high):
+            notes.append("an infinite end: the image and the selection do not bound the difference on that side")
+        elif abs(1 - interval_level - alpha) < ROUNDING and rejected is not None and rejected == (low <= 0 <= high):
+            notes.append(
+                "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
+                "interval has the same probability in each tail"
+            )
+    if not row.get("certificate_agrees", True):
+        notes.append("the certified p contradicts the search")
+    return notes
+
+
+def selection_notes(row: Mapping[str, Any]) -> list[str]:
+    """Return what must be said of how the test of a row was made, where it is not as in the paper."""
+    if "error" in row:
+        return []
+    notes = []
+    if row["region_unit"] == "patches":
+        notes.append("the region consists of whole patches of the model")
+    if row["gamma"]:
+        seed = "" if row["randomise_seed"] is None else f", seed {row['randomise_seed']}"
+        notes.append(
+            f"randomised selection: the region was chosen on the image plus noise of {row['gamma']:g} times its "
+            f"own{seed}; map and region are those of that sum, the statistic is that of the image itself"
+        )
+    if row["approximate_noise"]:
+        notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
+    return notes
