@@ -112,7 +112,7 @@ class BatchRun:
                 if isinstance(tested, FailedImage):
                     continue
                 if self.save is not None:
-                    found["saved"] = self.save.save(self.images[place], tested[0])
+                    found["saved"] = self.save.save(self.images[place], tested)
                 if self.keep is not None:
                     self.keep(self.images[place], tested)
             seconds = (time.perf_counter() - start) / len(batch)

@@ -17,6 +17,7 @@ from attentest.cli.demo import demo
 from attentest.cli.noise import noise
 from attentest.cli.output import INTERRUPTED, Interrupted, fail, say
 from attentest.cli.power import power
+from attentest.cli.report import report
 from attentest.cli.reproduce import reproduce
 from attentest.cli.test import test
 from attentest.cli.train import train
@@ -48,7 +49,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, calibrate, power, bench, train, brain):
+for command in (demo, test, report, calibrate, power, bench, train, brain):
     app.command(cls=Command)(command)
 app.add_typer(noise)
 app.add_typer(reproduce, cls=Group)

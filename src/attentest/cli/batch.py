@@ -7,21 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from attentest.cli.batch_output import BatchOutput, rows_of_record
+from attentest.cli.batch_output import BatchOutput
 from attentest.cli.interruption import Interruption
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import progress_bar
 from attentest.cli.record_header import record_header
 from attentest.files import make_directory
 from attentest.results.image_rows import ImageRows
-from attentest.results.rows import Row
+from attentest.results.rows import Row, rows_of_record
 
 if TYPE_CHECKING:
     from attentest.api.batch_run import BatchRun
     from attentest.api.engine import Engine
-
-RECORDS = "results.jsonl"
-"""Name of the file of records in an output directory."""
 
 Write: TypeAlias = Callable[[Sequence[Row]], None]
 
@@ -79,7 +76,7 @@ def _recorded(
     if out is None:
         yield [], list(range(len(run.images))), lambda records: None
         return
-    from attentest.results.records import RecordFile, alone_in
+    from attentest.results.records import RESULTS, RecordFile, alone_in
 
     header = record_header(run.test, run.describe(), engine)
 
@@ -88,7 +85,7 @@ def _recorded(
         return {name: record[name] for name in ("file", "reference", "error", "saved") if name in record}
 
     make_directory(out)
-    file = RecordFile(out / RECORDS)
+    file = RecordFile(out / RESULTS)
     with alone_in(out), file.writing(header, keep) as writer:
         places = run.missing(writer.records, retry)
         for place in places:  # their rows are of other files of these names, or of failures to be tried again

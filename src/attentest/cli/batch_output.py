@@ -10,19 +10,8 @@ from typing import Any, TextIO
 
 from attentest.cli.output import print_json
 from attentest.errors import InputError
-from attentest.results.rows import COLUMNS, Row, failed_row, pvalues_of, row_of, with_adjusted
+from attentest.results.rows import COLUMNS, Row, pvalues_of, rows_of_record
 from attentest.results.tables import csv_cell
-
-
-def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a record: one, or one for each component, with p-values adjusted within the image."""
-    name = record["image"]
-    if "error" in record:
-        return [failed_row(name, record["error"])]
-    if not isinstance(record["components"], list):  # in the settings of a whole region it is None
-        return [row_of(name, record)]
-    rows = [{"component": number, **row_of(name, one)} for number, one in enumerate(record["components"], start=1)]
-    return list(with_adjusted(rows, pvalues_of(rows)))
 
 
 def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:

@@ -173,13 +173,19 @@ def _whole_number(digits: str, option: str) -> int:
     return int(digits)
 
 
-SAVED = ("regions", "masks", "maps")
-"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array."""
+SAVED = ("regions", "masks", "maps", "pictures")
+"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array, \
+and small copies of image, map and region, which a report shows."""
+
+NOTHING = "none"
+"""In place of these, to save nothing."""
 
 
 def as_saved_kinds(text: str | None) -> list[str]:
     """Return what --save asks for."""
-    kinds = [] if text is None else [kind.strip() for kind in text.split(",")]
+    kinds = [] if text is None or text == NOTHING else [kind.strip() for kind in text.split(",")]
     if bad := [kind for kind in kinds if kind not in SAVED]:
-        raise InputError(f"--save takes {', '.join(SAVED)}, separated by commas, got {', '.join(map(repr, bad))}.")
+        raise InputError(
+            f"--save takes {', '.join(SAVED)}, separated by commas, or {NOTHING}, got {', '.join(map(repr, bad))}."
+        )
     return list(dict.fromkeys(kinds))

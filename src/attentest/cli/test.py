@@ -36,8 +36,12 @@ from attentest.cli.options import (
     check_level,
 )
 from attentest.cli.output import SOME_FAILED
+from attentest.cli.report import check_report_option, picture_kinds, records_folder, write_folder_report
+from attentest.cli.run_log import RunLog
+from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.registry import IMAGE_FORMATS
+from attentest.results.report.report_file import MOST_CARDS, USUAL_CARDS
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -169,9 +173,10 @@ def test(
     save: Annotated[
         str | None,
         typer.Option(
-            help="For --out: also save regions (.npy), masks (as .png) or maps (.npy), separated by commas.",
+            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated "
+            "by commas; or none.",
             metavar="NAMES",
-            show_default=False,
+            show_default="pictures of up to 1000 images",
             rich_help_panel=OUTPUT,
         ),
     ] = None,
@@ -199,8 +204,27 @@ def test(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a report to this .html file, which needs no other, or as .json.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    report_cards: Annotated[
+        int | None,
+        typer.Option(
+            help="For --report: most results with pictures and details, those with the smallest p-values.",
+            min=0,
+            max=MOST_CARDS,
+            show_default=str(USUAL_CARDS),
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     as_json: JsonOption = False,
     *,
+    context: typer.Context,
     where: EngineOptions,
 ) -> None:
     """Test whether the region that a model attends to differs from the rest of each image.
@@ -221,7 +245,10 @@ def test(
 
     attentest test scan.npy --noise 1.0 --certify --draws 999
 
-    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --figure figures/
+            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated "
+            "by commas; or none.",
+            metavar="NAMES",
+            show_default="pictures of up to 1000 images",
     """
     from attentest.images.source import ImageSource
 
@@ -236,8 +263,15 @@ def test(
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
     check_outputs(inputs, csv, parquet, figure, components)
+    if report is not None:
+        check_report_option(report, "--report", inputs)
+    elif report_cards is not None:
+        raise InputError("--report-cards is for --report, which is not there: add it.")
     if out is not None:
         make_directory(out)
+    log = context.with_resource(RunLog())
+    folder = context.with_resource(records_folder(out, report, where))
+    kinds, unasked = picture_kinds(kinds, save, len(sources), where)
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     from attentest.api.batch_run import BatchRun
@@ -258,18 +292,22 @@ def test(
         alpha=alpha if decide else None,
         certification=certification,
         connectivity=(connectivity or 1) if components else None,
-        save=SavedArrays(directory=out, kinds=kinds) if out is not None and kinds else None,
+        save=SavedArrays(directory=folder, kinds=kinds, optional=unasked) if folder is not None and kinds else None,
         keep=figures.keep if figures is not None and where.is_local else None,
     )
     interruption = Interruption()
     output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
-    rows = tested_rows(run, where.chosen(), output, interruption, out=out, retry=retry)
+    with log.written_to(folder):
+        rows = tested_rows(run, where.chosen(), output, interruption, out=folder, retry=retry)
     failed = [row for row in rows.all() if "error" in row]
-    if len(failed) < len(rows) or csv is not None or parquet is not None:
+    if len(failed) < len(rows) or csv is not None or parquet is not None or report is not None:
         try:
             write_tables(rows, components, csv, parquet)
             if figures is not None:
                 figures.finish(run, rows)
+            if report is not None and folder is not None and len(rows):
+                most = USUAL_CARDS if report_cards is None else report_cards
+                write_folder_report(folder, report, alpha=alpha, cards=most, names=rows.names)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
             if not as_json and len(failed) < len(rows):
                 print_results(rows, components, alpha, searched_level)

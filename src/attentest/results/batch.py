@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import level, whole_number
+from attentest.checks import confidence, level, whole_number
 from attentest.errors import InputError
 from attentest.files import as_path
 from attentest.results.failure import FailedImage
@@ -276,6 +276,45 @@ class Results(Sequence[AttentionTestResult]):
         table["image"] = [str(name) for name in table["image"]]  # a column has one type
         write_parquet(table, as_path(path, "the table"))
 
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        alpha: float = 0.05,
+        cards: int = 200,
+        confidence_level: float | None = None,
+        progress: Callable[[float, int | None], None] | None = None,
+    ) -> None:
+        """Write a report: one HTML file that needs no other, with summary, table, pictures, noise, method and settings.
+
+        Needs Matplotlib and Jinja2 (``pip install 'attentest[plots]'``). A file name that ends in .json gives the same
+        without pictures as JSON.
+
+        Parameters
+        ----------
+        path
+            The file, .html or .json.
+        alpha
+            Significance level of the verdicts.
+        cards
+            Largest number of results with pictures and details, those with the smallest p-values; all are in the table.
+        confidence_level
+            Level of the confidence intervals; by default that of the test.
+        progress
+            Called with (results drawn, results to be drawn).
+        """
+        from attentest.results.report.report import write_report
+        from attentest.results.report.report_file import MOST_CARDS, check_report_path
+        from attentest.results.report.tested_batch import batch_of_results
+
+        target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)
+        if not (progress is None or callable(progress)):
+            raise InputError(f"progress must be a function of (done, total), got {type(progress).__name__}.")
+        check_report_path(target)
+        level_shown = self._interval_level() if confidence_level is None else confidence(confidence_level)
+        batch = batch_of_results(self._named, level_shown, components=self._of == "component")
+        write_report(target, batch, alpha=level(alpha), cards=most, progress=progress)
+
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
         failed = len(self.failures)
@@ -297,6 +336,11 @@ class Results(Sequence[AttentionTestResult]):
             certified=[result.certificate is not None for result in self],
             references=[result.settings.get("noisy_reference") for result in self],
         )
+
+    @property
+    def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
+        """Each image with its results, or with its failure."""
+        return [(name, one if isinstance(one, FailedImage) else [one]) for name, one in self._every]
 
     def _interval_level(self) -> float:
         """Return the confidence level of the test, or the usual one if it had none."""
@@ -334,6 +378,10 @@ class ComponentResults(Results):
     def region(self) -> NDArray[np.bool_]:
         """The whole region (H, W)."""
         return self[0].region
+
+    @property
+    def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
+        return [("the image", list(self))]
 
     @property
     def labels(self) -> NDArray[np.int32]:

@@ -31,6 +31,7 @@ Keep: TypeAlias = Callable[[Row], Row]
 """Maps a row to what is kept of it in memory, with errors as in a check."""
 
 LOCK = ".lock"  # in a directory that one run at a time may write to
+RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
 # What headers of earlier versions do not name, and its value then.

@@ -14,7 +14,7 @@ from attentest.checks import level, positive_number
 from attentest.results.certificate import Certificate
 from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.results.figures.picture import Picture
-from attentest.results.json_values import json_interval, json_number
+from attentest.results.json_values import json_interval, json_intervals, json_number
 from attentest.results.notebook_html import result_html
 from attentest.results.pvalue_text import pvalue_text
 from attentest.results.verdict import verdict_text
@@ -388,7 +388,9 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "bonferroni_pvalue": result.bonferroni_pvalue,
             "bonferroni_log_pvalue": result.bonferroni_log_pvalue,
             "law": law_values(result.law),
-            "intervals": [[json_number(end) for end in ends] for ends in result.intervals.tolist()],
+            "intervals": json_intervals(result.intervals),
+            "certain_intervals": json_intervals(result.certain_intervals),
+            "possible_intervals": json_intervals(result.possible_intervals),
             "region_pixels": int(result.region.sum()),
             "part_pixels": int(result.part.sum()),
             "seen_pixels": int(result.seen.sum()),

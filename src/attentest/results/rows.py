@@ -103,6 +103,17 @@ def rows_of(results: Sequence[AttentionTestResult], names: Iterable[object], con
     return [row_of(*pair) for pair in zip(names, values_of(results, confidence_level), strict=True)]
 
 
+def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a record: one, or one for each component, with p-values adjusted within the image."""
+    name = record["image"]
+    if "error" in record:
+        return [failed_row(name, record["error"])]
+    if not isinstance(record["components"], list):  # in the settings of a whole region it is None
+        return [row_of(name, record)]
+    rows = [{"component": number, **row_of(name, one)} for number, one in enumerate(record["components"], start=1)]
+    return list(with_adjusted(rows, pvalues_of(rows)))
+
+
 def failed_row(name: object, reason: str) -> Row:
     """Return the row of an image that could not be tested."""
     return {"image": _name(name), "error": reason}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from attentest.attention.device import usable_device
+from attentest.results.versions import versions
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.training.classifier import (
     Progress,
@@ -18,7 +19,6 @@ from attentest.training.classifier import (
     fit_classifier,
     parameters_of,
 )
-from attentest.training.provenance import versions
 from attentest.training.training_settings import TrainingSettings
 
 TRAINING_DELTA = (1.0, 4.0)

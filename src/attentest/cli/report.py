@@ -1,0 +1,113 @@
+"""``attentest report``, and the report of ``attentest test``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from attentest.cli.engine_options import EngineOptions
+from attentest.cli.option_names import option_names
+from attentest.cli.options import AlphaOption, ReportJsonOption, check_level
+from attentest.cli.output import progress_bar, say
+from attentest.errors import InputError
+from attentest.results.report.report_file import MOST_CARDS, NAME, USUAL_CARDS, check_report_path
+
+REPORT = "report.html"
+"""Name of the report in a folder of records, unless another is asked for."""
+
+PICTURES = "pictures"
+"""The kind of saved arrays that a report shows."""
+
+MOST_PICTURES = 1000
+"""Most images of a run whose pictures are saved without being asked for."""
+
+
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="Folder of results: that of attentest test --out.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the report: .html or .json.", show_default=f"DIRECTORY/{REPORT}")
+    ] = None,
+    alpha: AlphaOption = 0.05,
+    cards: Annotated[
+        int,
+        typer.Option(
+            help="Most results with pictures and details: those with the smallest p-values. All are in the table.",
+            min=0,
+            max=MOST_CARDS,
+        ),
+    ] = USUAL_CARDS,
+    as_json: ReportJsonOption = False,
+) -> None:
+    """Write a report of the results in a folder: one HTML file that needs no other.
+
+    It has a summary in words, a table of all images, a card with pictures for each, what was assumed about the noise
+    and how p depends on it, the method and all settings. With --json it is printed as JSON instead, and written only if
+    --out is given.
+
+    Examples:
+    attentest report tested
+
+    attentest report tested --out report.html --alpha 0.01
+
+    attentest report tested --json
+    """
+    check_level(alpha)
+    target = directory / REPORT if out is None and not as_json else out
+    if target is not None:
+        check_report_option(target, "--out")
+    if as_json:
+        from attentest.results.report.report import json_report
+        from attentest.results.report.tested_batch import batch_of_folder
+
+        sys.stdout.write(json_report(batch_of_folder(directory), alpha, cards))
+    if target is not None:
+        write_folder_report(directory, target, alpha=alpha, cards=cards)
+
+
+def check_report_option(path: Path, option: str, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a report that cannot be written, before anything is computed; messages name the option."""
+    with option_names({f"the file name of {NAME}": option}):
+        check_report_path(path, inputs)
+
+
+@contextmanager
+def records_folder(out: Path | None, report: Path | None, where: EngineOptions) -> Iterator[Path | None]:
+    """Yield the folder of records: that of --out, for a report without one a temporary folder, or none."""
+    if out is not None or report is None:
+        yield out
+        return
+    if where.address is not None:
+        raise InputError("--report on a cluster reads what its workers saved: add --out with a folder they share.")
+    with TemporaryDirectory(prefix="attentest-") as scratch:
+        yield Path(scratch)
+
+
+def picture_kinds(kinds: list[str], save: str | None, images: int, where: EngineOptions) -> tuple[list[str], list[str]]:
+    """Return what is saved of each image, and what of it is saved without having been asked for: its picture.
+
+    Without being asked, pictures are saved of not too many images, and not on a cluster whose folders may be others.
+    """
+    if save == "none" or PICTURES in kinds or images > MOST_PICTURES or where.address is not None:
+        return kinds, []
+    return [*kinds, PICTURES], [PICTURES]
+
+
+def write_folder_report(
+    directory: Path, target: Path, *, alpha: float, cards: int, names: Collection[str] | None = None
+) -> None:
+    """Write the report of a folder of records, or of some of its images, with a progress bar."""
+    from attentest.results.report.report import write_report
+    from attentest.results.report.tested_batch import batch_of_folder
+
+    batch = batch_of_folder(directory, names)
+    with progress_bar("writing the report") as progress:
+        write_report(target, batch, alpha=alpha, cards=cards, progress=progress)
+    say(f"report: {target}")

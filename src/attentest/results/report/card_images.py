@@ -1,0 +1,72 @@
+"""The pictures of a card as PNG files of moderate size: image with attention and region, and attention map."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from attentest.results.figures.overlay import MAP_COLOURS, MOST_OPAQUE
+from attentest.results.figures.palette import REGION_COLOUR
+from attentest.results.report.small_picture import SmallPicture
+
+SHARP_SIDE = 256
+"""Small images are enlarged to about so many pixels, so that the outline of the region is finer than they are."""
+
+COLOURS = 128
+"""Most colours of a picture that is too large to be enlarged, which keeps its file small."""
+
+
+def overlay_png(picture: SmallPicture, part: int | None = None) -> bytes:
+    """Return the image with the attention over it and the outline of its region, or of one compared part thick."""
+    grey = picture.image if picture.image.ndim == 3 else np.repeat(picture.image[..., None], 3, axis=2)
+    share = (MOST_OPAQUE * picture.attention / 255.0)[..., None]
+    mixed = (1 - share) * grey + share * map_colours()[picture.attention]
+    region, outlined = picture.parts > 0, picture.parts > 0 if part is None else picture.parts == part
+    pixels = _enlarged(np.rint(mixed).astype(np.uint8))
+    thin = max(1, max(pixels.shape) // 200)
+    if part is not None:
+        _draw_outline(pixels, _enlarged(region), thin, rim=0)
+    _draw_outline(pixels, _enlarged(outlined), thin + 1, rim=1)
+    return _png(pixels)
+
+
+def map_png(picture: SmallPicture) -> bytes:
+    """Return the attention map with a thin outline of the region."""
+    pixels = _enlarged(map_colours()[picture.attention])
+    _draw_outline(pixels, _enlarged(picture.parts > 0), max(1, max(pixels.shape) // 200), rim=0)
+    return _png(pixels)
+
+
+def map_colours() -> NDArray[np.uint8]:
+    """Return the colours (256, 3) of attention from 0 to its maximum."""
+    from matplotlib import colormaps
+
+    return np.asarray(colormaps[MAP_COLOURS](np.arange(256), bytes=True)[:, :3])
+
+
+def _enlarged(pixels: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return an image with each pixel as a square of pixels, if it is small."""
+    times = max(1, SHARP_SIDE // max(pixels.shape[:2]))
+    return np.repeat(np.repeat(pixels, times, axis=0), times, axis=1)
+
+
+def _draw_outline(pixels: NDArray[np.generic], region: NDArray[np.generic], thick: int, rim: int) -> None:
+    """Draw the border of a region (h, w) on pixels (h, w, 3), with a white rim on both sides for dark images."""
+    for width, colour in ((thick + 2 * rim, "#ffffff"), (thick, REGION_COLOUR)):
+        mask = Image.fromarray(np.pad(np.where(region, 255, 0).astype(np.uint8), width))
+        grown = mask.filter(ImageFilter.MaxFilter(2 * (width // 2) + 1))
+        shrunk = mask.filter(ImageFilter.MinFilter(2 * ((width + 1) // 2) + 1))
+        border = (np.asarray(grown) != np.asarray(shrunk))[width:-width, width:-width]
+        pixels[border] = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+
+
+def _png(pixels: NDArray[np.generic]) -> bytes:
+    picture = Image.fromarray(pixels)
+    if max(pixels.shape) > SHARP_SIDE:
+        picture = picture.quantize(COLOURS)
+    content = io.BytesIO()
+    picture.save(content, "PNG", optimize=True)
+    return content.getvalue()
