@@ -173,8 +173,8 @@ def test(
     save: Annotated[
         str | None,
         typer.Option(
-            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated "
-            "by commas; or none.",
+            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), "
+            "separated by commas; or none.",
             metavar="NAMES",
             show_default="pictures of up to 1000 images",
             rich_help_panel=OUTPUT,
@@ -245,10 +245,7 @@ def test(
 
     attentest test scan.npy --noise 1.0 --certify --draws 999
 
-            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated "
-            "by commas; or none.",
-            metavar="NAMES",
-            show_default="pictures of up to 1000 images",
+    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --report scans.html
     """
     from attentest.images.source import ImageSource
 
