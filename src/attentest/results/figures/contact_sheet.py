@@ -26,7 +26,7 @@ MOST = 24
 COLUMNS = 6
 """Most images in a row."""
 
-CELL = 1.25, 1.62
+CELL = 1.25, 1.56
 """Width and height of an image with its text, in inches."""
 
 FRAMES = {True: EXTREME_COLOUR, False: GREY, None: ORANGE}
@@ -57,7 +57,7 @@ def contact_sheet(pictures: Sequence[Picture], *, total: int | None = None, alph
 def sheet_size(count: int) -> tuple[float, float]:
     """Return the width and height in inches of a sheet of so many images."""
     columns = min(COLUMNS, max(count, 3))
-    return columns * CELL[0], math.ceil(count / columns) * CELL[1] + 0.7
+    return columns * CELL[0], math.ceil(count / columns) * CELL[1] + 0.3
 
 
 def draw_sheet(figure: FigureBase, pictures: Sequence[Picture], *, total: int | None, alpha: float) -> list[Axes]:
