@@ -31,6 +31,7 @@ FLOW = [
     "simulation",  # synthetic images, calibration
     "training",  # the bundled classifiers
     "studies",  # what uses the product and is not the product
+    "app",  # the web page
     "cli",  # the command line
 ]
 """The rooms, from the image to the command line: each imports only from those before it."""
@@ -38,7 +39,7 @@ FLOW = [
 MATHEMATICS = {"errors", "registry", "checks", "statistics", "search"}
 """These know nothing of images or models."""
 
-MOST_ROOMS = 18
+MOST_ROOMS = 19
 """More than this and a reader no longer finds the right one by its name."""
 
 
@@ -94,8 +95,9 @@ def test_imports_follow_the_flow() -> None:
         assert not later, f"{room} imports {later}, which comes after it"
 
 
-def test_only_the_command_line_imports_studies() -> None:
+def test_only_the_command_line_imports_studies_and_the_page() -> None:
     assert {room for room, used in uses().items() if "studies" in used} == {"studies", "cli"}
+    assert {room for room, used in uses().items() if "app" in used} == {"app", "cli"}
     assert {room for room, used in uses().items() if "cli" in used} == {"cli", "__main__"}
 
 
@@ -123,7 +125,7 @@ def modules_after(*commands: str) -> list[set[str]]:
 
 def test_importing_attentest_is_light() -> None:
     package, command_line = modules_after("import attentest", "import attentest.cli")
-    slow = {"torch", "transformers", "numpy", "scipy"}
+    slow = {"torch", "transformers", "numpy", "scipy", "gradio"}
     assert not package & {*slow, "typer"}
     assert not command_line & slow
     assert "studies" not in rooms(command_line)

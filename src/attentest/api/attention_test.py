@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.api.definition import definitions, short_repr
 from attentest.api.many_images import ManyImages, checked_certification
@@ -494,6 +494,23 @@ class AttentionTest(ManyImages):
             Points on the line, as distances from the observed z; each is a model evaluation.
         """
         return self._pipeline.margins(self._inputs.one(image, reference), float_array(distances, "distances"))
+
+    def attention_region(self, image: ImageLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the attention map (H, W) and the region (H, W) that would be tested; nothing is tested.
+
+        Both are those of the result: with randomised selection, of the randomised image.
+
+        Parameters
+        ----------
+        image
+            As in calling the test.
+        """
+        given = self._inputs.one(image)
+        pixels = given.image.pixels[None]
+        if self._pipeline.randomisation is not None:
+            pixels = pixels + self._pipeline.randomisation.added([given])
+        observed = self._pipeline.observe(pixels, given.geometry)
+        return observed.maps_on_images()[0], observed.regions_on_images()[0]
 
     def check(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take; nothing is computed."""

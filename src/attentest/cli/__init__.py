@@ -21,6 +21,7 @@ from attentest.cli.report import report
 from attentest.cli.reproduce import reproduce
 from attentest.cli.test import test
 from attentest.cli.train import train
+from attentest.cli.web_page import web_page
 from attentest.errors import AttentestError, AttentestWarning
 
 app = typer.Typer(
@@ -51,6 +52,7 @@ def root(
 
 for command in (demo, test, report, calibrate, power, bench, train, brain):
     app.command(cls=Command)(command)
+app.command("app", cls=Command)(web_page)
 app.add_typer(noise)
 app.add_typer(reproduce, cls=Group)
 

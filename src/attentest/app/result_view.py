@@ -1,0 +1,282 @@
+"""A result as a part of the page: verdict, pictures, numbers, sensitivity to the noise and what else to know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from attentest.app.form import Form
+from attentest.app.offered_models import OfferedModel
+from attentest.app.region_preview import png_address
+from attentest.app.uploaded_image import UploadedImage
+from attentest.results.figures.density_plot import draw_density
+from attentest.results.figures.figure_file import new_figure
+from attentest.results.figures.overlay import draw_map, draw_overlay
+from attentest.results.figures.picture import Picture
+from attentest.results.noise_factor import SHOWN_FACTORS, NoiseFactors, factor_text
+from attentest.results.pvalue_text import estimate_text, number_text
+from attentest.results.result import AttentionTestResult
+from attentest.search import CONVERGED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEVEL = 0.95
+"""Confidence level of the intervals."""
+
+RESOLUTION = 160
+"""Pixels per inch of the pictures."""
+
+SIDE, FONT_SIZE = 2.6, 9.0
+"""Side of the picture of a square image in inches, and size of the letters in points."""
+
+FLATTEST = 0.4
+"""Least height of a picture over its width; a flatter image has room above and below."""
+
+COLOURS: dict[bool, dict[str, Any]] = {
+    dark: {
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), paper),
+        **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), ink),
+    }
+    for dark, paper, ink in ((False, "#ffffff", "#1f2933"), (True, "#0a0f1e", "#e4e7eb"))
+}
+"""Background and text of pictures on a light and on a dark page."""
+
+RULES = ("threshold", "top_fraction")
+"""Names of the rules of the region in the settings of a result."""
+
+KINDS = {True: "significant", False: "ordinary", None: "undecided"}
+"""What a decision looks like, as a class of the style sheet."""
+
+ONE_PICTURE = Lock()
+"""Matplotlib's settings are those of the whole process, so one picture is drawn at a time."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TestedImage:
+    """A result with what the page knows about it.
+
+    Parameters
+    ----------
+    image, form, model
+        What was tested, as the fields of the page say.
+    result
+        The result.
+    settings_tried
+        With how many different settings the image was tested on this page.
+    """
+
+    image: UploadedImage
+    form: Form
+    model: OfferedModel
+    result: AttentionTestResult
+    settings_tried: int
+
+    @property
+    def alpha(self) -> float:
+        """The significance level."""
+        return float(self.form.alpha or 0.05)
+
+
+def result_html(tested: TestedImage, *, dark: bool) -> str:
+    """Return a tested image as HTML, in which every text is escaped.
+
+    Parameters
+    ----------
+    tested
+        The image, its result and its settings.
+    dark
+        Whether the page is dark.
+    """
+    result = tested.result
+    picture = result.picture()
+    factors = NoiseFactors(law=result.law, known=result.truncation_set, alternative=result.alternative)
+    logs = factors.log_pvalues(SHOWN_FACTORS)
+    text: str = _template("result.html.j2").render(
+        kind=KINDS[picture.decision(tested.alpha)],
+        pvalue=picture.pvalue_text,
+        short=picture.short_verdict(tested.alpha),
+        verdict=result.verdict(tested.alpha),
+        panels=_panels(picture, dark),
+        rows=_rows(result),
+        same_verdict=factors.same_verdict(tested.alpha).text(),
+        factors=[
+            {"factor": f"{factor:g}", "p": factor_text(*each)}
+            for factor, *each in zip(SHOWN_FACTORS, *logs, strict=True)
+        ],
+        notes=notes_on(tested),
+        settings=_settings(tested),
+    )
+    return text
+
+
+def message_html(text: str, kind: str) -> str:
+    """Return a message of one or two sentences as HTML.
+
+    Parameters
+    ----------
+    text
+        The message; it is escaped.
+    kind
+        "error", "waiting" or "welcome".
+    """
+    role = "alert" if kind == "error" else "status"
+    return f'<div class="message {kind}" role="{role}">{escape(text)}</div>'
+
+
+def _rows(result: AttentionTestResult) -> list[dict[str, str]]:
+    """Return the numbers, each with a key, a name and a note."""
+    low, high = (number_text(bound) for bound in result.pvalue_bounds)
+    interval, naive_interval = result.confidence_interval(LEVEL), result.naive_confidence_interval(LEVEL)
+    rows = {
+        "selective-p": ("Selective p-value", result.pvalue_text(4), f"valid; error bar {low} to {high}"),
+        "naive-p": (
+            "Naive p-value",
+            number_text(result.naive_pvalue),
+            "not valid: it ignores that the model chose the region",
+        ),
+        "estimate": (
+            "Difference, estimated",
+            estimate_text(result.estimate, result.estimate_bounds, result.status),
+            "median-unbiased, in units of the pixels",
+        ),
+        "interval": (
+            f"{100 * LEVEL:g}% interval",
+            f"{interval.low:.3g} to {interval.high:.3g}",
+            f"naive, not valid: {naive_interval.low:.3g} to {naive_interval.high:.3g}",
+        ),
+        "difference": (
+            "Difference, observed",
+            f"{result.difference:.3g}",
+            f"{abs(result.statistic):.4g} standard errors; too large, because the model chose where to look",
+        ),
+        "region": (
+            "Region",
+            f"{int(result.part.sum()):,} pixels",
+            f"of {int(result.seen.sum()):,} that the model sees",
+        ),
+    }
+    return [{"key": key, "name": name, "value": value, "note": note} for key, (name, value, note) in rows.items()]
+
+
+def notes_on(tested: TestedImage) -> list[str]:
+    """Return what else there is to know about a result, in sentences."""
+    result, form = tested.result, tested.form
+    noise: Mapping[str, Any] = result.settings["noise"]
+    notes = []
+    if tested.settings_tried > 1:
+        notes.append(
+            f"This image was tested with {tested.settings_tried} different settings on this page. Only a p-value whose "
+            "settings were chosen before looking is valid: to try several and to report the smallest is not."
+        )
+    if noise.get("approximate"):
+        notes.append(
+            "The noise was estimated from the tested image itself, so the p-value is approximate, and correlation "
+            "between pixels is ignored."
+        )
+    if "estimator" in noise:
+        notes.append(
+            f"The noise was estimated from {noise['images']} control images. How uncertain that is does not enter p."
+        )
+    if result.status != CONVERGED:
+        notes.append(
+            f"The search ended early ({result.status}), so p is known only within its error bar: to certify the result "
+            "use attentest test --certify."
+        )
+    if result.randomised_image is not None:
+        notes.append(
+            f"The model chose the region on the image plus noise, {form.randomise:g} times that of the image. Map and "
+            "region are those of the randomised image, and the image itself was tested."
+        )
+    if form.preprocessing(tested.model, tested.image) is not tested.model.preprocessing:
+        _, height, width = tested.model.scores.image_shape
+        notes.append(
+            f"The model takes images of {width} × {height} pixels and says nothing about others, so it saw this one "
+            "resized, with pixel values as they are. Region and noise are those of the image itself."
+        )
+    interval = result.confidence_interval(LEVEL)
+    if (interval.low <= 0 <= interval.high) == (result.reject_at(1 - LEVEL) is True):
+        notes.append(
+            "P-value and interval are two different answers, and here they do not point the same way: the p-value "
+            "looks at both sides together, the interval has the same error on each side."
+        )
+    return notes
+
+
+def _settings(tested: TestedImage) -> str:
+    settings = tested.result.settings
+    noise = settings["noise"]
+    sigma = f" {noise['sigma']:.4g}" if "sigma" in noise else ""
+    rule = (
+        f"threshold {settings['threshold']:g}"
+        if "threshold" in settings
+        else f"top fraction {settings['top_fraction']:g}"
+    )
+    return ", ".join(
+        (
+            tested.image.name,
+            tested.model.name,
+            f"{noise['model']} noise{sigma}",
+            f"{rule} of {settings['region_unit']}",
+            f"compared with {settings['contrast']['name']}",
+            str(settings["alternative"]),
+            f"{tested.result.evaluations} evaluations of the model",
+        )
+    )
+
+
+def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
+    """Return the pictures with their captions."""
+    where = "image" if picture.randomised_image is None else "randomised image"
+    height, width = picture.region.shape
+    tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
+
+    def attention(axes: Axes) -> None:
+        bar = axes.figure.colorbar(draw_map(axes, picture), ax=axes)
+        bar.ax.tick_params(labelsize=8)
+
+    drawn: tuple[tuple[str, Callable[[Axes], None], float, float], ...] = (
+        (
+            f"The {where}, what the model attends to, and the outline of the region",
+            lambda axes: draw_overlay(axes, picture),
+            1.0,
+            tall,
+        ),
+        ("The attention map, from 0 to 1", attention, 1.17, tall),
+        (
+            "Where the statistic could lie by chance: the dark share is p",
+            lambda axes: draw_density(axes, picture),
+            1.75,
+            1.0,
+        ),
+    )
+    return [
+        {"address": _drawn(draw, (SIDE * across, SIDE * down), dark), "caption": caption}
+        for caption, draw, across, down in drawn
+    ]
+
+
+def _drawn(draw: Callable[[Axes], None], size: tuple[float, float], dark: bool) -> str:
+    """Return the address of a picture of a width and a height in inches."""
+    from matplotlib import rc_context
+
+    settings: Any = {**COLOURS[dark], "font.size": FONT_SIZE}
+    with ONE_PICTURE, rc_context(settings):
+        figure = new_figure(*size)
+        draw(figure.add_subplot())
+        file = io.BytesIO()
+        figure.savefig(file, format="png", dpi=RESOLUTION)
+    return png_address(file.getvalue())
+
+
+@cache
+def _template(name: str) -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("attentest.app")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template(name)

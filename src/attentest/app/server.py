@@ -1,0 +1,151 @@
+"""The server of the page: on this machine alone, for as long as the command runs."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from attentest.app.guard import HOST, Guard
+from attentest.errors import InputError
+
+SECONDS_TO_END = 1
+"""Time that open connections have to end after Ctrl-C."""
+
+FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
+FIXED_WIDTH_FONTS = ("ui-monospace", "Consolas", "monospace")
+"""Fonts that are on the machine: none is loaded."""
+
+SETTINGS = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "GRADIO_ALLOWED_PATHS": "",
+    "GRADIO_ROOT_PATH": "",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+"""Environment in which Gradio is imported: it then asks nobody for its version and serves no other files."""
+
+
+def check_gradio() -> None:
+    """Refuse where Gradio is missing; importing it takes seconds, so that is left for later."""
+    from importlib.util import find_spec
+
+    if find_spec("gradio") is None:
+        raise InputError("the page needs Gradio: pip install 'attentest[app]'.")
+
+
+def listening_socket(port: int) -> socket.socket:
+    """Return a socket that listens on a port of this machine, 0 for any that is free; refuse one in use."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((HOST, port))
+        bound.listen()
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            other = port + 1 if port < 65535 else 0
+            raise InputError(f"port {port} is in use: end what uses it, or take another with port={other}.") from None
+        reason = (error.strerror or str(error)).rstrip(".")
+        raise InputError(f"port {port} cannot be used ({reason}): take another from 1024 to 65535.") from None
+    return bound
+
+
+def serve(
+    bound: socket.socket,
+    *,
+    models: Iterable[Path],
+    device: str,
+    max_upload: int,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve the page until Ctrl-C; uploaded files are deleted then.
+
+    Parameters
+    ----------
+    bound
+        A socket that listens on a port of this machine.
+    models
+        Directories of models that are offered beside the bundled ones.
+    device
+        Where to compute.
+    max_upload
+        Most bytes of an uploaded file.
+    ready
+        Called with the address of the page when it is served.
+    """
+    from attentest.app.actions import Actions
+    from attentest.app.offered_models import OfferedModels
+
+    port = bound.getsockname()[1]
+    actions = Actions(OfferedModels(models, device))
+    with TemporaryDirectory(prefix="attentest-app-") as folder:
+        os.environ.update(SETTINGS, GRADIO_TEMP_DIR=folder)
+        application = Guard(_application(actions, max_upload), port=port, uploads=Path(folder))
+        asyncio.run(_serve(application, bound, lambda: ready(f"http://{HOST}:{port}/"), actions.stop))
+
+
+def _application(actions: Any, max_upload: int) -> Any:
+    """Return page and report as one application; the environment must be set before."""
+    import fastapi
+    import gradio as gr
+
+    from attentest.app.page import new_page
+
+    application = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=FIXED_WIDTH_FONTS)
+    return gr.mount_gradio_app(
+        application,
+        new_page(actions),
+        path="/",
+        server_name=HOST,
+        allowed_paths=[],
+        max_file_size=max_upload,
+        show_error=False,
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        mcp_server=False,
+        enable_monitoring=False,
+        pwa=False,
+        theme=theme,
+        css=Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
+    )
+
+
+async def _serve(application: Any, bound: socket.socket, ready: Callable[[], None], stop: Any) -> None:
+    """Serve an application until a signal comes; the test that runs then is told to stop."""
+    import uvicorn
+
+    settings = uvicorn.Config(
+        application,
+        lifespan="on",
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=SECONDS_TO_END,
+    )
+    server = uvicorn.Server(settings)
+    end = server.handle_exit
+
+    def ended(number: int, frame: Any) -> None:
+        stop.asked = True
+        # Open pages are cut off, which is an error to the server and to nobody else.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        end(number, frame)
+
+    server.handle_exit = ended
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if server.started:
+        ready()
+    await serving
