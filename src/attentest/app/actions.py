@@ -124,7 +124,7 @@ class Actions:
         progress(0.0, None)
         form = replace(form, alpha=level(form.alpha))
         chosen = self.models.model(model)
-        (result,) = form.attention_test(chosen, image, session.noise(form)).map([image.pixels], progress)
+        result = form.attention_test(chosen, image, session.noise(form))(image.pixels, progress=progress)
         return TestedImage(
             image=image,
             form=form,

@@ -15,7 +15,7 @@ from attentest.results.figures.palette import REGION_COLOUR
 SIDE = 480
 """Length in pixels of the longer side of the picture, at least half of it and at most it."""
 
-OUTLINE = 2
+OUTLINE = 3
 """Width in pixels of the outline."""
 
 

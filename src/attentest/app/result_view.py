@@ -153,7 +153,7 @@ def _rows(result: AttentionTestResult) -> list[dict[str, str]]:
         "difference": (
             "Difference, observed",
             f"{result.difference:.3g}",
-            f"{abs(result.statistic):.4g} standard errors; too large, because the model chose where to look",
+            f"{abs(result.statistic):.4g} standard errors; biased, because the model chose where to look",
         ),
         "region": (
             "Region",
