@@ -132,15 +132,15 @@ class TestActions:
         scores = actions.models.model("tiny").scores
         assert session.image is not None
         assert cell(html, "selective-p") == AttentionTest(scores, noise=fitted)(session.image.pixels).pvalue_text(4)
-        assert "estimated from 12 control images" in html
+        assert "estimated from 12 reference images" in html
         Path(paths[0]).unlink()
-        assert "estimated from 12 control images" in html_of(actions, session, form)  # they are read once
+        assert session.noise(form) is session.noise(form)  # they are read once
         assert "there are no control images" in html_of(actions, session, replace(form, controls=None))
 
     def test_what_needs_a_note_has_one(self, actions: Actions, session: Session) -> None:
         html = html_of(actions, session, Form(noise=IMAGE, method="sample", randomise=0.5))
         assert "approximate" in html
-        assert "the image plus noise, 0.5 times" in html
+        assert "the image plus noise of 0.5 times its own" in html
         assert "different settings" not in html
         assert "tested with 2 different settings on this page" in html_of(actions, session, Form(threshold=0.4))
         session.image = UploadedImage(name="large", pixels=np.random.default_rng(0).normal(size=(12, 10)))
@@ -415,6 +415,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
             page.wait_for_selector("#test")
             visit_uploads(page, scan, image)
             visit_slider(page, image)
+            visit_report(page, tmp_path)
             assert not complaints
             visit_bad_files(page, bad, large)
             foreign = [url for url in asked if not url.startswith((server.address, "data:", "blob:"))]
@@ -422,6 +423,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
             assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=.https?:[^>]+", html)
         assert server.status("/", Host="evil.example") == 421
         assert server.status("/gradio_api/file=/etc/passwd") == 404
+        assert server.status("/report?key=x") == 404
         leaked = {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}], "fn_index": 0}
         assert server.status("/gradio_api/queue/join", json.dumps(leaked).encode()) == 403
         assert [each.name[:14] for each in server.temporary.iterdir()] == ["attentest-app-"]
@@ -473,6 +475,16 @@ def visit_slider(page: Any, image: np.ndarray) -> None:
     page.mouse.up()
     shown_result(page, result.pvalue_text(4))
     assert "tested with 2 different settings" in page.inner_text("#result")
+
+
+def visit_report(page: Any, folder: Path) -> None:
+    with page.expect_download() as waiting:
+        page.click("#result .download")
+    assert waiting.value.suggested_filename == "attentest-report.html"
+    waiting.value.save_as(folder / "report.html")
+    report = (folder / "report.html").read_text()
+    assert page.inner_text("#naive-p") in report
+    assert "scan.npy" in report
 
 
 def visit_bad_files(page: Any, bad: Path, large: Path) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import secrets
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from threading import Lock
 
 from attentest.app.examples import Example, examples
 from attentest.app.form import Form, optional_number
 from attentest.app.offered_models import OfferedModels
 from attentest.app.region_preview import data_address, region_picture
+from attentest.app.report_page import report_page
 from attentest.app.result_view import TestedImage, message_html, result_html
 from attentest.app.session import Replaced, Session, Stop, progress_of
 from attentest.app.uploaded_image import FIELDS, page_words, read_upload
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError
+
+MOST_REPORTS = 20
+"""Number of results, the newest, of which a report can be had."""
 
 NO_IMAGE = "Upload an image, or take one of the examples."
 
@@ -33,6 +40,8 @@ class Actions:
         self.models = models
         self.examples = examples()
         self.stop = Stop()
+        self._tested: OrderedDict[str, TestedImage] = OrderedDict()
+        self._lock = Lock()
 
     def take_upload(self, session: Session, path: str, frame: str | None, window: bool) -> str:
         """Make an uploaded file the image of a session; return what is wrong with it as HTML, or nothing.
@@ -113,7 +122,18 @@ class Actions:
             return None
         except AttentestError as error:
             return message_html(str(error), "error")
-        return result_html(tested, dark=dark)
+        key = secrets.token_urlsafe(16)
+        with self._lock:
+            self._tested[key] = tested
+            while len(self._tested) > MOST_REPORTS:
+                self._tested.popitem(last=False)
+        return result_html(tested, key=key, dark=dark)
+
+    def report(self, key: str) -> bytes | None:
+        """Return the report of a result that is still known, by its key."""
+        with self._lock:
+            tested = self._tested.get(key)
+        return None if tested is None else report_page(tested)
 
     def _tested_image(
         self, session: Session, model: str, form: Form, progress: Callable[[float, int | None], None]

@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
 """Names by which a browser on this machine reaches it; another name is that of a website which points here."""
 
-PAGES = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json")
+PAGES = ("/", "/config", "/theme.css", "/favicon.ico", "/manifest.json", "/report")
 """Addresses that are served, beside those that begin as follows."""
 
 PREFIXES = (

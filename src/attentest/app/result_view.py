@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -18,10 +18,13 @@ from attentest.results.figures.density_plot import draw_density
 from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.overlay import draw_map, draw_overlay
 from attentest.results.figures.picture import Picture
-from attentest.results.noise_factor import SHOWN_FACTORS, NoiseFactors, factor_text
+from attentest.results.footnotes import row_notes, selection_notes
 from attentest.results.pvalue_text import estimate_text, number_text
+from attentest.results.report.noise_words import noise_words
+from attentest.results.report.sensitivity import sensitivity
 from attentest.results.result import AttentionTestResult
-from attentest.search import CONVERGED
+from attentest.results.rows import rows_of
+from attentest.results.verdict import compared_with
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,20 +86,20 @@ class TestedImage:
         return float(self.form.alpha or 0.05)
 
 
-def result_html(tested: TestedImage, *, dark: bool) -> str:
+def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
     """Return a tested image as HTML, in which every text is escaped.
 
     Parameters
     ----------
     tested
         The image, its result and its settings.
+    key
+        Key of its report.
     dark
         Whether the page is dark.
     """
     result = tested.result
     picture = result.picture()
-    factors = NoiseFactors(law=result.law, known=result.truncation_set, alternative=result.alternative)
-    logs = factors.log_pvalues(SHOWN_FACTORS)
     text: str = _template("result.html.j2").render(
         kind=KINDS[picture.decision(tested.alpha)],
         pvalue=picture.pvalue_text,
@@ -104,13 +107,10 @@ def result_html(tested: TestedImage, *, dark: bool) -> str:
         verdict=result.verdict(tested.alpha),
         panels=_panels(picture, dark),
         rows=_rows(result),
-        same_verdict=factors.same_verdict(tested.alpha).text(),
-        factors=[
-            {"factor": f"{factor:g}", "p": factor_text(*each)}
-            for factor, *each in zip(SHOWN_FACTORS, *logs, strict=True)
-        ],
+        sensitivity=sensitivity(picture.values, tested.alpha),
         notes=notes_on(tested),
         settings=_settings(tested),
+        key=key,
     )
     return text
 
@@ -166,64 +166,34 @@ def _rows(result: AttentionTestResult) -> list[dict[str, str]]:
 
 def notes_on(tested: TestedImage) -> list[str]:
     """Return what else there is to know about a result, in sentences."""
-    result, form = tested.result, tested.form
-    noise: Mapping[str, Any] = result.settings["noise"]
-    notes = []
+    result = tested.result
+    (row,) = rows_of([result], [tested.image.name], LEVEL)
+    notes = [noise_words(result.settings["noise"])]
     if tested.settings_tried > 1:
         notes.append(
             f"This image was tested with {tested.settings_tried} different settings on this page. Only a p-value whose "
             "settings were chosen before looking is valid: to try several and to report the smallest is not."
         )
-    if noise.get("approximate"):
-        notes.append(
-            "The noise was estimated from the tested image itself, so the p-value is approximate, and correlation "
-            "between pixels is ignored."
-        )
-    if "estimator" in noise:
-        notes.append(
-            f"The noise was estimated from {noise['images']} control images. How uncertain that is does not enter p."
-        )
-    if result.status != CONVERGED:
-        notes.append(
-            f"The search ended early ({result.status}), so p is known only within its error bar: to certify the result "
-            "use attentest test --certify."
-        )
-    if result.randomised_image is not None:
-        notes.append(
-            f"The model chose the region on the image plus noise, {form.randomise:g} times that of the image. Map and "
-            "region are those of the randomised image, and the image itself was tested."
-        )
-    if form.preprocessing(tested.model, tested.image) is not tested.model.preprocessing:
+    footnotes = (*selection_notes(row), *row_notes(row, result.reject_at(tested.alpha), tested.alpha, LEVEL))
+    notes.extend(f"{note[:1].upper()}{note[1:]}." for note in footnotes)
+    if tested.form.preprocessing(tested.model, tested.image) is not tested.model.preprocessing:
         _, height, width = tested.model.scores.image_shape
         notes.append(
             f"The model takes images of {width} × {height} pixels and says nothing about others, so it saw this one "
             "resized, with pixel values as they are. Region and noise are those of the image itself."
-        )
-    interval = result.confidence_interval(LEVEL)
-    if (interval.low <= 0 <= interval.high) == (result.reject_at(1 - LEVEL) is True):
-        notes.append(
-            "P-value and interval are two different answers, and here they do not point the same way: the p-value "
-            "looks at both sides together, the interval has the same error on each side."
         )
     return notes
 
 
 def _settings(tested: TestedImage) -> str:
     settings = tested.result.settings
-    noise = settings["noise"]
-    sigma = f" {noise['sigma']:.4g}" if "sigma" in noise else ""
-    rule = (
-        f"threshold {settings['threshold']:g}"
-        if "threshold" in settings
-        else f"top fraction {settings['top_fraction']:g}"
-    )
+    rule = next(f"{name.replace('_', ' ')} {settings[name]:g}" for name in RULES if name in settings)
     return ", ".join(
         (
             tested.image.name,
             tested.model.name,
-            f"{noise['model']} noise{sigma}",
             f"{rule} of {settings['region_unit']}",
-            f"compared with {settings['contrast']['name']}",
+            f"compared with {compared_with(settings['contrast'])}",
             str(settings["alternative"]),
             f"{tested.result.evaluations} evaluations of the model",
         )

@@ -22,6 +22,9 @@ FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 FIXED_WIDTH_FONTS = ("ui-monospace", "Consolas", "monospace")
 """Fonts that are on the machine: none is loaded."""
 
+REPORT_HEADERS = {"content-disposition": 'attachment; filename="attentest-report.html"'}
+"""The browser saves the report and does not show it as a part of this page."""
+
 SETTINGS = {
     "GRADIO_ANALYTICS_ENABLED": "False",
     "GRADIO_ALLOWED_PATHS": "",
@@ -99,6 +102,14 @@ def _application(actions: Any, max_upload: int) -> Any:
     from attentest.app.page import new_page
 
     application = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    def report(key: str) -> Any:
+        found = actions.report(key)
+        if found is None:
+            return fastapi.Response("this result is no longer known: test the image again\n", 404)
+        return fastapi.Response(found, media_type="text/html", headers=REPORT_HEADERS)
+
+    application.add_api_route("/report", report)
     theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=FIXED_WIDTH_FONTS)
     return gr.mount_gradio_app(
         application,
