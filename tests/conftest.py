@@ -1,21 +1,30 @@
+"""What all tests share.
+
+Torch and transformers are imported where they are used: the process that only hands tests to others reads this file as
+well, and would import them for seconds before the others start.
+"""
+
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import torch
-from transformers import ViTForImageClassification
 
-from attentest import AttentionTest
-from toys import COARSE, tiny_vit
+if TYPE_CHECKING:
+    from transformers import ViTForImageClassification
+
+    from attentest import AttentionTest
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give each of several test processes one thread, or they fight over the cores."""
     if hasattr(config, "workerinput"):
         os.environ["OMP_NUM_THREADS"] = "1"
+        import torch
+
         torch.set_num_threads(1)
 
 
@@ -42,11 +51,15 @@ def brain_data() -> Path:
 @pytest.fixture(scope="session")
 def device() -> str:
     """Where the long tests compute."""
+    import torch
+
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @pytest.fixture(scope="session")
 def tiny_model() -> ViTForImageClassification:
+    from toys import tiny_vit
+
     return tiny_vit()
 
 
@@ -59,6 +72,9 @@ def saved_tiny_model(tiny_model: ViTForImageClassification, tmp_path_factory: py
 
 @pytest.fixture(scope="session")
 def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
+    from attentest import AttentionTest
+    from toys import COARSE
+
     return AttentionTest(tiny_model, noise=1.0, search=COARSE)
 
 
