@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
 from attentest.search import SEARCHES, Adaptive, Combination, GridSearch, SpectralSearch
+from attentest.simulation.calibrate import null_rows
 from attentest.studies import benchmark
 from attentest.training.classifier import TrainedModel
 from command_line import run_main
@@ -218,11 +220,9 @@ def interrupted(before: str, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
-LISTENING = "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+WHILE_IMPORTING = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
-WHILE_IMPORTING = (
-    LISTENING
-    + """
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == "torch":
@@ -230,25 +230,6 @@ class Interrupting:
 
 sys.meta_path.insert(0, Interrupting())
 """
-)
-
-AFTER_TWO_IMAGES = (
-    LISTENING
-    + """
-import attentest.simulation.calibrate as simulation
-
-original = simulation.null_rows
-
-def two(*arguments, **options):
-    results = original(*arguments, **options)
-    yield next(results)
-    yield next(results)
-    os.kill(os.getpid(), signal.SIGINT)
-    yield from results
-
-simulation.null_rows = two
-"""
-)
 
 
 def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> None:
@@ -259,13 +240,27 @@ def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> Non
     assert done.stderr == "attentest: interrupted; what was printed, and what is in an --out directory, is complete.\n"
 
 
-def test_an_interrupt_in_the_middle_leaves_a_report() -> None:
-    done = interrupted(AFTER_TWO_IMAGES, "calibrate", "--noise", "1", "--model", str(bundled_model(8)), "--tol", "1e-3",
-                       "--images", "1000000", "--json")  # fmt: skip
-    assert done.returncode == 130, done.stderr
-    assert done.stderr.endswith("attentest: interrupted; 2 of 1000000 null images were finished.\n")
-    assert "Traceback" not in done.stderr
-    assert json.loads(done.stdout)["images"] == 2
+def test_an_interrupt_in_the_middle_leaves_a_report(
+    saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def two(*arguments: Any, **options: Any) -> Iterator[Any]:
+        results = null_rows(*arguments, **options)
+        yield next(results)
+        yield next(results)
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from results
+
+    monkeypatch.setattr("attentest.simulation.calibrate.null_rows", two)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = run_main(capsys, "calibrate", "--noise", "1", "--model", str(saved_tiny_model), "--tol", "1e-3",
+                        "--images", "1000000", "--json")  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.code == 130, done.err
+    assert done.err.endswith("attentest: interrupted; 2 of 1000000 null images were finished.\n")
+    assert "Traceback" not in done.err
+    assert json.loads(done.out)["images"] == 2
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
@@ -321,8 +316,9 @@ def test_demo_tells_noise_from_signal(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_bench_measures_every_search_and_writes_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(benchmark, "bundled_model", lambda *_: saved_tiny_model)
     # Coarse grids in place of the paper's, which take a minute per image.
     steps = {"adaptive": Adaptive(eps_min=0.2, eps_max=0.5), "combination": Combination(fine=0.02, coarse=0.2)}
     for name, step in steps.items():
