@@ -28,6 +28,7 @@ from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.performance import clustered_rate
 from attentest.studies.brain.slice_tests import SliceWork, overlap, result_values, room_of
 from attentest.studies.brain.slices import SIDE, Slices
+from toys import tiny_vit
 
 
 def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the_papers() -> None:
@@ -104,7 +105,7 @@ def rows_of(test: AttentionTest, slices: Slices) -> list[Row]:
 def test_a_row_says_what_the_result_says() -> None:
     flair = np.random.default_rng(1).integers(0, 40, (2, SIDE, SIDE)).astype(np.uint8)
     slices = slices_of(flair, [True, False])
-    test = AttentionTest.from_pretrained(bundled_model(64), noise=11.5, search=SpectralSearch(tol=1e-3))
+    test = AttentionTest(tiny_vit(SIDE, 8), noise=11.5, search=SpectralSearch(tol=1e-3))
     first, second = rows_of(test, slices)
     result = test(flair[0])
     assert first["p"] == pytest.approx(result.pvalue, abs=1e-9)

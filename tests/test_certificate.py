@@ -178,10 +178,9 @@ def test_the_pvalue_counts_ties_and_the_observed_one() -> None:
 @pytest.mark.parametrize(("extreme", "bounds"), [(0, (0.1, 0.2)), (9, (0.1, 0.2)), (3, (0.3, 0.3)), (2, (0.0, 1.0))])
 def test_agreement_is_that_of_the_most_favourable_p(extreme: int, bounds: tuple[float, float]) -> None:
     found = certificate_of(1.0, [2.0] * extreme + [0.0] * (9 - extreme), bounds=bounds)
-    tails = [
-        2 * min(stats.binom.cdf(extreme, 9, p), stats.binom.sf(extreme - 1, 9, p)) for p in np.linspace(*bounds, 2001)
-    ]
-    assert found.agreement == pytest.approx(min(1.0, max(tails)))
+    p = np.linspace(*bounds, 2001)
+    tails = 2 * np.minimum(stats.binom.cdf(extreme, 9, p), stats.binom.sf(extreme - 1, 9, p))
+    assert found.agreement == pytest.approx(min(1.0, tails.max()))
     assert found.agrees == (found.agreement >= 0.001)
 
 
@@ -335,12 +334,13 @@ def test_anything_else_than_a_certification_is_refused(tiny_test: AttentionTest)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    np.save(tmp_path / "scan.npy", np.random.default_rng(0).normal(size=(16, 16)))
+    np.save(tmp_path / "scan.npy", IMAGES[0])
     return tmp_path / "scan.npy"
 
 
-def test_the_command_line_certifies(capsys: pytest.CaptureFixture[str], file: Path) -> None:
-    options = ("--noise", "1.0", "--no-interval", "--tol", "1e-2", "--certify", "--draws", "3", "--steps", "1")
+def test_the_command_line_certifies(capsys: pytest.CaptureFixture[str], saved_tiny_model: Path, file: Path) -> None:
+    options = ("--model", str(saved_tiny_model), "--noise", "1.0", "--no-interval", "--tol", "1e-2",
+               "--certify", "--draws", "3", "--steps", "1")  # fmt: skip
     table = run_main(capsys, "test", str(file), *options)
     assert table.code == 0
     assert "certified p" in table.out

@@ -158,13 +158,13 @@ def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
 
 def test_json_has_the_verdict_of_the_table() -> None:
     arguments = ("0.npy", "1.npy", "2.npy", "--noise", "1", "--threshold", "0.5")
+    test = library(threshold=0.5)
+    results, expected = test.map(IMAGES), test.map_components(IMAGES)
     for alpha in (0.3, 0.6):
         found = objects(*arguments, "--alpha", str(alpha))
         assert {one["alpha"] for one in found} == {alpha}
-        results = library(threshold=0.5).map(IMAGES)
         assert [one["reject"] for one in found] == results.decisions(alpha)
         parts = objects(*arguments, "--alpha", str(alpha), "--components")
-        expected = library(threshold=0.5).map_components(IMAGES)
         assert [one["reject"] for one in parts] == [made for some in expected for made in some.decisions(alpha)]
 
 

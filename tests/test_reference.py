@@ -45,7 +45,9 @@ def differences(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return |difference| of statistics and of p-values of the chosen images from the published ones."""
     expected = json.loads((directory / "expected.json").read_text())["models"][model][noise]
-    test = AttentionTest.from_pretrained(directory / model, noise=NOISES[noise], search=search, device=device)
+    test = AttentionTest.from_pretrained(
+        directory / model, noise=NOISES[noise], search=search, device=device, confidence_level=None
+    )
     results = test.map(reference_images(directory, SIDES[model], noise)[chosen])
     statistics = np.array([result.statistic for result in results]) - np.array(expected["statistic"])[chosen]
     pvalues = np.array([result.pvalue for result in results]) - np.array(expected["pvalue"])[chosen]

@@ -66,7 +66,7 @@ def test_the_sign_of_the_statistic_is_that_of_the_alternative() -> None:
     image = IMAGES[0].copy()
     p = {}
     for alternative in ("two-sided", "greater", "less"):
-        result = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative)(image)
+        result = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative, confidence_level=None)(image)
         p[alternative] = result.pvalue
         assert result.alternative == alternative
         z = result.statistic
@@ -80,9 +80,9 @@ def _z_test(z: float, alternative: str) -> float:
 
 def test_another_alternative_costs_no_evaluation(test_: AttentionTest, results: Results) -> None:
     for alternative in ("greater", "less"):
-        other = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative)
-        for image, result in zip(IMAGES[:2], results, strict=False):
-            ours, theirs = result.with_alternative(alternative), other(image)
+        others = AttentionTest(tiny_vit(), noise=1.0, alternative=alternative).map(IMAGES[:2])
+        for theirs, result in zip(others, results, strict=False):
+            ours = result.with_alternative(alternative)
             low, high = ours.pvalue_bounds
             assert low - 1e-6 <= theirs.pvalue <= high + 1e-6
             assert ours.naive_pvalue == theirs.naive_pvalue
@@ -323,12 +323,13 @@ def test_results_of_components_share_what_is_the_same(components_of_images: list
 def test_components_in_map_are_as_one_by_one(
     test_: AttentionTest, components_of_images: list[ComponentResults]
 ) -> None:
+    test = test_.with_confidence_level(None)
     for image, together in zip(IMAGES[:FEW], components_of_images[:FEW], strict=True):
-        alone = test_.components(image)
+        alone = test.components(image)
         assert len(alone) == len(together)
         np.testing.assert_allclose(alone.pvalues, together.pvalues, atol=2e-6)
         if len(alone) == 1:
-            assert alone[0].pvalue == pytest.approx(test_(image).pvalue, abs=2e-6)
+            assert alone[0].pvalue == pytest.approx(test(image).pvalue, abs=2e-6)
 
 
 def test_tables_have_the_level_that_was_searched_for() -> None:

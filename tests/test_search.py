@@ -66,12 +66,12 @@ def test_bounds_enclose_the_set() -> None:
     assert outer[-1, 1] == np.inf
 
 
-def literal_procedure(f: Callable[[float], list[float]], z_obs: float) -> tuple[list[float], float]:
+def literal_procedure(f: Callable[[float], list[float]], z_obs: float, eps_min: float) -> tuple[list[float], float]:
     """Procedure 1 of the paper, line by line, for one image: the grid points and d_obs.
 
     f returns the margins; their derivatives are central differences, accurate to 1e-9 for the curves used here.
     """
-    eps_min, eps_max, limit = 1e-4, 0.2, 10 + abs(z_obs)
+    eps_max, limit = 0.2, 10 + abs(z_obs)
 
     def width(z: float) -> float:
         values = f(z)
@@ -112,12 +112,15 @@ def test_adaptive_visits_the_grid_of_procedure_1() -> None:
     watched = SearchProblem(
         law=problem.law, scores=recording, margins=problem.margins, device=problem.device, batch_size=1
     )
-    (outcome,) = GridSearch(step=Adaptive(), boundary_tolerance=1.0).find(watched)  # no bisection
-    grid, d_obs = literal_procedure(lambda z: [float(c(torch.tensor(z, dtype=torch.float64))) for c in curves], z_obs)
+    step = Adaptive(eps_min=2e-2)  # more than the paper's, for fewer points
+    (outcome,) = GridSearch(step=step, boundary_tolerance=1.0).find(watched)  # no bisection
+    grid, d_obs = literal_procedure(
+        lambda z: [float(c(torch.tensor(z, dtype=torch.float64))) for c in curves], z_obs, step.eps_min
+    )
     assert len(visited) == len(grid) == outcome.evaluations
     np.testing.assert_allclose(visited, grid, atol=1e-5)  # the derivatives differ by 1e-9, and steps add up
     # J(z_obs), which the procedure adds, is part of what the walk itself found.
-    (found,) = GridSearch(step=Adaptive()).find(problem)
+    (found,) = GridSearch(step=step).find(problem)
     radius = [[z_obs - d_obs, z_obs + d_obs]]
     assert np.array_equal(union(found.intervals, radius), found.intervals)
 

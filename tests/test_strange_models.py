@@ -16,6 +16,7 @@ from torch import nn
 from attentest import AttentestWarning, AttentionTest, InputError, ModelError
 from attentest.attention import Rollout, TorchScores, ViTScores, load_model
 from attentest.images.preprocessing import Preprocessing
+from attentest.search import Adaptive, GridSearch
 from families import FAMILY_MODELS, SIZES, tiny
 from toys import SoftmaxScores, tiny_vit
 
@@ -176,7 +177,8 @@ def test_strange_functions_end_in_one_sentence(model: Any, options: dict[str, An
 
 def test_a_function_of_both_kinds_can_be_said_to_be_torch() -> None:
     scores = TorchScores(lambda x: torch.softmax(x.flatten(1), 1).unflatten(1, (2, 2)), (1, 2, 2))
-    result = AttentionTest(scores, noise=1.0, search="adaptive")(TOY_IMAGE)
+    search = GridSearch(step=Adaptive(eps_min=1e-2))
+    result = AttentionTest(scores, noise=1.0, search=search)(TOY_IMAGE)
     assert result.pvalue == pytest.approx(AttentionTest(SoftmaxScores(), noise=1.0)(TOY_IMAGE).pvalue, abs=1e-6)
 
 
