@@ -16,6 +16,7 @@ author = "The attentest authors"
 copyright = f"2026, {author}"
 version = release = attentest.__version__
 language = "en"
+highlight_language = "none"  # blocks without a language are commands
 
 extensions = [
     "myst_nb",
