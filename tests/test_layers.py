@@ -134,5 +134,5 @@ def test_importing_attentest_is_light() -> None:
 def test_the_core_needs_no_optional_part() -> None:
     (loaded,) = modules_after("from attentest import AttentionTest")
     assert "attentest.api" in loaded
-    assert not loaded & {"matplotlib", "typer", "attentest.results.figures.result_figure", "torchvision", "timm"}
+    assert not loaded & {"matplotlib", "typer", "torchvision", "timm"}
     assert not rooms(loaded) & {"studies", "cli"}

@@ -23,10 +23,10 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest.errors import SearchError as SearchError
     from attentest.images.preprocessing import Preprocessing as Preprocessing
     from attentest.images.read import read_image as read_image
-    from attentest.results.batch import ComponentResults as ComponentResults
     from attentest.results.batch import Results as Results
     from attentest.results.calibration import Calibration as Calibration
     from attentest.results.certificate import Certificate as Certificate
+    from attentest.results.components import ComponentResults as ComponentResults
     from attentest.results.plan import Plan as Plan
     from attentest.results.result import AttentionTestResult as AttentionTestResult
     from attentest.search.certification import Certification as Certification
@@ -45,7 +45,7 @@ _DEFINED_IN = {
     "Calibration": "attentest.results.calibration",
     "Certificate": "attentest.results.certificate",
     "Certification": "attentest.search.certification",
-    "ComponentResults": "attentest.results.batch",
+    "ComponentResults": "attentest.results.components",
     "ConfidenceInterval": "attentest.statistics.confidence_interval",
     "InputError": "attentest.errors",
     "ModelError": "attentest.errors",

@@ -38,7 +38,7 @@ from attentest.pipeline.progress import ProgressLike, progress_reports
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
-from attentest.results.batch import ComponentResults
+from attentest.results.components import ComponentResults
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative

@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import level, positive_number
+from attentest.checks import level
 from attentest.results.certificate import Certificate
 from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.results.figures.picture import Picture
+from attentest.results.figures.result_plots import ResultPlots
 from attentest.results.json_values import json_interval, json_intervals, json_number
 from attentest.results.notebook_html import result_html
 from attentest.results.pvalue_text import pvalue_text
@@ -29,15 +30,12 @@ from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import decision, log_pvalues
 from attentest.statistics.truncation_set import TruncationSet
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 USUAL_LEVEL = 0.95
 """Confidence level where nothing else was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class AttentionTestResult:
+class AttentionTestResult(ResultPlots):
     """Whether the attention region of one image differs from what it is compared with.
 
     Parameters
@@ -251,74 +249,6 @@ class AttentionTestResult:
             settings={**self.settings, "alternative": alternative},
             certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
-
-    def plot(
-        self, axes: Sequence[Axes] | None = None, *, title: str = "", alpha: float = 0.05, width: float = 180.0
-    ) -> list[Axes]:
-        """Draw the image with attention and region, the attention map, and the density whose dark share is p.
-
-        Colours of background and text are those of Matplotlib's style: ``plt.style.context("dark_background")`` makes a
-        dark figure. Needs Matplotlib (``pip install 'attentest[plots]'``).
-
-        Parameters
-        ----------
-        axes
-            Three axes to draw on; by default those of a new figure, which also has the verdict in words.
-        title
-            Name of the image, for a new figure.
-        alpha
-            Significance level of the verdict.
-        width
-            Width of a new figure in mm: 180 for a page, 80 for a column, in which the density is below the images.
-
-        Returns
-        -------
-        list of Axes
-            Those of image, map and density.
-        """
-        from attentest.results.figures.result_figure import MM, Layout, draw_panels, draw_row
-        from attentest.results.figures.shown_figure import checked_axes, shown_figure
-
-        if axes is None:
-            size = positive_number(width, "width")
-            figure = shown_figure(size * MM, Layout(width=size).height * MM, arranged=False)
-            return draw_row(figure, self.picture(title), width=size, alpha=level(alpha))
-        given = checked_axes(axes, 3)
-        draw_panels(given, self.picture(title), alpha=level(alpha))
-        return given
-
-    def overlay(self, ax: Axes | None = None, *, title: str = "") -> Axes:
-        """Draw the image with the attention over it and the outline of the region.
-
-        Parameters
-        ----------
-        ax
-            Where to draw; by default on a new figure.
-        title
-            Title of the axes, taken literally.
-        """
-        from attentest.results.figures.overlay import draw_overlay
-        from attentest.results.figures.shown_figure import axes_or_new
-
-        axes = axes_or_new(ax, 3.2, 3.2)
-        draw_overlay(axes, self.picture(title))
-        axes.set_title(title, parse_math=False)
-        return axes
-
-    def density_plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the density of the statistic given the selection, whose dark share is p, and the interval below it.
-
-        Parameters
-        ----------
-        ax
-            Where to draw; by default on a new figure. The axes become a frame, and the plots are its ``child_axes``.
-        """
-        from attentest.results.figures.density_plot import draw_density
-        from attentest.results.figures.shown_figure import axes_or_new
-
-        axes = axes_or_new(ax, 3.6, 3.2)
-        draw_density(axes, self.picture())
-        return axes
 
     def picture(self, title: str = "") -> Picture:
         """Return everything that a picture of the result shows."""
