@@ -447,6 +447,11 @@ def shown_result(page: Any, p: str) -> None:
     page.wait_for_function(f"() => document.querySelector('#selective-p')?.textContent === {json.dumps(p)}")
 
 
+def shown_region(page: Any, size: str) -> None:
+    """Wait until a size of the region is shown."""
+    page.wait_for_function(f"() => document.querySelector('#region-size')?.textContent === {json.dumps(size)}")
+
+
 def visit_uploads(page: Any, scan: Path, image: np.ndarray) -> None:
     result = expected(image, 0.6)
     page.set_input_files("#upload input[type=file]", scan)
@@ -469,12 +474,18 @@ def visit_slider(page: Any, image: np.ndarray) -> None:
     assert 0.2 < tau < 0.4
     result = expected(image, tau)
     before = page.inner_text("#selective-p")
-    moved = f"{result.region.sum()} of 256 pixels"
-    page.wait_for_function(f"() => document.querySelector('#region-size')?.textContent === {json.dumps(moved)}")
+    shown_region(page, f"{result.region.sum()} of 256 pixels")
     assert page.inner_text("#selective-p") == before  # the region follows at once, the test waits
     page.mouse.up()
     shown_result(page, result.pvalue_text(4))
     assert "tested with 2 different settings" in page.inner_text("#result")
+    page.click("button.label-wrap:has-text('Region')")
+    page.click("#rule label:has-text('greatest')")
+    page.wait_for_selector("#top-fraction")
+    page.wait_for_selector("#threshold", state="hidden")
+    top = AttentionTest.from_pretrained(bundled_model(), noise=1.0, top_fraction=0.1).attention_region(image)[1].sum()
+    shown_region(page, f"{top} of 256 pixels")
+    assert "press Test again" in page.inner_text("#changed")
 
 
 def visit_report(page: Any, folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from threading import Lock
@@ -142,7 +141,7 @@ class Actions:
         if image is None:
             raise InputError(session.problem or NO_IMAGE)
         progress(0.0, None)
-        form = replace(form, alpha=level(form.alpha))
+        alpha = level(form.alpha)
         chosen = self.models.model(model)
         result = form.attention_test(chosen, image, session.noise(form))(image.pixels, progress=progress)
         return TestedImage(
@@ -150,5 +149,6 @@ class Actions:
             form=form,
             model=chosen,
             result=result,
+            alpha=alpha,
             settings_tried=session.count_settings(image, result),
         )

@@ -94,7 +94,14 @@ def new_fields(actions: Actions) -> Fields:
             elem_id="threshold",
         )
         form["top_fraction"] = gr.Slider(
-            0.01, 0.5, usual.top_fraction, step=0.01, label="Top fraction", visible=False, elem_id="top-fraction"
+            0.01,
+            0.5,
+            usual.top_fraction,
+            step=0.01,
+            label="Top fraction",
+            info="The region is this part of the image, that of greatest attention. Choose it before looking at p.",
+            visible=False,
+            elem_id="top-fraction",
         )
     with gr.Group():
         model = gr.Dropdown(actions.models.names, value=actions.models.default, label="Model", elem_id="model")
@@ -102,6 +109,7 @@ def new_fields(actions: Actions) -> Fields:
     test = gr.Button("Test", variant="primary", elem_id="test")
     with gr.Accordion("Region", open=False):
         form |= _region(usual)
+    _shown_for(form["rule"], {THRESHOLD: form["threshold"], TOP_FRACTION: form["top_fraction"]})
     with gr.Accordion("What is compared", open=False):
         form |= _compared(usual)
     with gr.Accordion("Image", open=False):
@@ -183,6 +191,7 @@ def _region(usual: Form) -> dict[str, Any]:
             [("attention above a threshold", THRESHOLD), ("the part of greatest attention", TOP_FRACTION)],
             value=usual.rule,
             label="Chosen by",
+            elem_id="rule",
         ),
         "region": gr.Radio(
             [("pixels, as in the paper", "pixels"), ("whole patches", "patches")],

@@ -68,8 +68,8 @@ class TestedImage:
     ----------
     image, form, model
         What was tested, as the fields of the page say.
-    result
-        The result.
+    result, alpha
+        The result, and the significance level of its verdict.
     settings_tried
         With how many different settings the image was tested on this page.
     """
@@ -78,12 +78,8 @@ class TestedImage:
     form: Form
     model: OfferedModel
     result: AttentionTestResult
+    alpha: float
     settings_tried: int
-
-    @property
-    def alpha(self) -> float:
-        """The significance level."""
-        return float(self.form.alpha or 0.05)
 
 
 def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
@@ -123,7 +119,7 @@ def message_html(text: str, kind: str) -> str:
     text
         The message; it is escaped.
     kind
-        "error", "waiting" or "welcome".
+        "error" or "welcome".
     """
     role = "alert" if kind == "error" else "status"
     return f'<div class="message {kind}" role="{role}">{escape(text)}</div>'
