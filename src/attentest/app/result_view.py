@@ -164,7 +164,8 @@ def notes_on(tested: TestedImage) -> list[str]:
     """Return what else there is to know about a result, in sentences."""
     result = tested.result
     (row,) = rows_of([result], [tested.image.name], LEVEL)
-    notes = [noise_words(result.settings["noise"])]
+    noise = noise_words(result.settings["noise"])
+    notes = [f"Noise of the pixels: {noise[:1].lower()}{noise[1:]}"]
     if tested.settings_tried > 1:
         notes.append(
             f"This image was tested with {tested.settings_tried} different settings on this page. Only a p-value whose "
