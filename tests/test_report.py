@@ -48,6 +48,7 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.raw = text
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
         self._inside = ""
@@ -124,6 +125,14 @@ def test_it_needs_no_other_file_and_allows_no_other_code(page: Page) -> None:
     assert not page.attributes("style")
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert "url(" not in page.sources["style"]
+
+
+def test_the_mark_of_a_footnote_is_no_digit_of_a_p_value(page: Page) -> None:
+    marks = re.findall(r"([\d.]) <sup>([^<]*)</sup>", page.raw)
+    assert marks
+    assert len(marks) == page.raw.count("<sup>")
+    assert all(re.fullmatch("[a-z]( [a-z])*", mark) for _, mark in marks)
+    assert '<ol class="footnotes" type="a">' in page.raw
 
 
 def test_pictures_are_small_and_show_the_region(results: Results, page: Page) -> None:
@@ -226,7 +235,9 @@ def test_a_folder_gives_the_report_of_its_run(
     for name in NASTY:
         np.save(folder / name, rng.normal(size=(8, 8)))
     (folder / "broken.npy").write_text("nothing")
-    done = run_main(capsys, "test", "scans", *arguments(model), "--out", "out", "--report", "report.html")
+    done = run_main(
+        capsys, "test", "scans", *arguments(model), "--out", "out", "--report", "report.html", "--report-cards", "1"
+    )
     assert done.code == 1
     assert "report: report.html" in done.err
     raw = (tmp_path / "report.html").read_bytes()
@@ -237,7 +248,7 @@ def test_a_folder_gives_the_report_of_its_run(
     page = Page(text)
     assert sum(tag == "script" for tag, _ in page.tags) == 1
     for name in NASTY:
-        assert plain(f"scans/{name}") in page.text
+        assert plain(f"scans/{name}") in page.attributes("title")
     assert "broken.npy is not a readable" in page.text
     assert "attentest test scans --noise 1" in page.text
     assert len(list((tmp_path / "out" / "pictures").iterdir())) == len(NASTY)

@@ -8,6 +8,8 @@ from math import ceil
 
 from rich.cells import cell_len
 
+from attentest.results.report.plain_text import plain
+
 ELLIPSIS = "\u2026"
 """Stands for the part of a name that is left out; three dots where it cannot be written."""
 
@@ -18,9 +20,7 @@ SHARES = (2 / 3, 1 / 2, 1 / 3)
 def shown(name: object, encoding: str = "utf-8") -> str:
     """Return the name of an image for the terminal: what is not text in its encoding, or controls it, is escaped."""
     text = str(name) if os.sep == "\\" else str(name).replace("\\", r"\\")  # so that an escape is not another name
-    text = text.encode("utf-8", "backslashreplace").decode()
-    plain = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-    return plain.encode(encoding, "backslashreplace").decode(encoding)
+    return plain(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def common_folder(names: Sequence[str]) -> str:

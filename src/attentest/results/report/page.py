@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from importlib import import_module
 from importlib.resources import files
+from string import ascii_lowercase
 from typing import Any
 
 from attentest.results.many_pvalues import METHOD_NAMES
@@ -104,7 +105,10 @@ def _readable(value: Any) -> str:
     return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
 
 
-def _marks(results: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return each footnote of the table with its number."""
+def _marks(results: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return each footnote of the table with its letter: a number would look like a part of a p-value.
+
+    There are fewer kinds of footnotes than letters; those of an unusual batch that has more share the last one.
+    """
     notes = dict.fromkeys(note for result in results for note in result["footnotes"])
-    return {note: number for number, note in enumerate(notes, start=1)}
+    return {note: ascii_lowercase[min(place, 25)] for place, note in enumerate(notes)}
