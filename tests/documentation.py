@@ -32,9 +32,10 @@ NOT_RUN = {
 SUBSTITUTIONS = {
     r"--draws 999": ("--draws 9", "a certificate of 999 draws takes 28,000 evaluations"),
     r"--certify(?! --draws)": ("--certify --draws 9", "99 draws take 3,000 evaluations"),
-    r"google/vit-base-patch16-224|facebook/dinov2-base": ("my-vit", "these models are on a hub"),
+    r"google/vit-base-patch16-224": ("my-vit", "the model is on a hub"),
+    r"facebook/dinov2-base": ("rescaling-vit", "the model is on a hub"),
     r"attentest calibrate": ("attentest calibrate --images 2", "1,000 null images take minutes"),
-    r"attentest power(?!.*--delta)": ("attentest power --delta 1", "four heights take four times as long as one"),
+    r"attentest power(?!.*--delta)": ("attentest power --delta 3", "four heights take four times as long as one"),
     r"attentest power(?!.*--decide)": ("attentest power --decide", "intervals take longer than decisions"),
     r"attentest power": ("attentest power --images 1", "50 images for each row take minutes"),
     r"--side 40": ("--side 4", "the images here have 16x16 pixels"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import re
 import shlex
 import tomllib
@@ -49,30 +50,36 @@ def name_of(page: Path) -> str:
 
 
 @pytest.fixture
-def noise_images() -> NDArray[np.float64]:
-    return np.random.default_rng(0).normal(size=(12, 16, 16))
+def images() -> NDArray[np.float64]:
+    """Images with a clear signal, whose intervals take few evaluations."""
+    images = np.random.default_rng(0).normal(size=(12, 16, 16))
+    images[:, 4:9, 6:11] += 3
+    return images
 
 
 @pytest.fixture
-def folder(noise_images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with all files that the commands name, in which they are run."""
     nibabel = pytest.importorskip("nibabel")
     monkeypatch.chdir(tmp_path)
-    tiny_vit(16, 4).save_pretrained("my-vit")
+    for name in ("my-vit", "rescaling-vit"):
+        tiny_vit(16, 4).save_pretrained(name)
+    processor = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_normalize": False}
+    Path("rescaling-vit", "preprocessor_config.json").write_text(json.dumps(processor))
     for name in ("scan", "before", "after"):
-        np.save(f"{name}.npy", noise_images[0])
+        np.save(f"{name}.npy", images[0])
     for directory in ("scans/inner", "controls", "templates", "photos"):
         Path(directory).mkdir(parents=True)
-    for number, image in enumerate(noise_images):
+    for number, image in enumerate(images):
         np.save(f"controls/{number}.npy", image)
     for path in ("scans/first", "scans/second", "scans/inner/third", "templates/smooth"):
-        np.save(f"{path}.npy", noise_images[1])
-    grey = Image.fromarray((128 + 12 * noise_images[2]).astype(np.uint8))
+        np.save(f"{path}.npy", images[1])
+    grey = Image.fromarray((128 + 12 * images[2]).astype(np.uint8))
     for path in ("photo.png", "photo.jpg", "photos/first.png", "photos/second.png"):
         grey.save(path)
-    volume = 100 + 25 * np.repeat(noise_images[3][..., None], 81, axis=-1)
+    volume = 100 + 25 * np.repeat(images[3][..., None], 81, axis=-1)
     nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), "head.nii.gz")
-    save_noise(StationaryCovariance().fit(noise_images), "noise.safetensors")
+    save_noise(StationaryCovariance().fit(images), "noise.safetensors")
     return tmp_path
 
 
@@ -130,13 +137,13 @@ def test_nothing_is_listed_in_vain() -> None:
     ids=name_of,
 )
 def test_every_other_block_of_python_runs_and_prints_what_is_below_it(
-    page: Path, folder: Path, noise_images: NDArray[np.float64], capsys: pytest.CaptureFixture[str]
+    page: Path, folder: Path, images: NDArray[np.float64], capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = tiny_vit(16, 4)
     test = AttentionTest(model, noise=1.0, search=SpectralSearch(tol=1e-2))
     known: dict[str, Any] = {
         **{"attentest": attentest, "AttentionTest": AttentionTest, "test": test, "my_vit": model},
-        **{"image": noise_images[0], "images": noise_images[:2], "reference_images": noise_images},
+        **{"image": images[0], "images": images[:2], "reference_images": images},
     }
     here = blocks(page)
     with matplotlib.rc_context({"backend": "agg"}):
