@@ -10,7 +10,7 @@ import pytest
 from tqdm.std import tqdm
 
 from attentest import AttentionTest, Certification, InputError, calibrate, plan
-from attentest.pipeline.progress import progress_reports
+from attentest.results.progress import progress_reports
 from toys import SoftmaxScores
 
 IMAGES = [np.array([[3.0, 0.1], [0.2, shade]]) for shade in (0.3, 0.4, 0.5)]

@@ -34,11 +34,11 @@ from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
 from attentest.noise.checksum import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs
-from attentest.pipeline.progress import ProgressLike, progress_reports
 from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
 from attentest.results.components import ComponentResults
+from attentest.results.progress import ProgressLike, progress_reports
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative

@@ -14,9 +14,9 @@ from attentest.api.engine import timed_batches
 from attentest.api.saved_arrays import SavedArrays
 from attentest.images.sample import ImageLike, as_sample
 from attentest.images.source import ImageSource
-from attentest.pipeline.progress import Progress
 from attentest.pipeline.stream import Tested
 from attentest.results.failure import FailedImage
+from attentest.results.progress import Progress
 from attentest.results.records import Records, Row
 from attentest.results.result import AttentionTestResult, values_of
 from attentest.search import Certification

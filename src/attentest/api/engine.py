@@ -10,8 +10,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import torch
 
 from attentest.errors import InputError
-from attentest.pipeline.progress import Progress
 from attentest.registry import ENGINES
+from attentest.results.progress import Progress
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")

@@ -18,12 +18,12 @@ from attentest.contrast import as_connectivity
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.pipeline.inputs import Input, Inputs, batches, paired
-from attentest.pipeline.progress import Progress, ProgressLike, check_progress, with_progress
 from attentest.pipeline.run import Pipeline
 from attentest.pipeline.stream import NO_IMAGES, Tested, stream
 from attentest.results.batch import Results
 from attentest.results.components import ComponentResults
 from attentest.results.failure import FailedImage, OnError, check_on_error
+from attentest.results.progress import Progress, ProgressLike, check_progress, with_progress
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification
 

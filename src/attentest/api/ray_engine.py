@@ -21,8 +21,8 @@ from typing import Any, Generic, Self
 from attentest.api.engine import Item, Task, Work
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.pipeline.progress import Progress
 from attentest.results.failure import reason_of
+from attentest.results.progress import Progress
 
 MOST_TRIES = 3
 """A task by itself that ends its worker so many times is reported as failed."""

@@ -10,9 +10,9 @@ import torch
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.pipeline.inputs import Input, Inputs, batches
-from attentest.pipeline.progress import Progress
 from attentest.pipeline.run import Pipeline
 from attentest.results.failure import FailedImage, OnError, reason_of
+from attentest.results.progress import Progress
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
@@ -15,6 +15,7 @@ from attentest.files import as_path
 from attentest.results.failure import FailedImage
 from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
 from attentest.results.notebook_html import MOST_ROWS, results_html
+from attentest.results.progress import ProgressLike, progress_reports
 from attentest.results.pvalue_text import counted
 from attentest.results.result import USUAL_LEVEL, AttentionTestResult, values_of
 from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
@@ -283,7 +284,7 @@ class Results(Sequence[AttentionTestResult]):
         alpha: float = 0.05,
         cards: int = 200,
         confidence_level: float | None = None,
-        progress: Callable[[float, int | None], None] | None = None,
+        progress: ProgressLike = None,
     ) -> None:
         """Write a report: one HTML file that needs no other, with summary, table, pictures, noise, method and settings.
 
@@ -301,19 +302,18 @@ class Results(Sequence[AttentionTestResult]):
         confidence_level
             Level of the confidence intervals; by default that of the test.
         progress
-            Called with (results drawn, results to be drawn).
+            True for a bar, or a function that is called with (results drawn, results to be drawn).
         """
         from attentest.results.report.report import write_report
         from attentest.results.report.report_file import MOST_CARDS, check_report_path
         from attentest.results.report.tested_batch import batch_of_results
 
         target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)
-        if not (progress is None or callable(progress)):
-            raise InputError(f"progress must be a function of (done, total), got {type(progress).__name__}.")
         check_report_path(target)
         level_shown = self._interval_level() if confidence_level is None else confidence(confidence_level)
         batch = batch_of_results(self._named, level_shown, components=self._of == "component")
-        write_report(target, batch, alpha=level(alpha), cards=most, progress=progress)
+        with progress_reports(progress, min(len(self), most), "result", "drawing") as report:
+            write_report(target, batch, alpha=level(alpha), cards=most, progress=report)
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""

@@ -13,8 +13,8 @@ from attentest.checks import confidence, whole_number
 from attentest.errors import AttentestWarning
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
-from attentest.pipeline.progress import Progress, ProgressLike, progress_reports
 from attentest.results.calibration import ALPHAS, Calibration, significance_levels
+from attentest.results.progress import Progress, ProgressLike, progress_reports
 from attentest.results.records import Row
 from attentest.simulation.null_images import FALSE_HYPOTHESIS, NullImages
 

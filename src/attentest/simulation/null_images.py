@@ -17,9 +17,9 @@ from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, value_bytes
 from attentest.noise import NoiseLike, NoiseModel
 from attentest.noise.checksum import described
-from attentest.pipeline.progress import Progress
 from attentest.pipeline.stream import Tested
 from attentest.results.failure import FailedImage
+from attentest.results.progress import Progress
 from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult
 from attentest.simulation.drawn_images import (

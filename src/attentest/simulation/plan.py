@@ -17,10 +17,10 @@ from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike
-from attentest.pipeline.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.plan import Design, Plan, SimulatedTests
+from attentest.results.progress import Progress, ProgressLike, progress_reports
 from attentest.results.result import AttentionTestResult
 from attentest.simulation.drawn_images import mean_image, noise_to_draw, reference_noise_to_draw, seed_from
 from attentest.simulation.planted_squares import PlantedSquares, noise_deviation

@@ -11,15 +11,13 @@ import numpy as np
 
 from attentest.results.footnotes import row_notes, selection_notes
 from attentest.results.many_pvalues import METHOD_NAMES
+from attentest.results.progress import Progress
 from attentest.results.report.noise_words import noise_words
 from attentest.results.report.sensitivity import sensitivity
 from attentest.results.report.summary import adjustments, counts_of, summary_sentences
 from attentest.results.report.tested_batch import TestedBatch
 from attentest.results.rows import COLUMNS, Row, pvalues_of, with_adjusted
 from attentest.results.verdict import VERDICTS, verdict_text
-
-Progress: TypeAlias = Callable[[float, "int | None"], None]
-"""Called with (results described in detail so far, number of them)."""
 
 Draw: TypeAlias = Callable[["Entry", Mapping[str, Any]], None]
 """Called with each result that is described in detail, and its JSON-ready values."""

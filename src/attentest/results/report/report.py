@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from attentest.files import write_complete
+from attentest.results.progress import Progress
 from attentest.results.report.card_pictures import CardPictures
-from attentest.results.report.content import Progress, report_content
+from attentest.results.report.content import report_content
 from attentest.results.report.page import html_page
 from attentest.results.report.report_file import NAME, USUAL_CARDS, is_json
 from attentest.results.report.tested_batch import TestedBatch

@@ -20,10 +20,10 @@ from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
-from attentest.pipeline.progress import Progress
 from attentest.pipeline.stream import Tested
 from attentest.results.estimates import confidence_intervals_of
 from attentest.results.failure import FailedImage
+from attentest.results.progress import Progress
 from attentest.results.records import RecordFile, Row, check_texts
 from attentest.results.result import AttentionTestResult
 from attentest.search import SpectralSearch

@@ -15,8 +15,8 @@ from torch import Tensor
 from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
-from attentest.pipeline.progress import Progress
 from attentest.results.estimates import confidence_intervals_of
+from attentest.results.progress import Progress
 from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult
 from attentest.search import Search, SpectralSearch, as_search

@@ -31,7 +31,9 @@ def check_progress(progress: Any) -> None:
 
 
 @contextmanager
-def progress_reports(progress: ProgressLike, total: int | None, unit: str = "image") -> Iterator[Progress | None]:
+def progress_reports(
+    progress: ProgressLike, total: int | None, unit: str = "image", doing: str = "testing"
+) -> Iterator[Progress | None]:
     """Yield the function to report to, or None; a bar is closed at the end, after an error or an interrupt too.
 
     Parameters
@@ -43,6 +45,8 @@ def progress_reports(progress: ProgressLike, total: int | None, unit: str = "ima
         Number of items in all; None if unknown.
     unit
         What the items are, in the singular.
+    doing
+        What is done with them, in a word.
     """
     check_progress(progress)
     if progress is not True:
@@ -52,7 +56,7 @@ def progress_reports(progress: ProgressLike, total: int | None, unit: str = "ima
 
     units = unit if total == 1 else f"{unit}s"
     bar_format = UNKNOWN_TOTAL if total is None else KNOWN_TOTAL
-    with tqdm(total=total, desc="testing", unit=units, bar_format=bar_format, miniters=0) as bar:
+    with tqdm(total=total, desc=doing, unit=units, bar_format=bar_format, miniters=0) as bar:
         yield lambda done, _: bar.update(done - bar.n)
 
 
