@@ -6,7 +6,8 @@ import io
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageFilter
+from PIL import Image
+from scipy.ndimage import binary_dilation, binary_erosion
 
 from attentest.results.figures.overlay import MAP_COLOURS, MOST_OPAQUE
 from attentest.results.figures.palette import REGION_COLOUR
@@ -14,6 +15,9 @@ from attentest.results.report.small_picture import SmallPicture
 
 SHARP_SIDE = 256
 """Small images are enlarged to about so many pixels, so that the outline of the region is finer than they are."""
+
+SQUARE = np.ones((3, 3), dtype=np.bool_)
+"""A pixel and its eight neighbours: lines are as wide around corners as along edges."""
 
 COLOURS = 128
 """Most colours of a picture that is too large to be enlarged, which keeps its file small."""
@@ -55,12 +59,11 @@ def _enlarged(pixels: NDArray[np.generic]) -> NDArray[np.generic]:
 
 def _draw_outline(pixels: NDArray[np.generic], region: NDArray[np.generic], thick: int, rim: int) -> None:
     """Draw the border of a region (h, w) on pixels (h, w, 3), with a white rim on both sides for dark images."""
+    outside = np.pad(region.astype(np.bool_), 1)
     for width, colour in ((thick + 2 * rim, "#ffffff"), (thick, REGION_COLOUR)):
-        mask = Image.fromarray(np.pad(np.where(region, 255, 0).astype(np.uint8), width))
-        grown = mask.filter(ImageFilter.MaxFilter(2 * (width // 2) + 1))
-        shrunk = mask.filter(ImageFilter.MinFilter(2 * ((width + 1) // 2) + 1))
-        border = (np.asarray(grown) != np.asarray(shrunk))[width:-width, width:-width]
-        pixels[border] = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+        grown = binary_dilation(outside, SQUARE, iterations=width // 2) if width > 1 else outside
+        shrunk = binary_erosion(outside, SQUARE, iterations=(width + 1) // 2)
+        pixels[(grown & ~shrunk)[1:-1, 1:-1]] = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
 
 
 def _png(pixels: NDArray[np.generic]) -> bytes:
