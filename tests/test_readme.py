@@ -104,6 +104,7 @@ def check_that_it_could_run(printed: str) -> None:
     program, *words = shlex.split(printed)
     if program == "attentest":
         command: Any = typer.main.get_command(app)
+        assert words[0] in command.commands, f"no such command: {printed}"
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
         command.make_context(command.name, words)
