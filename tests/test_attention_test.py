@@ -182,7 +182,7 @@ def test_every_kind_of_image_is_the_same_image(tiny_test: AttentionTest) -> None
 
 
 def test_colour_images_average_their_channels() -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=1.0, search="combination")
+    test = AttentionTest(tiny_vit(channels=3), noise=1.0, search=COARSE)
     image = np.random.default_rng(0).normal(size=(8, 8, 3))
     result = test(image)
     grey = image.mean(axis=2)

@@ -146,10 +146,10 @@ def test_more_steps_show_that_chains_were_too_short() -> None:
 def test_draws_of_another_law_follow_it() -> None:
     """The noisy Laplace law of tests/test_law.py, of a continuous and a two-valued number."""
     problem = set_problem(LAW, tuple(INTERVALS))  # type: ignore[arg-type]
-    (draws,) = Certification(draws=2000, steps=20).draw(problem)
+    (draws,) = Certification(draws=1000, steps=20).draw(problem)
     for alternative, p in brute_force(STATISTIC, INTERVALS).items():
-        share = certificate_of(STATISTIC, draws.statistics, alternative).extreme / 2000
-        assert share == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / 2000) + 2e-4)
+        share = certificate_of(STATISTIC, draws.statistics, alternative).extreme / 1000
+        assert share == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / 1000) + 2e-4)
 
 
 def certificate_of(

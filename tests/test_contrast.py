@@ -189,7 +189,7 @@ def test_components_are_counted_by_their_connectivity() -> None:
 
 
 def vit(**options: Any) -> AttentionTest:
-    return AttentionTest(tiny_vit(), **{"noise": 1.0, **options})
+    return AttentionTest(tiny_vit(), **{"noise": 1.0, "confidence_level": None, **options})
 
 
 PICTURE = np.random.default_rng(5).normal(size=(8, 8))
@@ -199,10 +199,10 @@ def test_map_takes_every_contrast() -> None:
     pictures = np.random.default_rng(6).normal(size=(2, 8, 8))
     references = np.random.default_rng(7).normal(size=(2, 8, 8))
     for contrast in (Neighbourhood(2), Filtered("sobel-y"), lambda region: region - 0.5):
-        test = vit(contrast=contrast, confidence_level=None)
+        test = vit(contrast=contrast)
         for image, result in zip(pictures, test.map(pictures), strict=True):
             assert result.pvalue == pytest.approx(test(image).pvalue, abs=2e-6)
-    test = vit(contrast=Reference(noise=AR1(0.3, 2.0)), confidence_level=None)
+    test = vit(contrast=Reference(noise=AR1(0.3, 2.0)))
     for image, reference, result in zip(pictures, references, test.map(pictures, references=references), strict=True):
         assert result.pvalue == pytest.approx(test(image, reference=reference).pvalue, abs=2e-6)
         difference = image[result.region].mean() - reference[result.region].mean()
@@ -247,8 +247,8 @@ def test_a_written_contrast_may_weigh_channels() -> None:
     def by_channel(region: np.ndarray) -> np.ndarray:
         return planes[:, None, None] * Background().weights(region, region, np.ones((8, 8), dtype=bool))
 
-    ours = AttentionTest(model, noise=1.0, contrast=by_channel)(image)
-    theirs = AttentionTest(model, noise=1.0, channels=(0.2, 0.0, 0.8))(image)
+    ours = AttentionTest(model, noise=1.0, contrast=by_channel, confidence_level=None)(image)
+    theirs = AttentionTest(model, noise=1.0, channels=(0.2, 0.0, 0.8), confidence_level=None)(image)
     assert ours.pvalue == pytest.approx(theirs.pvalue, abs=1e-9)
     assert channel_weights("mean", 2).tolist() == [0.5, 0.5]
 

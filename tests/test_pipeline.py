@@ -94,7 +94,7 @@ def test_every_search_agrees_on_a_cropped_image(search: str) -> None:
 
 
 def test_what_is_outside_the_crop_takes_no_part() -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR)
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=PROCESSOR, confidence_level=None)
     image = picture(3)
     result = test(image)
     # Resized to 10 x 13, then 8 x 8 from the centre: pixels 2 to 17 of the rows, and 5 to 20 of the columns.
@@ -117,7 +117,8 @@ def test_what_is_outside_the_crop_takes_no_part() -> None:
 
 def test_a_border_that_the_patches_leave_is_not_seen() -> None:
     model = FAMILY_MODELS["vit"]()
-    result = AttentionTest(model, noise=12.0, image_size=(9, 11))(picture(3, size=(9, 11)).astype(float))
+    test = AttentionTest(model, noise=12.0, image_size=(9, 11), confidence_level=None)
+    result = test(picture(3, size=(9, 11)).astype(float))
     assert result.seen[:8, :10].all()
     assert not result.seen[8:].any()
     assert not result.seen[:, 10:].any()
@@ -126,7 +127,8 @@ def test_a_border_that_the_patches_leave_is_not_seen() -> None:
 def test_a_grey_image_for_a_colour_model_stays_one_channel() -> None:
     model = tiny_vit(channels=3)
     grey = picture(1)
-    test = AttentionTest(model, noise=12.0, preprocessing=PROCESSOR)
+    options = {"preprocessing": PROCESSOR, "confidence_level": None}
+    test = AttentionTest(model, noise=12.0, **options)
     result = test(grey)
     background = result.seen & ~result.region
     scale = 12.0 * np.sqrt(1 / result.region.sum() + 1 / background.sum())
@@ -134,7 +136,7 @@ def test_a_grey_image_for_a_colour_model_stays_one_channel() -> None:
     colour = test(np.repeat(grey[:, :, None], 3, axis=2))  # three independent channels that happen to be equal
     assert np.array_equal(colour.region, result.region)
     assert colour.statistic == pytest.approx(np.sqrt(3) * result.statistic)
-    perfectly_correlated = AttentionTest(model, noise=PerChannel(np.ones((3, 3)), 12.0), preprocessing=PROCESSOR)(
+    perfectly_correlated = AttentionTest(model, noise=PerChannel(np.ones((3, 3)), 12.0), **options)(
         np.repeat(grey[:, :, None], 3, axis=2)
     )
     assert perfectly_correlated.statistic == pytest.approx(result.statistic)
@@ -150,7 +152,7 @@ def test_the_contrast_weighs_channels(channels: Any, weights: list[float]) -> No
     model = tiny_vit(channels=3)
     image = picture(3, size=(8, 8)).astype(float)
     noise = PerChannel([10.0, 12.0, 14.0])
-    result = AttentionTest(model, noise=noise, channels=channels)(image / 100)
+    result = AttentionTest(model, noise=noise, channels=channels, confidence_level=None)(image / 100)
     difference = (image[result.region].mean(axis=0) - image[~result.region].mean(axis=0)) / 100
     spread = np.array([10.0, 12.0, 14.0]) * np.sqrt(1 / result.region.sum() + 1 / (~result.region).sum())
     expected = difference @ np.array(weights) / np.sqrt(((spread * weights) ** 2).sum())
@@ -224,9 +226,11 @@ def test_noise_of_another_shape_is_refused(noise: Any, image: Any, message: str)
 
 
 def test_noise_of_the_right_shape_is_taken() -> None:
-    test = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.full((20, 27), 144.0)), preprocessing=PROCESSOR)
-    same = AttentionTest(tiny_vit(channels=3), noise=Diagonal(np.full(540, 144.0)), preprocessing=PROCESSOR)
-    assert test(picture(1)).pvalue == pytest.approx(same(picture(1)).pvalue, abs=SAME_NUMBER)
+    by_place, by_number = (
+        AttentionTest(tiny_vit(channels=3), noise=Diagonal(variance), preprocessing=PROCESSOR, confidence_level=None)
+        for variance in (np.full((20, 27), 144.0), np.full(540, 144.0))
+    )
+    assert by_place(picture(1)).pvalue == pytest.approx(by_number(picture(1)).pvalue, abs=SAME_NUMBER)
 
 
 @pytest.mark.parametrize("preprocessing", [Preprocessing(resize=(8, 8)), Preprocessing(resize=(80, 80), crop=(8, 8))])
@@ -271,7 +275,8 @@ def test_preprocessing_is_read_from_a_processor_and_recorded() -> None:
     from transformers import ViTImageProcessor
 
     processor = ViTImageProcessor(size={"height": 8, "width": 8}, image_mean=[0.5] * 3, image_std=[0.2] * 3)
-    result = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=processor)(picture(3))
+    test = AttentionTest(tiny_vit(channels=3), noise=12.0, preprocessing=processor, confidence_level=None)
+    result = test(picture(3))
     assert result.settings["preprocessing"]["resize"] == [8, 8]
     assert result.settings["model"]["type"] == "vit"
     assert result.settings["model"]["input"] == [3, 8, 8]
@@ -334,7 +339,7 @@ class SoftmaxModule(torch.nn.Module):
 
 
 @pytest.mark.parametrize("function", [torch_softmax, SoftmaxModule()])
-@pytest.mark.parametrize("search", [SpectralSearch(), GridSearch(step=Adaptive(eps_min=1e-2))])
+@pytest.mark.parametrize("search", [SpectralSearch(), GridSearch(step=Adaptive(eps_min=0.1))])
 def test_a_torch_function_is_a_model(function: Any, search: Any) -> None:
     from toys import SoftmaxScores
 

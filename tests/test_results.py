@@ -273,7 +273,7 @@ def test_images_that_share_a_noisy_reference_are_known_to_depend_on_each_other(
 
 @pytest.fixture(scope="module")
 def components_of_images(test_: AttentionTest) -> list[ComponentResults]:
-    return test_.map_components(IMAGES)
+    return test_.with_confidence_level(None).map_components(IMAGES)
 
 
 def test_components_are_adjusted_by_holm(components_of_images: list[ComponentResults]) -> None:
@@ -309,7 +309,7 @@ class OnlyOnce:
 
 
 def test_images_that_can_be_seen_only_once_will_do(test_: AttentionTest) -> None:
-    assert len(test_.map(OnlyOnce(IMAGES[:3]))) == 3
+    assert len(test_.with_confidence_level(None).map(OnlyOnce(IMAGES[:3]))) == 3
 
 
 def test_results_of_components_share_what_is_the_same(components_of_images: list[ComponentResults]) -> None:
@@ -355,13 +355,13 @@ def test_noise_of_an_image_without_noise_is_refused_before_anything_is_computed(
 
 def test_a_fitted_estimator_is_named_in_the_results() -> None:
     fitted = PooledVariance().fit(np.random.default_rng(3).normal(size=(12, 8, 8)))
-    result = AttentionTest(tiny_vit(), noise=fitted)(IMAGES[0])
+    result = AttentionTest(tiny_vit(), noise=fitted, confidence_level=None)(IMAGES[0])
     assert result.settings["noise"]["estimator"] == "PooledVariance"
     assert result.settings["noise"]["images"] == 12
 
 
 def test_noise_from_the_image_is_that_of_each_image() -> None:
-    test = AttentionTest(tiny_vit(), noise=FromImage())
+    test = AttentionTest(tiny_vit(), noise=FromImage(), confidence_level=None)
     scaled = IMAGES * np.linspace(1, 3, 6)[:, None, None]
     for image, result in zip(scaled, test.map(scaled), strict=True):
         region = result.region

@@ -177,7 +177,7 @@ def test_strange_functions_end_in_one_sentence(model: Any, options: dict[str, An
 
 def test_a_function_of_both_kinds_can_be_said_to_be_torch() -> None:
     scores = TorchScores(lambda x: torch.softmax(x.flatten(1), 1).unflatten(1, (2, 2)), (1, 2, 2))
-    search = GridSearch(step=Adaptive(eps_min=1e-2))
+    search = GridSearch(step=Adaptive(eps_min=0.1))
     result = AttentionTest(scores, noise=1.0, search=search)(TOY_IMAGE)
     assert result.pvalue == pytest.approx(AttentionTest(SoftmaxScores(), noise=1.0)(TOY_IMAGE).pvalue, abs=1e-6)
 
