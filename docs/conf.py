@@ -37,7 +37,6 @@ nitpick_ignore_regex = [
 ]
 
 # Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.
-myst_enable_extensions = ["attrs_inline", "colon_fence"]
 myst_heading_anchors = 4
 
 # Notebooks are run for every build, as what they show depends on more than their own text. An error ends the build.
