@@ -221,7 +221,7 @@ def test_many_results_are_a_sheet_sorted_by_p(tested: AttentionTestResult) -> No
     assert [one.get_title() for one in axes] == ["b", "c", "a"]
     assert [one.get_xlabel() for one in axes] == ["p = 0.001", "p = 0.04", "p = 0.3"]
     assert [one.get_title() for one in results.plot(most=1)] == ["b"]
-    assert "1 images with the smallest p of 3" in contact_sheet([many[1].picture()], total=3).get_suptitle()
+    assert "1 image with the smallest p of 3" in contact_sheet([many[1].picture()], total=3).get_suptitle()
     line = results.pvalue_plot(alpha=0.1)
     assert "3 images: 2 with p at most 0.1, 2 after adjustment" in line.get_title()
     assert {text.get_text() for text in line.get_legend().get_texts()} >= {"selective", "naive (not valid)"}  # type: ignore[union-attr]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 100_000
 
+SAME = "the model chooses the observed region"
+
 
 def plot_margins(
     test: AttentionTest,
@@ -33,8 +35,9 @@ def plot_margins(
 ) -> Axes:
     """Draw the functions f_i of pixels along the line through an image, as in figure 9 of the paper.
 
-    At z the model chooses the observed region where every f_i is negative: there the truncation set is. Needs
-    Matplotlib (``pip install 'attentest[plots]'``).
+    f_i is positive where pixel i is on the other side of the threshold than observed. At z the model chooses the
+    observed region where every f_i is negative: this is the truncation set, which is shaded, as far as the points show
+    it. Needs Matplotlib (``pip install 'attentest[plots]'``).
 
     Parameters
     ----------
@@ -49,7 +52,8 @@ def plot_margins(
     points
         Number of points on it, each a model evaluation.
     inside, outside
-        Largest number of pixels (or whole patches) in the region and outside it that are drawn, chosen at random.
+        Largest number of pixels (or whole patches) in the region and outside it that are drawn, chosen at random,
+        beside those that decide: whose f_i is the greatest somewhere.
     seed
         Seed of that choice.
     """
@@ -62,14 +66,21 @@ def plot_margins(
     axes = axes_or_new(ax, 6.0, 3.6)
     curves = test.margins(image, np.linspace(-far, far, count), reference=reference)
     groups = ((~curves.inside, "outside", ORANGE), (curves.inside, "inside", EXTREME_COLOUR))
+    same = curves.values.max(axis=1) < 0
+    deciding = np.zeros(len(curves.inside), dtype=np.bool_)
+    deciding[np.unique(curves.values.argmax(axis=1))] = True  # the greatest somewhere: these end the truncation set
+    axes.fill_between(
+        curves.z, 0, 1, where=same, transform=axes.get_xaxis_transform(), color=GREY, alpha=0.25, lw=0, label=SAME
+    )
     for limit, (members, where, colour) in zip(most, groups, strict=True):
-        chosen = rng.permutation(np.flatnonzero(members))[:limit]
+        others = rng.permutation(np.flatnonzero(members & ~deciding))[:limit]
+        chosen = np.concatenate([np.flatnonzero(members & deciding), others])
         label = f"{len(chosen)} of {int(members.sum())} {curves.units} {where} the region"
         for number, which in enumerate(chosen):
             name = None if number else label
             axes.plot(curves.z, curves.values[:, which], color=colour, lw=0.8, alpha=0.75, label=name)
-    axes.axhline(0.0, color=GREY, lw=1, label="below it everywhere: the same region")
+    axes.axhline(0.0, color=GREY, lw=1)
     axes.axvline(curves.observed, color=REGION_COLOUR, lw=1.4, label=f"observed z = {curves.observed:.4g}")
-    axes.set(xlim=(curves.z[0], curves.z[-1]), xlabel="z", ylabel="f_i")
-    axes.legend(fontsize="small", framealpha=0.85)
+    axes.set(xlim=(curves.z[0], curves.z[-1]), xlabel="z", ylabel="f_i: above 0 if the pixel changes sides")
+    axes.legend(fontsize="small", framealpha=0.85, loc="upper right")
     return axes

@@ -63,10 +63,18 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
     def form_of(values: Sequence[Any]) -> Form:
         return Form(**dict(zip(fields.form, values, strict=True)))
 
-    def take_upload(known: Session, path: str | None, frame: str | None, window: bool) -> str:
+    def take_upload(known: Session, path: str | None, frame: str | None, window: bool) -> Any:
         if path is None:  # a frame was chosen while an example is shown
-            return ""
-        return actions.take_upload(known, path, frame, window)
+            return gr.skip()
+        return actions.take_upload(known, path, frame, window), *no_result(known)
+
+    def forget_image(known: Session) -> tuple[str, str, str]:
+        return known.forget_image(), *no_result(known)
+
+    def no_result(known: Session) -> tuple[str, str]:
+        """Show the result of no image beside another one: neither the last one nor one that is being computed."""
+        known.ask()
+        return message_html(WELCOME, "welcome"), ""
 
     def preview(known: Session, model: str, *values: Any) -> str:
         return actions.preview(known, model, form_of(values))
@@ -99,11 +107,11 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
         [fields.file.upload, fields.frame.change, fields.window.change],
         take_upload,
         [session, fields.file, fields.frame, fields.window],
-        fields.problem,
+        [fields.problem, result, changed],
         **AT_ONCE,
     )
     then_preview(read)
-    then_preview(fields.file.clear(Session.forget_image, session, fields.problem, **AT_ONCE))
+    then_preview(fields.file.clear(forget_image, session, [fields.problem, result, changed], **AT_ONCE))
     gr.on([each.change for each in fields.of_region], preview, [session, *asked], fields.preview, **AT_ONCE)
     for slider in fields.sliders:
         then_test(slider.release(None, **PRIVATE))

@@ -117,7 +117,12 @@ class Geometries:
     def _new_geometry(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Geometry:
         expected = self._input_shape
         if self._preprocessing is None:
-            if shape[0] not in (1, expected[0]) or shape[1:] != expected[1:]:
+            if shape[0] not in (1, expected[0]):
+                raise InputError(
+                    f"the model takes images of {_described_shape(expected)}, but this one has "
+                    f"{_described_shape(shape)}: convert it to grey first, or use a model of that many channels."
+                )
+            if shape[1:] != expected[1:]:
                 raise InputError(
                     f"the model takes images of {_described_shape(expected)}, but this one has "
                     f"{_described_shape(shape)}: resize it first, or say with preprocessing how it is to be done."

@@ -199,7 +199,7 @@ class Results(Sequence[AttentionTestResult]):
         order = np.argsort([result.log_pvalue for result in self], kind="stable")[:count]
         pictures = [self[int(i)].picture(str(self.names[i])) for i in order]
         figure = shown_figure(*sheet_size(len(pictures)))
-        return draw_sheet(figure, pictures, total=len(self), alpha=level(alpha))
+        return draw_sheet(figure, pictures, total=len(self), alpha=level(alpha), of=self._of)
 
     def pvalue_plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw the p-values in order, selective and naive, with the line of Benjamini and Hochberg.

@@ -138,9 +138,12 @@ class SameVerdict:
         if self.reject is None:
             return "The verdict is open already with the noise that was assumed."
         verdicts = {True: "significant", False: "not significant"}
-        beyond = {"other": verdicts[not self.reject], "unknown": "not known, because the search did not look that far"}
+        beyond = {
+            "other": f"it is {verdicts[not self.reject]}",
+            "unknown": "it may be another one: the search did not look far enough to tell where it changes",
+        }
         ends = [
-            f"{where} {end:.2f} times it is {beyond[what]}"
+            f"{where} {end:.2f} times {beyond[what]}"
             for where, end, what in (("below", self.low, self.below), ("above", self.high, self.above))
             if what != "same"
         ]

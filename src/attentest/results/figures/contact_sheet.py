@@ -13,6 +13,7 @@ from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.overlay import draw_overlay
 from attentest.results.figures.palette import EXTREME_COLOUR, GREY, ORANGE
 from attentest.results.figures.title import shown_name
+from attentest.results.pvalue_text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,8 +61,10 @@ def sheet_size(count: int) -> tuple[float, float]:
     return columns * CELL[0], math.ceil(count / columns) * CELL[1] + 0.3
 
 
-def draw_sheet(figure: FigureBase, pictures: Sequence[Picture], *, total: int | None, alpha: float) -> list[Axes]:
-    """Draw a sheet on a figure, and return the axes of its images."""
+def draw_sheet(
+    figure: FigureBase, pictures: Sequence[Picture], *, total: int | None, alpha: float, of: str = "image"
+) -> list[Axes]:
+    """Draw a sheet on a figure, and return the axes of its images; ``of`` is what each shows, in the singular."""
     ordered = sorted(pictures, key=lambda picture: float(picture.values["log_pvalue"]))
     columns = min(COLUMNS, max(len(ordered), 3))
     grid = figure.subplots(math.ceil(len(ordered) / columns), columns, squeeze=False)
@@ -79,6 +82,7 @@ def draw_sheet(figure: FigureBase, pictures: Sequence[Picture], *, total: int | 
     significant = sum(picture.decision(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     figure.suptitle(
-        f"{len(ordered)} images{more}, by selective p; blue frame: significant at {alpha:g} ({significant})", size=8
+        f"{counted(len(ordered), of)}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
+        size=8,
     )
     return cells[: len(ordered)]

@@ -115,10 +115,13 @@ def _draw_interval(axes: Axes, picture: Picture, interval: tuple[float, float], 
     axes.plot([start, end], [0, 0], color=EXTREME_COLOUR, lw=2.2, solid_capstyle="butt")
     for at, cut, arrow in ((start, start > low, "<"), (end, end < high, ">")):
         axes.plot([at], [0], marker=arrow if cut else "|", color=EXTREME_COLOUR, ms=6, mew=1.8, clip_on=False)
+    shown = "estimate"
     if start <= estimate <= end:
         axes.plot([estimate], [0], "o", color=EXTREME_COLOUR, ms=4.5)
+    else:
+        shown = f"estimate at {estimate:.3g}"
     axes.plot([observed], [0], "D", color=REGION_COLOUR, ms=3.5)
-    _plain(axes, "difference: \N{BLACK DIAMOND} observed, \N{BLACK CIRCLE} estimate", size)
+    _plain(axes, f"\N{BLACK DIAMOND} observed, \N{BLACK CIRCLE} {shown}", size)
     axes.set_title(f"{picture.interval_name}: {low:.3g} to {high:.3g}", size=size, pad=2)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.results.figures.palette import REGION_COLOUR
+from attentest.results.figures.palette import OTHER_COLOUR, REGION_COLOUR
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,9 +31,7 @@ def draw_overlay(axes: Axes, picture: Picture, *, outline_width: float = 1.6) ->
     draw_image(axes, chosen_on)
     attention = np.clip(picture.attention, 0.0, 1.0)
     axes.imshow(attention, cmap=MAP_COLOURS, vmin=0, vmax=1, alpha=MOST_OPAQUE * attention, interpolation="nearest")
-    draw_outline(axes, picture.part, width=outline_width)
-    if not np.array_equal(picture.part, picture.region):
-        draw_outline(axes, picture.region, width=outline_width / 2)
+    _draw_region(axes, picture, outline_width)
 
 
 def draw_image(axes: Axes, image: NDArray[Any]) -> None:
@@ -45,9 +43,16 @@ def draw_image(axes: Axes, image: NDArray[Any]) -> None:
 def draw_map(axes: Axes, picture: Picture) -> AxesImage:
     """Draw the attention map with the outline of the region; return what a colour bar needs."""
     shown = axes.imshow(picture.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
-    draw_outline(axes, picture.region, width=0.9)
+    _draw_region(axes, picture, 0.9)
     _without_ticks(axes)
     return shown
+
+
+def _draw_region(axes: Axes, picture: Picture, width: float) -> None:
+    """Draw the outline of the compared part, and that of the rest of the region in another colour."""
+    if not np.array_equal(picture.part, picture.region):
+        draw_outline(axes, picture.region & ~picture.part, OTHER_COLOUR, width=width / 2)
+    draw_outline(axes, picture.part, width=width)
 
 
 def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COLOUR, width: float = 2.5) -> None:

@@ -12,6 +12,9 @@ GREY = "0.5"
 """Grey that can be read on white and on black."""
 
 REGION_COLOUR = VERMILION
+OTHER_COLOUR = GREY
+"""Colour of the parts of a region that are not compared."""
+
 EXTREME_COLOUR = BLUE
 ORDINARY_COLOUR = SKY
 NAIVE_COLOUR = VERMILION

@@ -17,6 +17,9 @@ from attentest.statistics.law import Law
 from attentest.statistics.law_values import law_from_values
 from attentest.statistics.pvalue import decision
 
+SAME_LEVEL = 1e-9
+"""An interval and a test are of the same level if 1 - level and alpha differ by less than this."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Picture:
@@ -104,9 +107,18 @@ class Picture:
         low, high = self.interval
         bounds = float(self.values["estimate_bounds"][0]), float(self.values["estimate_bounds"][1])
         estimate = estimate_text(float(self.values["estimate"]), bounds, self.values["status"])
-        return (
-            f"Estimated difference {estimate}, {self.interval_name} {low:.3g} to {high:.3g}, in units of pixel values."
-        )
+        ends = f"{self.interval_name} {low:.3g} to {high:.3g}"
+        return f"Estimated difference {estimate}, {ends}, in units of the pixel values."
+
+    def contradiction_text(self, alpha: float) -> str:
+        """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
+        if self.interval is None or self.alternative != "two-sided" or self.decision(alpha) is None:
+            return ""
+        low, high = self.interval
+        level = self.values["confidence_interval"]["confidence_level"]
+        if abs(1 - level - alpha) > SAME_LEVEL or self.decision(alpha) is not (low <= 0 <= high):
+            return ""
+        return "Here p and the interval disagree: p counts both tails together, the interval each by itself."
 
     @property
     def region_text(self) -> str:

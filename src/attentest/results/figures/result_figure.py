@@ -24,6 +24,9 @@ MM = 1 / 25.4
 WIDTH = 180.0
 """Usual width of a figure in mm: the text width of a page."""
 
+NARROWEST, WIDEST = 60.0, 1000.0
+"""Least and greatest width in mm in which everything can be read."""
+
 NARROW = 120.0
 """A figure narrower than this, such as one of a column of 80 mm, has the density below the images."""
 
@@ -60,7 +63,7 @@ class Layout:
     @property
     def words(self) -> float:
         """Height of the verdict."""
-        return 0.46 * self.size * (9 if self.narrow else 4)
+        return 0.46 * self.size * (10 if self.narrow else 5)
 
     @property
     def height(self) -> float:
@@ -107,7 +110,8 @@ def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float
     draw_panels(axes, picture, alpha=alpha, size=layout.size)
     left, name = 4 / width, shown_name(picture.title, int(0.58 * layout.letters))
     figure.text(left, 1 - 2 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
-    words = wrapped(f"{picture.verdict(alpha)} {picture.difference_text}".strip(), layout.letters)
+    sentences = picture.verdict(alpha), picture.difference_text, picture.contradiction_text(alpha)
+    words = wrapped(" ".join(filter(None, sentences)), layout.letters)
     figure.text(left, 2 / layout.height, words, va="bottom", size=layout.size, linespacing=1.3)
     return axes
 

@@ -18,8 +18,8 @@ WIDE_FONTS = (
 
 def shown_name(name: str, letters: int) -> dict[str, Any]:
     """Return the name of an image as arguments of Matplotlib's text: as it is, in at most so many letters."""
-    text, families = drawable(shortened_name(name, letters))
-    return {"s": text, "family": list(families), "parse_math": False}
+    text, families = drawable(name)
+    return {"s": shortened_name(text, letters), "family": list(families), "parse_math": False}
 
 
 def shortened_name(name: str, letters: int) -> str:
