@@ -1,7 +1,7 @@
 """What all tests share.
 
-Torch and transformers are imported where they are used: the process that only hands tests to others reads this file as
-well, and would import them for seconds before the others start.
+NumPy, torch and transformers are imported where they are used: NumPy takes its number of threads when it is imported,
+and the process that only hands tests to others, which reads this file as well, would import torch for seconds first.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 if TYPE_CHECKING:
+    import numpy as np
     from transformers import ViTForImageClassification
 
     from attentest import AttentionTest
@@ -80,4 +80,6 @@ def tiny_test(tiny_model: ViTForImageClassification) -> AttentionTest:
 
 @pytest.fixture(scope="session")
 def tiny_images() -> np.ndarray:
+    import numpy as np
+
     return np.random.default_rng(1).normal(size=(8, 8, 8))
