@@ -108,7 +108,7 @@ def test_a_tail_too_small_to_see_is_shown_again(tested: AttentionTestResult, t: 
     draw_density(axes, result.picture())
     (tail,) = axes.child_axes[0].child_axes
     whole, dark = filled_areas(tail)
-    assert result.pvalue < 0.02
+    assert result.pvalue < 0.005
     assert dark > 0.3 * whole > 0  # it fills a good part of the enlargement
     assert tail.get_xlim()[0] < t < tail.get_xlim()[1]
 

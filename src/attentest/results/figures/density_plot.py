@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from attentest.results.figures.picture import Picture
 
-SMALL = 0.02
+SMALL = 0.005
 """A tail that holds less than this share is shown again, enlarged."""
+
+ROOM = 2.1
+"""Height of the axes over that of the curve, where there is room above it for the enlarged tail."""
 
 TAIL = 1e-3
 """Share of the tail beyond the statistic that may lie outside its enlargement."""
@@ -53,7 +56,8 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, picture: Picture, size:
     heights = np.exp(density.log_heights(edges))
     _fill(axes, edges, heights, density.extreme(edges))
     axes.axvline(t, color=REGION_COLOUR, lw=1.3)
-    axes.set(xlim=(start, end), ylim=(0, 1.08 * heights.max()))
+    small = density.extreme_share < SMALL
+    axes.set(xlim=(start, end), ylim=(0, (ROOM if small else 1.08) * heights.max()))
     _plain(axes, "statistic z without a true difference; dark: p", size)
     across = (t - start) / (end - start)
     axes.annotate(
@@ -68,7 +72,7 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, picture: Picture, size:
         size=size,
         annotation_clip=False,
     )
-    if density.extreme_share < SMALL:
+    if small:
         _draw_tail(axes, density, t, size, on_left=across > 0.5)
 
 
@@ -80,7 +84,7 @@ def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *
     edges = density.edges(start, end)
     logs = density.log_heights(edges)
     extreme = density.extreme(edges)
-    inset = axes.inset_axes((0.34 if on_left else 0.12, 0.42, 0.54, 0.46))
+    inset = axes.inset_axes((0.0 if on_left else 0.48, 0.62, 0.52, 0.28))
     with np.errstate(over="ignore"):  # what is less extreme can be far higher, and is cut off
         _fill(inset, edges, np.minimum(np.exp(logs - logs[extreme].max()), 2.0), extreme)
     inset.axvline(t, color=REGION_COLOUR, lw=1.3)

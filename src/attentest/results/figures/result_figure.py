@@ -112,7 +112,7 @@ def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float
     figure.text(left, 1 - 2 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
     sentences = picture.verdict(alpha), picture.difference_text, picture.contradiction_text(alpha)
     words = wrapped(" ".join(filter(None, sentences)), layout.letters)
-    figure.text(left, 2 / layout.height, words, va="bottom", size=layout.size, linespacing=1.3)
+    figure.text(left, (2 + layout.words) / layout.height, words, va="top", size=layout.size, linespacing=1.3)
     return axes
 
 
