@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give each of several test processes one thread, or they fight over the cores."""
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and what is piped would have the width of its terminal
     if hasattr(config, "workerinput"):
         os.environ["OMP_NUM_THREADS"] = "1"
         import torch
