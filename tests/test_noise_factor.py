@@ -78,7 +78,7 @@ def test_a_part_that_was_not_searched_leaves_larger_noise_open() -> None:
     factors = one_interval(2.5, intervals, np.array([[0.0, 1.0], [2.5, 2.55], [4.0, np.inf]]))
     found = factors.same_verdict(0.01)
     assert (found.reject, found.above) == (True, "unknown")
-    assert "did not look that far" in found.text()
+    assert "did not look far enough" in found.text()
     best, low, high = (logs[0] for logs in factors.log_pvalues([2.0]))
     assert low == pytest.approx(best)
     assert factor_text(best, low, high) == "0.023 to 0.12"
