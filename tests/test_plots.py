@@ -281,3 +281,15 @@ def test_paths_that_cannot_become_figures_are_refused(tmp_path: Path) -> None:
     (tmp_path / "d.png").mkdir()
     with pytest.raises(InputError, match="is a directory"):
         check_figure_path(tmp_path / "d.png")
+
+
+@pytest.mark.parametrize(
+    ("p", "low", "said"), [(0.01, -1.0, True), (0.01, 0.5, False), (0.9, 0.5, True), (0.9, -1.0, False)]
+)
+def test_the_figure_says_where_p_and_the_interval_disagree(
+    tested: AttentionTestResult, p: float, low: float, said: bool
+) -> None:
+    interval = {"low": low, "high": 1.0, "confidence_level": 0.95, "error": 0.0}
+    values = {**tested.to_dict(), "pvalue": p, "pvalue_bounds": [p, p], "confidence_interval": interval}
+    figure = results_figure([replace(tested.picture(), values=values)])
+    assert ("p and the interval disagree" in " ".join(figure.subfigs[0].texts[1].get_text().split())) == said

@@ -44,7 +44,7 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
         low, high = row["confidence_low"], row["confidence_high"]
         if isinf(low) or isinf(high):
             notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-        elif abs(1 - interval_level - alpha) < ROUNDING and rejected is not None and rejected == (low <= 0 <= high):
+        elif contradict(rejected, (low, high), interval_level, alpha):
             notes.append(
                 "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
                 "interval has the same probability in each tail"
@@ -52,6 +52,12 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
     return notes
+
+
+def contradict(rejected: bool | None, interval: tuple[float, float], interval_level: float, alpha: float) -> bool:
+    """Return whether a two-sided decision at alpha and an interval of level 1 - alpha disagree about zero."""
+    same_level = abs(1 - interval_level - alpha) < ROUNDING
+    return same_level and rejected is not None and rejected == (interval[0] <= 0 <= interval[1])
 
 
 def selection_notes(row: Mapping[str, Any]) -> list[str]:

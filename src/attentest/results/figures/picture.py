@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.results.footnotes import contradict
 from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text, with_sign
 from attentest.results.verdict import short_verdict, verdict_text
 from attentest.statistics.alternative import Alternative
@@ -16,9 +17,6 @@ from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.law_values import law_from_values
 from attentest.statistics.pvalue import decision
-
-SAME_LEVEL = 1e-9
-"""An interval and a test are of the same level if 1 - level and alpha differ by less than this."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,11 +110,10 @@ class Picture:
 
     def contradiction_text(self, alpha: float) -> str:
         """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
-        if self.interval is None or self.alternative != "two-sided" or self.decision(alpha) is None:
+        if self.interval is None or self.alternative != "two-sided":
             return ""
-        low, high = self.interval
         level = self.values["confidence_interval"]["confidence_level"]
-        if abs(1 - level - alpha) > SAME_LEVEL or self.decision(alpha) is not (low <= 0 <= high):
+        if not contradict(self.decision(alpha), self.interval, level, alpha):
             return ""
         return "Here p and the interval disagree: p counts both tails together, the interval each by itself."
 
