@@ -22,6 +22,7 @@ from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.randomised_normal import RandomisedNormal
 from toys import curve_problem, tiny_vit
 
 SHIFT = 0.4
@@ -145,6 +146,21 @@ def test_intervals_and_estimates_take_any_law() -> None:
     assert interval.low == pytest.approx(2 * ends[0], abs=5e-3)
     assert interval.high == pytest.approx(2 * ends[2], abs=5e-3)
     assert estimates(LAW, [outcome], np.array([2.0])).best[0] == pytest.approx(2 * ends[1], abs=5e-3)
+
+
+def test_a_law_in_greater_units_has_the_masses_of_intervals_in_these_units() -> None:
+    """The masses are those of a normal distribution with standard deviation 2, times a common factor."""
+    scaled = RandomisedNormal(statistic=np.array([1.0]), observed_z=np.array([1.5]), gamma=np.array([0.8])).scaled(
+        np.array([2.0, 0.5])
+    )
+    assert len(scaled) == 2
+    np.testing.assert_array_equal(scaled.gamma, [0.4, 1.6])
+    left, right = np.array([0.0, 2.0]), np.array([1.0, 3.0])
+    masses = np.logaddexp(
+        *scaled.log_masses(np.zeros(2, dtype=np.int64), left / 2, right / 2, mean=0.0, lower=-0.5, upper=0.5)
+    )
+    expected = np.diff(stats.norm(scale=np.sqrt(2.0**2 + 0.8**2)).cdf([left, right]), axis=0)[0]
+    assert np.exp(masses[1] - masses[0]) == pytest.approx(expected[1] / expected[0], rel=1e-9)
 
 
 def test_a_whole_test_takes_another_law(monkeypatch: pytest.MonkeyPatch) -> None:

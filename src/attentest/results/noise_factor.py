@@ -11,7 +11,7 @@ too, and p is that of the test with this gamma on the same randomised image.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -68,8 +68,6 @@ class NoiseFactors:
     def log_pvalues(self, factors: ArrayLike) -> LogPvalues:
         """Return the logs of p (k,) for factors (k,), with their bounds."""
         divisors = np.asarray(factors, dtype=np.float64)
-        # Every field of a law is in units of the standard deviation of the statistic.
-        scaled = type(self.law)(**{field.name: getattr(self.law, field.name) / divisors for field in fields(self.law)})
         sets = [
             TruncationSet(
                 intervals=self.known.intervals / divisor,
@@ -78,7 +76,7 @@ class NoiseFactors:
             )
             for divisor in divisors
         ]
-        return log_pvalues(scaled, sets, self.alternative)
+        return log_pvalues(self.law.scaled(divisors), sets, self.alternative)
 
     def decisions(self, factors: ArrayLike, alpha: float) -> list[bool | None]:
         """Return for each factor whether p is at most alpha; None where its bounds do not tell."""

@@ -111,6 +111,19 @@ class Law(ABC):
         """Return the law of some of the images."""
         return type(self)(**{field.name: getattr(self, field.name)[images] for field in fields(self)})
 
+    def scaled(self, divisors: NDArray[np.float64]) -> Self:
+        """Return the law if the standard deviation of the noise is a multiple of the one that was assumed.
+
+        The coordinate is then measured in greater units, so fields in these units are divided; a subclass with fields
+        in other units overrides this.
+
+        Parameters
+        ----------
+        divisors : (m,)
+            Multiples of the standard deviation: one for each of the k images, or any number of them if k = 1.
+        """
+        return type(self)(**{field.name: getattr(self, field.name) / divisors for field in fields(self)})
+
     @classmethod
     def stack(cls, laws: Sequence[Self]) -> Self:
         """Return the law of the images of several laws of this class, in order."""
