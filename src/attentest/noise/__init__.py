@@ -12,6 +12,7 @@ from __future__ import annotations
 from attentest.noise.ar1 import AR1
 from attentest.noise.averaged import Averaged
 from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
+from attentest.noise.correlation import HasCorrelationLength, correlation_length, with_correlation_length
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.estimated import Estimated
@@ -47,6 +48,7 @@ __all__ = [
     "FitsNoise",
     "FloatArray",
     "FromImage",
+    "HasCorrelationLength",
     "ImageNoise",
     "Isotropic",
     "NoiseEstimator",
@@ -61,7 +63,9 @@ __all__ = [
     "as_noise",
     "as_noise_or_maker",
     "check_noise",
+    "correlation_length",
     "from_image",
     "load_noise",
     "save_noise",
+    "with_correlation_length",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 
 from attentest.checks import real_number
 from attentest.errors import InputError
+from attentest.noise.autoregression import covariance_product, neighbour_correlation, stationary_series
 from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.number_text import MOST_LAGS, lags_text
 from attentest.noise.parameters import sample_shape, standard_deviation
@@ -36,15 +37,11 @@ class AR1(SaveableNoise):
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` by one recursive filter forwards and one backwards."""
-        forward = _decay(v, self.rho)
-        backward = _decay(v[..., ::-1], self.rho)[..., ::-1]
-        return self.sigma**2 * (forward + backward - v)
+        return self.sigma**2 * covariance_product(v, self.rho)
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` stationary vectors of length ``n``."""
-        innovation = rng.standard_normal(sample_shape(k, n, None))
-        innovation[:, 1:] *= np.sqrt(1.0 - self.rho**2)
-        return self.sigma * _decay(innovation, self.rho)
+        return self.sigma * stationary_series(rng.standard_normal(sample_shape(k, n, None)), self.rho)
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
@@ -55,9 +52,10 @@ class AR1(SaveableNoise):
         lags = lags_text(self.rho ** np.arange(1.0, MOST_LAGS + 1))
         return {"standard deviation": f"{self.sigma:.4g}", "correlation along rows": lags}
 
+    def correlation_length(self) -> float:
+        """Return the distance along the flattened image, in pixels, within which correlations fall to 1/e."""
+        return -1 / float(np.log(abs(self.rho))) if self.rho else 0.0
 
-def _decay(v: FloatArray, rho: float) -> FloatArray:
-    """Return y with y_i = v_i + rho y_{i-1} along the last axis."""
-    from scipy.signal import lfilter  # here because scipy.signal is slow to import and only AR1 needs it
-
-    return np.asarray(lfilter([1.0], [1.0, -rho], v, axis=-1), dtype=np.float64)
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> AR1:
+        """Return the same with another rate of decay: rho to the power of own over new length; its sign is kept."""
+        return AR1(float(np.copysign(neighbour_correlation(length), self.rho)), self.sigma)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from attentest.errors import InputError
+from attentest.noise.correlation import correlation_length, with_correlation_length
 from attentest.noise.model import ChecksImages, NoiseModel, SaveableNoise
 
 
@@ -35,3 +37,11 @@ class DerivedNoise(SaveableNoise):
         """Refuse images (C, H, W) that the model does not apply to."""
         if isinstance(self.model, ChecksImages):
             self.model.check_image(shape)
+
+    def correlation_length(self) -> float:
+        """Return the correlation length of the other model in pixels."""
+        return correlation_length(self.model)
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Self:
+        """Return the same, derived from the other model with another correlation length."""
+        return replace(self, model=with_correlation_length(self.model, length, shape))

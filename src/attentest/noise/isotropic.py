@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from attentest.noise.exponential import Exponential
 from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
@@ -42,3 +43,11 @@ class Isotropic(SaveableNoise):
     def facts(self) -> dict[str, str]:
         """Return what there is to know, in words."""
         return {"standard deviation": f"{self.sigma:.4g}", "pixels": "independent"}
+
+    def correlation_length(self) -> float:
+        """Return 0: pixels are independent."""
+        return 0.0
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Exponential:
+        """Return noise of the same standard deviation with an exponential correlation."""
+        return Exponential(np.full(shape, self.sigma), length)

@@ -39,7 +39,7 @@ def lags_text(correlations: FloatArray) -> str:
     return f"{values} at {'lags' if len(listed) > 1 else 'lag'} {', '.join(map(str, range(1, len(listed) + 1)))}"
 
 
-def correlation_length(correlations: FloatArray) -> float:
+def falls_within(correlations: FloatArray) -> float:
     """Return where correlations at the lags 1, 2, ... have fallen to 1/e, interpolated; beyond the last they are 0."""
     falling = np.r_[1.0, correlations, 0.0]
     after = int(np.argmax(falling <= np.exp(-1)))

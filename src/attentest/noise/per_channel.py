@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.conversion import NoiseLike, as_noise
+from attentest.noise.correlation import correlation_length, with_correlation_length
 from attentest.noise.dense import Dense
 from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise, facts_of
 from attentest.noise.number_text import deviations_text, strongest_text
@@ -90,6 +91,14 @@ class PerChannel(SaveableNoise):
             "strongest correlation of channels": strongest_text(self.channels),
             **{f"{name} within a channel": fact for name, fact in facts_of(self.spatial).items()},
         }
+
+    def correlation_length(self) -> float:
+        """Return the correlation length within a channel in pixels."""
+        return correlation_length(self.spatial)
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> PerChannel:
+        """Return the same with another correlation length within channels."""
+        return PerChannel(self.channels, with_correlation_length(self.spatial, length, (1, *shape[1:])))
 
     def _planes(self, length: int) -> tuple[int, int]:
         channels = self._mixing.size

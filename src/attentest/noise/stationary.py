@@ -11,9 +11,11 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
+from attentest.noise.exponential import Exponential
 from attentest.noise.model import FloatArray, SaveableNoise
-from attentest.noise.number_text import correlation_length, lags_text
+from attentest.noise.number_text import falls_within, lags_text
 from attentest.noise.parameters import sample_shape, standard_deviation
+from attentest.noise.stretched_lags import stretched_lags
 
 MOST_PIXELS = 2**26
 """Largest number of pixels, 8,192 x 8,192: their torus takes 2 GiB."""
@@ -83,7 +85,7 @@ class Stationary(SaveableNoise):
     def facts(self) -> dict[str, str]:
         """Return what there is to know, in words."""
         down, across = self._correlations()
-        down_to, across_to = correlation_length(down), correlation_length(across)
+        down_to, across_to = falls_within(down), falls_within(across)
         return {
             "pixels per image": "{} x {}".format(*self.shape),
             "standard deviation": f"{self._deviation:.4g}",
@@ -91,6 +93,20 @@ class Stationary(SaveableNoise):
             "correlation along rows": lags_text(across),
             "correlation falls to 1/e within": f"{down_to:.1f} pixels down, {across_to:.1f} across",
         }
+
+    def correlation_length(self) -> float:
+        """Return the mean of the distances down and across, in pixels, within which correlations fall to 1/e."""
+        if np.count_nonzero(self.autocovariance) == 1:
+            return 0.0
+        down, across = self._correlations()
+        return (falls_within(down) + falls_within(across)) / 2
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Stationary | Exponential:
+        """Return the same with its lags stretched; independent noise gets an exponential correlation."""
+        own = self.correlation_length()
+        if not own:
+            return Exponential(np.full(shape, self._deviation), length)
+        return Stationary(stretched_lags(self.autocovariance, length / own, self.shape), self.shape)
 
     @property
     def _deviation(self) -> float:
