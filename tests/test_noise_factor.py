@@ -1,47 +1,25 @@
-"""P as a function of a factor on the standard deviation of the noise: the same as tests with that noise."""
+"""P, estimate and interval as functions of a factor on the standard deviation of the noise, in closed form."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import norm
 
-from attentest import AttentionTest, bundled_model
-from attentest.results.noise_factor import LEAST, MOST, NoiseFactors, factor_text
+from attentest.results.noise_factor import FACTORS, LEAST, MOST, SHOWN_FACTORS, NoiseFactors
+from attentest.results.sensitivity_curve import pvalue_text
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.truncated_normal import TruncatedNormal
 from attentest.statistics.truncation_set import TruncationSet
 
 
-def factors_of(image: NDArray[np.float64], test: AttentionTest) -> NoiseFactors:
-    result = test(image)
-    return NoiseFactors(law=result.law, known=result.truncation_set, alternative=result.alternative)
-
-
 def one_interval(
     statistic: float, intervals: Intervals, possible: Intervals | None = None, alternative: Alternative = "two-sided"
 ) -> NoiseFactors:
     known = TruncationSet(intervals=intervals, certain=intervals, possible=intervals if possible is None else possible)
-    return NoiseFactors(law=TruncatedNormal(statistic=np.array([statistic])), known=known, alternative=alternative)
-
-
-@pytest.mark.parametrize("gamma", [0.0, 1.0])
-def test_a_factor_on_the_noise_gives_the_p_of_a_test_with_that_noise(gamma: float) -> None:
-    """With randomised selection the test has the same added noise: gamma is relative to the noise, and smaller."""
-    image = np.random.default_rng(3).normal(size=(16, 16))
-    image[4:8, 4:8] += 1.0
-    model = bundled_model()
-    factors = factors_of(image, AttentionTest.from_pretrained(model, noise=1.0, randomise=gamma))
-    others = (0.5, 1.4)
-    _, lows, highs = factors.log_pvalues(others)
-    for factor, low, high in zip(others, lows, highs, strict=True):
-        test = AttentionTest.from_pretrained(model, noise=factor, randomise=gamma / factor, confidence_level=None)
-        full = test(image)
-        assert low <= full.log_pvalue_bounds[1]
-        assert high >= full.log_pvalue_bounds[0]
-        assert np.exp(high) - np.exp(low) < 1e-3  # otherwise the two lines above could hardly fail
+    law = TruncatedNormal(statistic=np.array([statistic]))
+    return NoiseFactors(law=law, known=known, alternative=alternative, standard_error=0.1)
 
 
 def test_a_half_line_has_the_p_of_the_textbook() -> None:
@@ -49,6 +27,24 @@ def test_a_half_line_has_the_p_of_the_textbook() -> None:
     at = np.array([0.5, 0.8, 1.0, 2.0])
     expected = norm.sf(2.5 / at) / norm.sf(1.5 / at)
     np.testing.assert_allclose(np.exp(factors.log_pvalues(at).best), expected, rtol=1e-12)
+
+
+def test_a_half_line_has_the_interval_of_the_textbook() -> None:
+    """The ends are the means at which the tail probability of the truncated normal distribution is 0.975 and 0.025."""
+    curve = one_interval(2.5, np.array([[1.5, np.inf]])).curve([0.5, 2.0], 0.95)
+    for factor, estimate, interval in zip([0.5, 2.0], curve.estimates.best, curve.intervals, strict=True):
+        for value, tail in ((interval.low, 0.025), (estimate, 0.5), (interval.high, 0.975)):
+            mean = value / (0.1 * factor)
+            found = norm.logsf(2.5 / factor - mean) - norm.logsf(1.5 / factor - mean)
+            assert found == pytest.approx(np.log(tail), abs=1e-6)
+    np.testing.assert_allclose(curve.standard_errors, [0.05, 0.2])
+
+
+def test_the_shown_factors_are_some_of_the_curve() -> None:
+    assert (FACTORS[0], FACTORS[-1]) == (LEAST, MOST)
+    assert len(FACTORS) == 25
+    assert 1.0 in SHOWN_FACTORS
+    assert set(SHOWN_FACTORS) < set(FACTORS)
 
 
 def test_the_range_of_factors_with_the_same_verdict_ends_where_p_is_alpha() -> None:
@@ -81,7 +77,7 @@ def test_a_part_that_was_not_searched_leaves_larger_noise_open() -> None:
     assert "did not look far enough" in found.text()
     best, low, high = (logs[0] for logs in factors.log_pvalues([2.0]))
     assert low == pytest.approx(best)
-    assert factor_text(best, low, high) == "0.023 to 0.12"
+    assert pvalue_text(best, low, high) == "0.023 to 0.12"
 
 
 def test_one_sided_p_values_need_not_grow_with_the_noise() -> None:

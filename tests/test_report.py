@@ -22,7 +22,7 @@ from attentest.results.batch import Results
 from attentest.results.failure import FailedImage
 from attentest.results.report.noise_words import noise_words
 from attentest.results.report.plain_text import LONGEST_CELL, plain, short
-from attentest.results.report.sensitivity import AS_FAR_AS_KNOWN, sensitivity
+from attentest.results.report.sensitivity import AS_FAR_AS_KNOWN, recorded_sensitivity
 from attentest.results.report.small_picture import LONGEST_SIDE, SmallPicture
 from attentest.results.report.tested_batch import batch_of_folder
 from attentest.search import Certification
@@ -147,10 +147,10 @@ def test_pictures_are_small_and_show_the_region(results: Results, page: Page) ->
 
 def test_sensitivity_agrees_with_the_verdict_at_the_assumed_noise(results: Results) -> None:
     for result in results:
-        found = sensitivity(result.to_dict(), 0.05)
+        found = recorded_sensitivity(result.to_dict(), 0.05)
         assert found is not None
-        assert found["note"] is None
-        at_one = next(each for each in found["factors"] if each["factor"] == 1.0)
+        assert found.note is None
+        at_one = next(row for row in found.factors.rows("factor", 0.05) if row["factor"] == 1.0)
         assert at_one["pvalue"] == pytest.approx(result.pvalue, rel=1e-9)
         assert at_one["reject"] is result.reject_at(0.05)
 
@@ -158,11 +158,11 @@ def test_sensitivity_agrees_with_the_verdict_at_the_assumed_noise(results: Resul
 def test_records_of_earlier_versions_say_what_is_not_known(results: Results) -> None:
     old = {name: value for name, value in results[0].to_dict().items() if "certain" not in name and name != "law"}
     del old["possible_intervals"]
-    found = sensitivity(old, 0.05)
+    found = recorded_sensitivity(old, 0.05)
     assert found is not None
-    assert found["note"] == AS_FAR_AS_KNOWN
+    assert found.note == AS_FAR_AS_KNOWN
     randomised = {name: value for name, value in results[2].to_dict().items() if name != "law"}
-    assert sensitivity(randomised, 0.05) is None
+    assert recorded_sensitivity(randomised, 0.05) is None
 
 
 def test_components_are_adjusted_within_their_image(test: AttentionTest, tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest.results.components import ComponentResults as ComponentResults
     from attentest.results.plan import Plan as Plan
     from attentest.results.result import AttentionTestResult as AttentionTestResult
+    from attentest.results.sensitivity import Sensitivity as Sensitivity
     from attentest.search.certification import Certification as Certification
     from attentest.simulation.calibrate import calibrate as calibrate
     from attentest.simulation.plan import plan as plan
@@ -54,6 +55,7 @@ _DEFINED_IN = {
     "RayEngine": "attentest.api.ray_engine",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",
+    "Sensitivity": "attentest.results.sensitivity",
     "attention": "attentest.attention",
     "bundled_model": "attentest.training.bundled",
     "calibrate": "attentest.simulation.calibrate",

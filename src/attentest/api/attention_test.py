@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.api.definition import definitions, short_repr
 from attentest.api.many_images import ManyImages, checked_certification
+from attentest.api.noise_sensitivity import sensitivity_of
 from attentest.attention import (
     AggregationLike,
     NumpyFunction,
@@ -24,7 +25,7 @@ from attentest.attention import (
     score_properties,
 )
 from attentest.attention.device import as_memory_budget, default_memory
-from attentest.checks import as_generator, confidence, float_array, optional_level
+from attentest.checks import as_generator, confidence, float_array, level, optional_level
 from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_connectivity, as_contrast
 from attentest.errors import InputError
 from attentest.images.notebook_html import definition_table
@@ -38,8 +39,10 @@ from attentest.pipeline.randomisation import as_randomisation
 from attentest.pipeline.run import MarginCurves, Pipeline
 from attentest.region import as_region_rule
 from attentest.results.components import ComponentResults
+from attentest.results.noise_factor import FACTORS
 from attentest.results.progress import ProgressLike, progress_reports
 from attentest.results.result import AttentionTestResult
+from attentest.results.sensitivity import Sensitivity
 from attentest.search import Certification, Search, as_search
 from attentest.statistics.alternative import Alternative, check_alternative
 from attentest.statistics.baselines import PermutationResult, permutation_test
@@ -333,8 +336,8 @@ class AttentionTest(ManyImages):
 
     def with_confidence_level(self, confidence_level: float | None) -> AttentionTest:
         """Return the same test, searching as far as another confidence level needs; the model is shared."""
-        level = None if confidence_level is None else confidence(confidence_level)
-        return self._with(confidence_level=level, settings={**self._pipeline.settings, "confidence_level": level})
+        chosen = None if confidence_level is None else confidence(confidence_level)
+        return self._with(confidence_level=chosen, settings={**self._pipeline.settings, "confidence_level": chosen})
 
     def with_search(self, search: str | Search) -> AttentionTest:
         """Return the same test with another search; the model is shared."""
@@ -434,6 +437,44 @@ class AttentionTest(ManyImages):
         chosen = Certification(draws=draws, steps=steps, seed=seed)
         return self(image, reference=reference, alpha=alpha, certification=chosen, progress=progress)
 
+    def sensitivity(
+        self,
+        image: ImageLike,
+        *,
+        reference: ImageLike | None = None,
+        result: AttentionTestResult | None = None,
+        lengths: ArrayLike | None = None,
+        factors: ArrayLike = FACTORS,
+        alpha: float = 0.05,
+        progress: ProgressLike = None,
+    ) -> Sensitivity:
+        """Return how p, estimate and interval depend on the noise: on its standard deviation and correlation length.
+
+        A factor on the standard deviation takes no evaluation of the model (:meth:`AttentionTestResult.sensitivity`).
+        Noise of another correlation length changes the line that is searched, so each length is a test of its own, for
+        the region that the model chose with the assumed noise. Variances stay as they are assumed.
+
+        Parameters
+        ----------
+        image, reference, progress
+            As in calling the test.
+        result
+            The result of the image, if it is known; it is computed otherwise.
+        lengths
+            Correlation lengths in pixels; that of the noise is added. By default 0.5 to 2 times that of the noise, in
+            five steps, or 0, 0.5, 1, 2 and 4 if its pixels are independent; where it has none that could be changed
+            (``Dense``), none, with a note. An empty list leaves them out.
+        factors
+            Factors on the standard deviation; by default 25 from 0.5 to 2.
+        alpha
+            Significance level of the verdicts.
+        """
+        given = self._inputs.one(image, reference)
+        with progress_reports(progress, 1) as report:
+            return sensitivity_of(
+                self._pipeline, given, result, lengths=lengths, factors=factors, alpha=level(alpha), report=report
+            )
+
     def components(
         self,
         image: ImageLike,
@@ -469,7 +510,7 @@ class AttentionTest(ManyImages):
         progress: ProgressLike,
     ) -> list[AttentionTestResult]:
         """Return the results of one image: of its region, or of the components of it."""
-        level, chosen = optional_level(alpha), checked_certification(certification)
+        chosen_level, chosen = optional_level(alpha), checked_certification(certification)
         given = [self._inputs.one(image, reference)]
         with progress_reports(progress, 1) as report:
 
@@ -478,7 +519,7 @@ class AttentionTest(ManyImages):
                     report(share, 1)
 
             found = self._pipeline.run(
-                given, alpha=level, connectivity=connectivity, certification=chosen, report=share_done
+                given, alpha=chosen_level, connectivity=connectivity, certification=chosen, report=share_done
             )
             share_done(1.0)
         return found[0]

@@ -19,9 +19,9 @@ from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.overlay import draw_map, draw_overlay
 from attentest.results.figures.picture import Picture
 from attentest.results.footnotes import row_notes, selection_notes
+from attentest.results.noise_factor import SHOWN_FACTORS
 from attentest.results.pvalue_text import estimate_text, number_text
 from attentest.results.report.noise_words import noise_words
-from attentest.results.report.sensitivity import sensitivity
 from attentest.results.result import AttentionTestResult
 from attentest.results.rows import rows_of
 from attentest.results.verdict import compared_with
@@ -103,7 +103,7 @@ def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
         verdict=result.verdict(tested.alpha),
         panels=_panels(picture, dark),
         rows=_rows(result),
-        sensitivity=sensitivity(picture.values, tested.alpha),
+        sensitivity=result.sensitivity(alpha=tested.alpha, factors=SHOWN_FACTORS).to_dict(),
         notes=notes_on(tested),
         settings=_settings(tested),
         key=key,

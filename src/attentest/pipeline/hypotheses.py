@@ -79,6 +79,9 @@ class ImageData:
         Noise model of each reference; empty if references are exact.
     added : (k, C, H, W)
         Noise that was added to the images before the model saw them, if any was.
+    added_noise
+        Noise model, up to a factor, that the added noise of each image was drawn from; empty if it is that of the
+        image.
     """
 
     images: NDArray[np.float64]
@@ -88,6 +91,7 @@ class ImageData:
     references: NDArray[np.float64] | None = None
     reference_noise: Sequence[NoiseModel] = ()
     added: NDArray[np.float64] | None = None
+    added_noise: Sequence[NoiseModel] = ()
 
     def seen_image(self, number: int) -> NDArray[np.float64]:
         """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
@@ -124,7 +128,8 @@ def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
         terms = ReferenceTerms(values=values, variances=variances)
     images = parts.per_part(data.images.reshape(len(data.images), -1))
     added = None if data.added is None else parts.per_part(data.added.reshape(len(data.added), -1))
-    return lines_through(images, _eta(contrast.weights, data, parts), noise, terms, added)
+    added_noise = [data.added_noise[image] for image in parts.image] if data.added_noise else noise
+    return lines_through(images, _eta(contrast.weights, data, parts), noise, terms, added, added_noise)
 
 
 def _eta(weigh: Callable[..., NDArray[np.float64]], data: ImageData, parts: Parts) -> NDArray[np.float64]:

@@ -44,6 +44,9 @@ class Input:
         Its noise model.
     reference, reference_noise
         Its reference image and the noise model of that, where the contrast has one; no noise if it is exact.
+    selection_noise
+        Noise model that randomised selection draws from, where it is not that of the image: another one is then
+        considered for an image whose region was chosen already.
     """
 
     image: Sample
@@ -51,6 +54,7 @@ class Input:
     noise: NoiseModel
     reference: Sample | None = None
     reference_noise: NoiseModel | None = None
+    selection_noise: NoiseModel | None = None
 
     @cached_property
     def noisy_reference(self) -> str | None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.noise import NoiseModel
+from attentest.noise.linear_system import solved
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,8 @@ class Lines:
     standard_error : (k,)
         sqrt(eta' Sigma eta), in the units of the pixels; with a reference, that of both together.
     own_share : (k,)
-        Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference.
+        Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference. If noise
+        of another covariance was added to the image, b' times its inverse times b, which is the same for its own.
     """
 
     images: NDArray[np.float64]
@@ -64,6 +66,7 @@ def lines_through(
     noise: Sequence[NoiseModel],
     references: ReferenceTerms | None = None,
     added: NDArray[np.float64] | None = None,
+    added_noise: Sequence[NoiseModel] | None = None,
 ) -> Lines:
     """Return the lines through images along which only the tested contrast varies.
 
@@ -82,6 +85,10 @@ def lines_through(
         Noise W that was added to the images before the model saw them, and to no reference. The contrast of X and that
         of W move X + W in the same direction, but X moves less where a reference takes its share of the noise. The
         coordinate of X + W counts W accordingly.
+    added_noise
+        Noise model Sigma_W, up to a factor, of the added noise of each image; by default ``noise``. What is left of
+        X + W beside its coordinate z = T + v' W must depend on neither, so that Sigma_W v must point along the line:
+        v = x / b' x with Sigma_W x = b. For Sigma_W = Sigma this is eta up to a factor.
     """
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
@@ -108,7 +115,13 @@ def lines_through(
                 "the noise model gives the pixels that are compared no variance, so that nothing can be randomised: "
                 "use randomise=0."
             )
-        z_obs = statistic + np.einsum("ki,ki->k", eta, added) / (scale * own_share)
+        dual = eta / scale[:, None]  # x in the explanation of added_noise
+        for row, (model, own_model) in enumerate(zip(added_noise or noise, noise, strict=True)):
+            if model is not own_model:
+                direction = covariance_eta[row] / scale[row]
+                dual[row] = solved(model, direction)
+                own_share[row] = direction @ dual[row]
+        z_obs = statistic + np.einsum("ki,ki->k", dual, added) / own_share
         images = images + added
     return Lines(
         images=images,

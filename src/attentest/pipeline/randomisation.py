@@ -51,7 +51,7 @@ class Randomisation:
         seed = b"" if self.seed is None else self.seed.to_bytes(8, "little")
         digest = hashlib.blake2b(value_bytes(pixels) + seed, key=KEY, digest_size=32).digest()
         rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
-        return given.noise.sample(rng, 1, pixels.size).reshape(pixels.shape)
+        return (given.selection_noise or given.noise).sample(rng, 1, pixels.size).reshape(pixels.shape)
 
 
 def as_randomisation(randomise: float, seed: int | None) -> Randomisation | None:

@@ -277,4 +277,5 @@ def _image_data(
         references=np.stack(references) if references else None,
         reference_noise=[each.reference_noise for each in inputs if each.reference_noise is not None],
         added=added,
+        added_noise=[each.selection_noise or each.noise for each in inputs],
     )

@@ -1,12 +1,13 @@
-"""How p would change if the standard deviation of the noise were another multiple of the one that was assumed.
+"""What a result would be if the standard deviation of the noise were another multiple of the one that was assumed.
 
 With the covariance c^2 Sigma in place of Sigma the line through the image is the same line, and the region is chosen by
 the model alone. Only the units of its coordinate change: statistic and truncation set are divided by c. So p is known
-for any factor c without another evaluation of the model.
+for any factor c without another evaluation of the model, and so are estimate and confidence interval, whose standard
+error is multiplied by c. (The noise of a reference image is multiplied by c, too.)
 
 With randomised selection the noise that was added is what it is, whatever the noise of the image. Its standard
 deviation was gamma times the assumed one, so it is gamma / c times one that is c times as great. Gamma is divided by c
-too, and p is that of the test with this gamma on the same randomised image.
+too, and the result is that of the test with this gamma on the same randomised image.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
-from attentest.results.pvalue_text import number_text, range_text
+from attentest.results.sensitivity_curve import SensitivityCurve
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import LogPvalues, decision, log_pvalues
@@ -30,8 +32,14 @@ Beyond: TypeAlias = Literal["same", "other", "unknown"]
 LEAST, MOST = 0.5, 2.0
 """Range of the factors that are looked at."""
 
-SHOWN_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
-"""Factors of a small table."""
+PER_OCTAVE = 12
+"""Factors of a curve between one and twice it."""
+
+FACTORS = tuple(2.0 ** (step / PER_OCTAVE) for step in range(-PER_OCTAVE, PER_OCTAVE + 1))
+"""Factors of a curve, from LEAST to MOST; 1 is one of them."""
+
+SHOWN_FACTORS = FACTORS[:: PER_OCTAVE // 2]
+"""Factors of a small table: 0.5, 0.71, 1, 1.41 and 2."""
 
 POINTS = 29
 """Factors on each side of 1 at which a change of the verdict is looked for: 2.5% from one to the next."""
@@ -39,11 +47,8 @@ POINTS = 29
 HALVINGS = 16
 """Bisections of the factor at which the verdict changes: to four digits beyond those that are shown."""
 
-SAME = 0.01
-"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
-
-NEGLIGIBLE = 1e-5
-"""So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
+GAP = 0.01
+"""The two verdicts may be this far apart, relative to the factor at which one ends: it does not show in the text."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,15 +63,34 @@ class NoiseFactors:
         Its truncation set. It was searched where p needs it for the factor 1: for other factors the bounds on p, from
         what is certain and what is possible, say how much that tells.
     alternative
-        The alternative of the p-values.
+        The alternative of p-values and intervals.
+    standard_error
+        Standard deviation of the compared difference for the factor 1, in the units of the pixels.
     """
 
     law: Law
     known: TruncationSet
     alternative: Alternative
+    standard_error: float
 
     def log_pvalues(self, factors: ArrayLike) -> LogPvalues:
         """Return the logs of p (k,) for factors (k,), with their bounds."""
+        return log_pvalues(*self._scaled(factors), self.alternative)
+
+    def curve(self, factors: ArrayLike, confidence_level: float) -> SensitivityCurve:
+        """Return p, estimates and intervals for factors (k,)."""
+        law, sets = self._scaled(factors)
+        errors = self.standard_error * np.asarray(factors, dtype=np.float64)
+        return SensitivityCurve(
+            values=np.array(factors, dtype=np.float64),
+            standard_errors=errors,
+            log_pvalues=log_pvalues(law, sets, self.alternative),
+            estimates=estimates(law, sets, errors),
+            intervals=confidence_intervals(law, sets, errors, [self.alternative] * len(sets), confidence_level),
+        )
+
+    def _scaled(self, factors: ArrayLike) -> tuple[Law, list[TruncationSet]]:
+        """Return the law and the truncation set in units of each of the standard deviations."""
         divisors = np.asarray(factors, dtype=np.float64)
         sets = [
             TruncationSet(
@@ -76,7 +100,7 @@ class NoiseFactors:
             )
             for divisor in divisors
         ]
-        return log_pvalues(self.law.scaled(divisors), sets, self.alternative)
+        return self.law.scaled(divisors), sets
 
     def decisions(self, factors: ArrayLike, alpha: float) -> list[bool | None]:
         """Return for each factor whether p is at most alpha; None where its bounds do not tell."""
@@ -106,7 +130,7 @@ class NoiseFactors:
             else:
                 outside = middle
         # The error bar of p leaves a gap between the two verdicts; one that does not show in the text is none.
-        past = inside * (1 + SAME if outside > inside else 1 - SAME)
+        past = inside * (1 + GAP if outside > inside else 1 - GAP)
         return inside, "other" if self.decisions([past], alpha)[0] is (not verdict) else "unknown"
 
 
@@ -155,10 +179,3 @@ class SameVerdict:
             )
             + "."
         )
-
-
-def factor_text(best: float, low: float, high: float) -> str:
-    """Return p for one factor from the logs of p and its bounds: a number, or the bounds if they differ visibly."""
-    p, bounds = probability(best), (probability(low), probability(high))
-    known = bounds[1] - bounds[0] <= max(SAME * bounds[1], NEGLIGIBLE)
-    return number_text(p, 2) if known else range_text(*bounds, 2)

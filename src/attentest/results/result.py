@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
 from attentest.results.certificate import Certificate
@@ -16,8 +16,10 @@ from attentest.results.estimates import confidence_intervals_of, estimates_of
 from attentest.results.figures.picture import Picture
 from attentest.results.figures.result_plots import ResultPlots
 from attentest.results.json_values import json_interval, json_intervals, json_number
+from attentest.results.noise_factor import FACTORS, NoiseFactors
 from attentest.results.notebook_html import result_html
 from attentest.results.pvalue_text import pvalue_text
+from attentest.results.sensitivity import Sensitivity, factor_sensitivity
 from attentest.results.verdict import verdict_text
 from attentest.search import Audit
 from attentest.statistics.alternative import Alternative, check_alternative
@@ -249,6 +251,37 @@ class AttentionTestResult(ResultPlots):
             settings={**self.settings, "alternative": alternative},
             certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
         )
+
+    def sensitivity(
+        self,
+        *,
+        alpha: float = 0.05,
+        factors: ArrayLike = FACTORS,
+        confidence_level: float | None = None,
+    ) -> Sensitivity:
+        """Return p, estimate and interval as functions of a factor on the standard deviation of the noise.
+
+        They are those of tests with that noise, from the same truncation set, without evaluating the model. For the
+        correlation length, which takes further tests, see :meth:`AttentionTest.sensitivity`.
+
+        Parameters
+        ----------
+        alpha
+            Significance level of the verdicts; the result has the factors at which they change, from 0.5 to 2.
+        factors
+            Factors of the curve; by default 25 from 0.5 to 2.
+        confidence_level
+            Level of the intervals; by default the one that was searched for. The set was searched as far as an interval
+            for the factor 1 needs, so that one for a larger factor may have a larger ``error``.
+        """
+        noise_factors = NoiseFactors(
+            law=self.law,
+            known=self.truncation_set,
+            alternative=self.alternative,
+            standard_error=self.standard_error,
+        )
+        chosen = self.confidence_level or USUAL_LEVEL if confidence_level is None else confidence_level
+        return factor_sensitivity(noise_factors, alpha=alpha, confidence_level=chosen, factors=factors)
 
     def picture(self, title: str = "") -> Picture:
         """Return everything that a picture of the result shows."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.results.figures.density_plot import draw_density
 from attentest.results.figures.figure_file import new_figure
@@ -32,6 +33,14 @@ NARROW = 120.0
 
 LETTER = 0.19
 """Mean width of a letter in mm per point of its size."""
+
+
+def checked_width(width: float) -> float:
+    """Return the width of a figure in mm; refuse one in which nothing can be read."""
+    size = positive_number(width, "width")
+    if not NARROWEST <= size <= WIDEST:
+        raise InputError(f"width must be {NARROWEST:g} to {WIDEST:g} mm, got {size:g}.")
+    return size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from attentest.checks import level, positive_number
-from attentest.errors import InputError
+from attentest.checks import level
 from attentest.results.figures.density_plot import draw_density
 from attentest.results.figures.overlay import draw_overlay
 from attentest.results.figures.picture import Picture
-from attentest.results.figures.result_figure import MM, NARROWEST, WIDEST, Layout, draw_panels, draw_row
+from attentest.results.figures.result_figure import MM, Layout, checked_width, draw_panels, draw_row
 from attentest.results.figures.shown_figure import axes_or_new, checked_axes, shown_figure
 
 if TYPE_CHECKING:
@@ -50,9 +49,7 @@ class ResultPlots(ABC):
             Those of image, map and density.
         """
         if axes is None:
-            size = positive_number(width, "width")
-            if not NARROWEST <= size <= WIDEST:
-                raise InputError(f"width must be {NARROWEST:g} to {WIDEST:g} mm, got {size:g}.")
+            size = checked_width(width)
             figure = shown_figure(size * MM, Layout(width=size).height * MM, arranged=False)
             return draw_row(figure, self.picture(title), width=size, alpha=level(alpha))
         given = checked_axes(axes, 3)

@@ -13,7 +13,7 @@ from attentest.results.footnotes import row_notes, selection_notes
 from attentest.results.many_pvalues import METHOD_NAMES
 from attentest.results.progress import Progress
 from attentest.results.report.noise_words import noise_words
-from attentest.results.report.sensitivity import sensitivity
+from attentest.results.report.sensitivity import recorded_sensitivity
 from attentest.results.report.summary import adjustments, counts_of, summary_sentences
 from attentest.results.report.tested_batch import TestedBatch
 from attentest.results.rows import COLUMNS, Row, pvalues_of, with_adjusted
@@ -169,11 +169,12 @@ def _smallest_first(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _detail(batch: TestedBatch, entry: Entry, values: Mapping[str, Any], alpha: float) -> dict[str, Any]:
+    sensitivity = recorded_sensitivity(values, alpha)
     return {
         "verdict": verdict_text(values, alpha),
         "adjusted": _adjusted(entry, batch),
         "noise": noise_words(values["noise"]),
-        "sensitivity": sensitivity(values, alpha),
+        "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
         "certificate": None if values["certificate"] is None else values["certificate"]["summary"],
     }
 

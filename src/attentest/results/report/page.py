@@ -11,10 +11,12 @@ from string import ascii_lowercase
 from typing import Any
 
 from attentest.results.many_pvalues import METHOD_NAMES
+from attentest.results.notebook_html import interval_text
 from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text, range_text
 from attentest.results.report.plain_text import plain, short
 from attentest.results.report.report_file import required_jinja2
 from attentest.results.rows import Row
+from attentest.results.verdict import VERDICTS
 from attentest.search import CONVERGED
 
 HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}
@@ -53,6 +55,8 @@ def html_page(content: Mapping[str, Any], pictures: Mapping[int, Mapping[str, by
             float(row["estimate"]), (float(row["estimate_low"]), float(row["estimate_high"])), row["status"]
         ),
         interval=lambda row: f"{float(row['confidence_low']):.3g} to {float(row['confidence_high']):.3g}",
+        ends=interval_text,
+        verdict=VERDICTS.get,
         p=number_text,
     )
     methods = [name for name in METHOD_NAMES if name in content["counts"]["adjusted"]]

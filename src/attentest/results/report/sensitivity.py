@@ -1,15 +1,16 @@
-"""How p depends on the size of the noise, from the record of a result."""
+"""How a result depends on the noise, from its record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from attentest.results.noise_factor import SHOWN_FACTORS, NoiseFactors, factor_text
+from attentest.results.noise_factor import SHOWN_FACTORS, NoiseFactors
 from attentest.results.report.recorded_law import recorded_law
-from attentest.statistics.log_probability import probability
+from attentest.results.sensitivity import Sensitivity, factor_sensitivity
 from attentest.statistics.truncation_set import TruncationSet
 
 AS_FAR_AS_KNOWN = (
@@ -17,8 +18,10 @@ AS_FAR_AS_KNOWN = (
 )
 
 
-def sensitivity(values: Mapping[str, Any], alpha: float) -> dict[str, Any] | None:
-    """Return p for some factors on the standard deviation of the noise, and where the verdict changes, JSON-ready.
+def recorded_sensitivity(values: Mapping[str, Any], alpha: float) -> Sensitivity | None:
+    """Return the sensitivity to some factors on the standard deviation of the noise.
+
+    If the record has correlation lengths, because they were asked for, so has what is returned.
 
     Parameters
     ----------
@@ -34,31 +37,22 @@ def sensitivity(values: Mapping[str, Any], alpha: float) -> dict[str, Any] | Non
     bounded = "certain_intervals" in values and "possible_intervals" in values
     names = ("intervals", "certain_intervals", "possible_intervals") if bounded else ("intervals",) * 3
     best, certain, possible = (np.array(values[name], dtype=np.float64).reshape(-1, 2) for name in names)
-    factors = NoiseFactors(
-        law=law,
-        known=TruncationSet(intervals=best, certain=certain, possible=possible),
-        alternative=values["alternative"],
+    found = factor_sensitivity(
+        NoiseFactors(
+            law=law,
+            known=TruncationSet(intervals=best, certain=certain, possible=possible),
+            alternative=values["alternative"],
+            standard_error=values["standard_error"],
+        ),
+        alpha=alpha,
+        confidence_level=values["confidence_interval"]["confidence_level"],
+        factors=SHOWN_FACTORS,
+        note=None if bounded else AS_FAR_AS_KNOWN,
     )
-    logs = factors.log_pvalues(SHOWN_FACTORS)
-    same = factors.same_verdict(alpha)
-    return {
-        "factors": [
-            {
-                "factor": factor,
-                "pvalue": probability(p),
-                "pvalue_low": probability(low),
-                "pvalue_high": probability(high),
-                "text": factor_text(p, low, high),
-                "reject": decided,
-            }
-            for factor, p, low, high, decided in zip(
-                SHOWN_FACTORS, *logs, factors.decisions(SHOWN_FACTORS, alpha), strict=True
-            )
-        ],
-        "same_verdict_from": same.low,
-        "same_verdict_to": same.high,
-        "below": same.below,
-        "above": same.above,
-        "text": same.text(),
-        "note": None if bounded else AS_FAR_AS_KNOWN,
-    }
+    recorded = values.get("sensitivity")
+    if recorded is None or recorded["lengths"] is None:
+        return found
+    earlier = Sensitivity.from_dict(recorded)
+    return replace(
+        found, lengths=earlier.lengths, assumed_length=earlier.assumed_length, evaluations=earlier.evaluations
+    )
