@@ -13,6 +13,7 @@ from attentest.noise.ar1 import AR1
 from attentest.noise.averaged import Averaged
 from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
 from attentest.noise.correlation import HasCorrelationLength, correlation_length, with_correlation_length
+from attentest.noise.degrees_of_freedom import degrees_of_freedom
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.estimated import Estimated
@@ -64,6 +65,7 @@ __all__ = [
     "as_noise_or_maker",
     "check_noise",
     "correlation_length",
+    "degrees_of_freedom",
     "from_image",
     "load_noise",
     "save_noise",

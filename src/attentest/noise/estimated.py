@@ -44,6 +44,12 @@ class Estimated(DerivedNoise):
             raise InputError(f"the origin of a noise model must be JSON-ready values ({error}).") from None
         object.__setattr__(self, "origin", own)
 
+    @property
+    def images(self) -> int | None:
+        """Number K of independent reference images, if the record says so."""
+        count = self.origin.get("images")
+        return count if type(count) is int and count > 1 else None
+
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` along the last axis."""
         return self.model.apply(v)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attentest.contrast import Contrast, labelled_components, takes_stacks
 from attentest.errors import InputError
-from attentest.noise import NoiseModel
-from attentest.pipeline.line import Lines, ReferenceTerms, covariance_times, lines_through
+from attentest.noise import NoiseModel, degrees_of_freedom
+from attentest.pipeline.line import Lines, ReferenceTerms, by_model, covariance_times, lines_through
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -121,11 +121,12 @@ def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
     if data.references is not None:
         reference_eta = _eta(contrast.reference_weights, data, parts)
         values = np.einsum("ki,ki->k", reference_eta, data.references.reshape(len(data.references), -1)[parts.image])
-        variances = np.zeros(len(parts))
+        variances, degrees = np.zeros(len(parts)), np.full(len(parts), np.inf)
         if data.reference_noise:
             own = [data.reference_noise[image] for image in parts.image]
             variances = np.einsum("ki,ki->k", reference_eta, covariance_times(own, reference_eta))
-        terms = ReferenceTerms(values=values, variances=variances)
+            degrees = by_model(degrees_of_freedom, own, reference_eta)
+        terms = ReferenceTerms(values=values, variances=variances, degrees=degrees)
     images = parts.per_part(data.images.reshape(len(data.images), -1))
     added = None if data.added is None else parts.per_part(data.added.reshape(len(data.added), -1))
     added_noise = [data.added_noise[image] for image in parts.image] if data.added_noise else noise

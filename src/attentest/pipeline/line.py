@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.noise import NoiseModel
+from attentest.noise import NoiseModel, degrees_of_freedom
 from attentest.noise.linear_system import solved
 
 
@@ -32,6 +32,8 @@ class Lines:
     own_share : (k,)
         Share of the image's own noise in the variance of the contrast: 1, unless there is a noisy reference. If noise
         of another covariance was added to the image, b' times its inverse times b, which is the same for its own.
+    degrees : (k,)
+        Degrees of freedom of the estimates of that variance: infinite for noise that is known.
     """
 
     images: NDArray[np.float64]
@@ -40,6 +42,7 @@ class Lines:
     z_obs: NDArray[np.float64]
     standard_error: NDArray[np.float64]
     own_share: NDArray[np.float64]
+    degrees: NDArray[np.float64]
 
     @property
     def b(self) -> NDArray[np.float64]:
@@ -54,10 +57,19 @@ class Lines:
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceTerms:
-    """What references R add to contrasts: their values eta' R (k,) and variances eta' Sigma_R eta (k,)."""
+    """What references R add to contrasts, (k,) each.
+
+    Parameters
+    ----------
+    values, variances
+        eta' R, and eta' Sigma_R eta.
+    degrees
+        Degrees of freedom of the estimates of these variances: infinite for noise that is known.
+    """
 
     values: NDArray[np.float64]
     variances: NDArray[np.float64]
+    degrees: NDArray[np.float64]
 
 
 def lines_through(
@@ -97,6 +109,7 @@ def lines_through(
     floor = eta.shape[1] * np.finfo(np.float64).eps * np.abs(terms, out=terms).sum(axis=1)
     values = np.einsum("ki,ki->k", eta, images)
     own = variance
+    error = np.sqrt(2 / by_model(degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
     if references is not None:
         variance, values = variance + references.variances, values + references.values
     if not np.all(np.isfinite(variance)):
@@ -108,6 +121,9 @@ def lines_through(
         )
     scale = np.sqrt(variance)
     statistic, own_share = values / scale, own / variance
+    if references is not None:
+        # Both may be the same estimate: their errors are added as if they were.
+        error = own_share * error + (1 - own_share) * np.sqrt(2 / references.degrees)
     z_obs = statistic
     if added is not None:
         if np.any(own <= floor):
@@ -130,7 +146,14 @@ def lines_through(
         z_obs=z_obs,
         standard_error=scale,
         own_share=own_share,
+        degrees=_degrees(error),
     )
+
+
+def _degrees(error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the degrees of freedom (k,) of variances with relative standard errors (k,)."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(2 / error**2)
 
 
 def covariance_times(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -138,6 +161,15 @@ def covariance_times(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> N
     for model in noise:
         if model.size not in (None, eta.shape[1]):
             raise InputError(f"the noise model is for {model.size} pixels, but the image has {eta.shape[1]}.")
+    return by_model(lambda model, rows: model.apply(rows), noise, eta)
+
+
+def by_model(
+    function: Callable[[NoiseModel, NDArray[np.float64]], NDArray[np.float64]],
+    noise: Sequence[NoiseModel],
+    eta: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a function of noise models and contrasts (k, n) for contrasts with the noise model of each."""
     if all(model is noise[0] for model in noise):
-        return noise[0].apply(eta)
-    return np.stack([model.apply(row) for model, row in zip(noise, eta, strict=True)])
+        return function(noise[0], eta)
+    return np.concatenate([function(model, row[None]) for model, row in zip(noise, eta, strict=True)])

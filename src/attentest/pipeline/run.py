@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,10 @@ from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_normal import RandomisedNormal
+from attentest.statistics.randomised_student import MOST_DEGREES as MOST_RANDOMISED_DEGREES
+from attentest.statistics.randomised_student import RandomisedStudent
 from attentest.statistics.truncated_normal import TruncatedNormal
+from attentest.statistics.truncated_student import MOST_DEGREES, TruncatedStudent
 
 SEARCH_SHARE = 0.05
 """Share of the progress that the search stands for where results are certified too, which takes most of the time."""
@@ -175,7 +178,9 @@ class Pipeline:
                 connectivity=connectivity,
             )
             if certification is not None:
-                draws = certification.draw(problem, _between(search_share, 1.0, progress))
+                # It certifies the search, with the noise model as it is: how that was estimated is left aside.
+                known = replace(problem, law=law.with_known_error())
+                draws = certification.draw(known, _between(search_share, 1.0, progress))
                 results = [certified(result, own, certification) for result, own in zip(results, draws, strict=True)]
             for image, result in zip(chunk.image, results, strict=True):
                 by_image[image].append(result)
@@ -209,10 +214,16 @@ class Pipeline:
 
     def _law(self, lines: Lines) -> Law:
         """Return the law of the statistics of lines."""
+        statistic, estimated = lines.statistic, np.minimum(lines.degrees, MOST_DEGREES)
         if self.randomisation is None:
-            return TruncatedNormal(statistic=lines.statistic)
+            if np.all(np.isinf(lines.degrees)):
+                return TruncatedNormal(statistic=statistic)
+            return TruncatedStudent(statistic=statistic, degrees=estimated)
         gamma = self.randomisation.gamma / np.sqrt(lines.own_share)
-        return RandomisedNormal(statistic=lines.statistic, observed_z=lines.z_obs, gamma=gamma)
+        known = RandomisedNormal(statistic=statistic, observed_z=lines.z_obs, gamma=gamma)
+        if np.all(lines.degrees > MOST_RANDOMISED_DEGREES):
+            return known
+        return RandomisedStudent(statistic=statistic, observed_z=lines.z_obs, gamma=gamma, degrees=estimated)
 
     def _problem(
         self,

@@ -17,6 +17,7 @@ from attentest.statistics.alternative import Alternative
 from attentest.statistics.baselines import naive_log_pvalue
 from attentest.statistics.intervals import contains
 from attentest.statistics.law import Law
+from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import log_pvalues
 
 
@@ -108,13 +109,17 @@ def results_of(
 def certified(
     result: AttentionTestResult, draws: ExchangeableDraws, certification: Certification
 ) -> AttentionTestResult:
-    """Return a result with the certificate of its draws; their statistics become read-only."""
+    """Return a result with the certificate of its draws; their statistics become read-only.
+
+    The draws are of the law with a known standard error, and so are the bounds on p that they are compared with.
+    """
     draws.statistics.setflags(write=False)
+    _, low, high = log_pvalues(result.law.with_known_error(), [result.truncation_set], result.alternative)
     certificate = Certificate(
         observed=result.statistic,
         statistics=draws.statistics,
         alternative=result.alternative,
-        pvalue_bounds=result.pvalue_bounds,
+        pvalue_bounds=(probability(low[0]), probability(high[0])),
         moved=draws.moved,
         steps=certification.steps,
         seed=certification.seed,

@@ -8,7 +8,7 @@ way to condition on the selection is another subclass of ``Law``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -81,6 +81,10 @@ class Law(ABC):
         """
         return np.asarray(np.sqrt(self.z_obs**2 + 2 * log_tail * self.spread**2))
 
+    def with_known_error(self) -> Law:
+        """Return the law if the standard error of the statistic is known, which in this one it is."""
+        return self
+
     @property
     def interval_bound(self) -> NDArray[np.float64]:
         """Greatest length (k,) of a confidence interval over the naive one: infinite if T itself is truncated."""
@@ -128,3 +132,36 @@ class Law(ABC):
     def stack(cls, laws: Sequence[Self]) -> Self:
         """Return the law of the images of several laws of this class, in order."""
         return cls(**{field.name: np.concatenate([getattr(law, field.name) for law in laws]) for field in fields(cls)})
+
+
+def masses_outside_and_inside(
+    log_masses: Callable[
+        [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]
+    ],
+    image: NDArray[np.int64],
+    left: NDArray[np.float64],
+    right: NDArray[np.float64],
+    *,
+    mean: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log masses of intervals outside and inside [lower, upper], where z is the statistic itself.
+
+    Parameters
+    ----------
+    log_masses
+        Maps starts and ends (m,) of intervals, with their images (m,) and means (m,), to log masses (m,).
+    image, left, right, mean, lower, upper
+        As in :meth:`Law.log_masses`.
+    """
+    left, right, mean, lower, upper, image = np.broadcast_arrays(left, right, mean, lower, upper, image)
+    start = np.clip(lower, left, right)
+    end = np.clip(upper, left, right)
+    # Most intervals lie in one of the three parts, and the others need not be measured.
+    parts = np.stack([left, start, end]), np.stack([start, end, right])
+    some = parts[0] < parts[1]
+    at = np.nonzero(some)[1:]
+    masses = np.full(some.shape, -np.inf)
+    masses[some] = log_masses(parts[0][some], parts[1][some], image[at], mean[at])
+    return np.logaddexp(masses[0], masses[2]), masses[1]

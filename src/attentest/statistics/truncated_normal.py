@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, masses_outside_and_inside
 from attentest.statistics.normal_mass import log_mass
 
 
@@ -30,14 +30,10 @@ class TruncatedNormal(Law):
         upper: ArrayLike,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the log masses of intervals outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
-        observed = self.statistic[image]
-        left, right, mean, lower, upper, observed = np.broadcast_arrays(left, right, mean, lower, upper, observed)
-        start = np.clip(lower, left, right)
-        end = np.clip(upper, left, right)
-        # Most intervals lie in one of the three parts, and the others need not be measured.
-        parts = np.stack([left, start, end]), np.stack([start, end, right])
-        some = parts[0] < parts[1]
-        at = np.nonzero(some)[1:]
-        masses = np.full(some.shape, -np.inf)
-        masses[some] = log_mass(parts[0][some], parts[1][some], mean[at], relative_to=observed[at])
-        return np.logaddexp(masses[0], masses[2]), masses[1]
+
+        def log_masses(
+            start: NDArray[np.float64], end: NDArray[np.float64], at: NDArray[np.int64], about: NDArray[np.float64]
+        ) -> NDArray[np.float64]:
+            return log_mass(start, end, about, relative_to=self.statistic[at])
+
+        return masses_outside_and_inside(log_masses, image, left, right, mean=mean, lower=lower, upper=upper)

@@ -1,0 +1,129 @@
+"""Degrees of freedom of the variance of a contrast under an estimated noise model.
+
+The variance eta' Sigma eta of a contrast is a quadratic form of the residuals of K reference images: each residual image
+y contributes q(y) = y' Q y, and Q depends on the contrast and on the kind of model. With K - 1 degrees of freedom of the
+residuals its estimate has the mean E q and the variance Var q / (K - 1), so it varies like a multiple of a chi-squared
+variable with (K - 1) 2 (E q)^2 / Var q degrees of freedom (Satterthwaite 1946). Both moments are those under the
+estimated model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from attentest.noise.ar1 import AR1
+from attentest.noise.averaged import Averaged
+from attentest.noise.dense import Dense
+from attentest.noise.diagonal import Diagonal
+from attentest.noise.estimated import Estimated
+from attentest.noise.isotropic import Isotropic
+from attentest.noise.model import FloatArray, NoiseModel
+from attentest.noise.per_channel import PerChannel
+from attentest.noise.stationary import Stationary
+from attentest.noise.stationary_correlation import lag_weights
+
+DRAWS = 256
+"""Draws of noise from which the variance of a quadratic form is estimated, to within 9%, one standard error."""
+
+TOGETHER = 2**22
+"""Values of draws that are held at a time."""
+
+STEP = 1e-4
+"""Step of the numerical derivative with respect to a correlation."""
+
+LONGEST = 10_000
+"""Lags beyond which the powers of a correlation are not added up: it is at most 1 - 1e-3 then."""
+
+
+def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:
+    """Return the degrees of freedom (k,) of the variances of contrasts (k, n); infinite for noise that is known.
+
+    A noise model that was estimated from the tested image itself is not independent of it, so degrees of freedom would
+    not tell how far to trust it: they are infinite, too, and its description says that it is approximate.
+    """
+    if isinstance(noise, Averaged):
+        return degrees_of_freedom(noise.model, eta)
+    if not isinstance(noise, Estimated) or noise.images is None:
+        return np.full(len(eta), np.inf)
+    return np.maximum((noise.images - 1) * _per_image(noise.model, eta, noise.origin), 1.0)
+
+
+@singledispatch
+def _per_image(model: NoiseModel, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    """Return 2 (E q)^2 / Var q (k,) of contrasts (k, n), where q is what one residual image contributes.
+
+    Of a model of an unknown kind it is 1, which is the least: as if each residual image gave one value of the contrast.
+    """
+    return np.ones(len(eta))
+
+
+@_per_image.register
+def _(model: Isotropic, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    return np.full(len(eta), float(eta.shape[1]))
+
+
+@_per_image.register
+def _(model: Diagonal, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    parts = eta**2 * model.variance
+    return np.asarray(parts.sum(axis=1) ** 2 / (parts**2).sum(axis=1))
+
+
+@_per_image.register
+def _(model: AR1, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    # With v the mean of y_i^2 and r that of y_i y_(i+1), the variance is v g(r / v), which is linear in (v, r) nearby.
+    rho = model.rho
+    step = STEP * (1 - abs(rho))
+    low, value, high = (
+        np.einsum("ki,ki->k", eta, AR1(at).apply(eta)) for at in (rho - step, rho, rho + step)
+    )
+    slope = (high - low) / (2 * step)
+    by_variance, by_product = value - rho * slope, slope
+    n = eta.shape[1]
+    lags = np.arange(-LONGEST, LONGEST + 1)
+
+    def gamma(shift: int) -> FloatArray:
+        return np.asarray(float(rho) ** np.abs(lags + shift)) if rho else np.asarray(lags + shift == 0, dtype=float)
+
+    # Bartlett's formula for the covariances of sample autocovariances.
+    own = 2 * (gamma(0) ** 2).sum()
+    crossed = 2 * (gamma(0) * gamma(1)).sum()
+    product = (gamma(0) ** 2 + gamma(1) * gamma(-1)).sum()
+    variance = by_variance**2 * own + 2 * by_variance * by_product * crossed + by_product**2 * product
+    return np.asarray(2 * value**2 * n / variance)
+
+
+@_per_image.register
+def _(model: Stationary, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    shape = model.shape
+    torus = 2 * shape[0] - 1, 2 * shape[1] - 1
+    fields = eta.reshape(-1, *shape)
+    products = np.fft.irfft2(np.abs(np.fft.rfft2(fields, s=torus)) ** 2, s=torus)
+    weights = np.fft.rfft2(products * lag_weights(shape, origin.get("max_lag"))).real
+    # The columns of rfft2 that stand for two.
+    weights[..., 1:] *= 2
+    flat = weights.reshape(len(eta), -1)
+    rng = np.random.default_rng(0)
+    forms = np.empty((DRAWS, len(eta)))
+    together = max(1, TOGETHER // (torus[0] * torus[1]))
+    for first in range(0, DRAWS, together):
+        some = slice(first, min(first + together, DRAWS))
+        draws = model.sample(rng, some.stop - some.start).reshape(-1, *shape)
+        power = np.abs(np.fft.rfft2(draws, s=torus)) ** 2
+        forms[some] = power.reshape(len(draws), -1) @ flat.T
+    return np.asarray(2 * forms.mean(axis=0) ** 2 / forms.var(axis=0, ddof=1))
+
+
+@_per_image.register
+def _(model: PerChannel, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    # As if the covariance of the channels were known: it is pooled over the pixels as the correlation in space is.
+    planes = eta.reshape(len(eta), model.channels.shape[0], -1)
+    return np.min([_per_image(model.spatial, planes[:, channel], origin) for channel in range(planes.shape[1])], axis=0)
+
+
+@_per_image.register
+def _(model: Dense, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    return np.ones(len(eta))  # each residual image gives one value of the contrast
