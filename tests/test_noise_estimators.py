@@ -25,6 +25,7 @@ from attentest.noise import (
     StationaryCovariance,
     as_noise,
 )
+from attentest.noise.correlation_tail import fitted_tail
 
 H, W = 6, 8
 CHANNELS = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
@@ -115,7 +116,7 @@ def test_pooled_variance_recovers_the_truth() -> None:
 @pytest.mark.parametrize("estimator", [PooledVariance, AR1Covariance, StationaryCovariance])
 def test_few_images_give_no_bias(estimator: type[NoiseEstimator]) -> None:
     # With K = 2 half the variance goes with the mean: dividing by K would give 0.5 in place of 1.
-    pairs = Isotropic(1.0).sample(np.random.default_rng(4), 600, H * W).reshape(300, 2, H, W)
+    pairs = Isotropic(1.0).sample(np.random.default_rng(4), 300, H * W).reshape(150, 2, H, W)
     first_pixel = np.eye(H * W)[0]
     variances = [estimator().fit(pair).noise_.apply(first_pixel)[0] for pair in pairs]
     # Each is the mean of n squares, of variance 2 / n.
@@ -186,6 +187,71 @@ def test_stationary_covariance_of_a_contrast_is_hardly_biased() -> None:
     # some 1%.
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.01 + 4 * 0.008)
     assert np.std(ratios) < 0.08
+
+
+def reach(length: float, shape: tuple[int, int]) -> np.ndarray:
+    """Correlations exp(-lag / length) along both axes: convex, so that they have no negative power on any torus."""
+    rows, columns = (np.exp(-np.abs(np.arange(1 - side, side)) / length) for side in shape)
+    return np.outer(rows, columns)
+
+
+@pytest.mark.parametrize("length", [15.0, 30.0])
+def test_long_correlations_are_not_cut_off(length: float) -> None:
+    # If correlations as long as the image fell to zero at its end, eta' Sigma eta would be half as large again.
+    shape = (16, 14)
+    model = Stationary(reach(length, shape), shape)
+    region = np.zeros(shape, dtype=bool)
+    region[2:7, 3:8] = True
+    eta = np.where(region, 1 / region.sum(), -1 / (~region).sum()).ravel()
+    fields = model.sample(np.random.default_rng(6), 30 * 20).reshape(30, 20, *shape)
+    ratios = [eta @ StationaryCovariance().fit(images).noise_.apply(eta) for images in fields] / (
+        eta @ model.apply(eta)
+    )
+    # A variance from K - 1 = 19 images of one contrast has a relative error of at most sqrt(2 / 19) = 0.32, and the
+    # mean of 30 one of 0.06; 3 of these, and 4% for the curve and for negative power.
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.04 + 3 * 0.06)
+    assert np.std(ratios) < 0.4
+
+
+def test_the_estimate_is_the_mean_of_pairs_at_short_lags() -> None:
+    # With so many images there is no negative power, and each lag up to half of either side is its own mean of pairs.
+    shape = (7, 8)
+    images = Stationary(reach(1.0, shape), shape).sample(np.random.default_rng(8), 4000).reshape(4000, *shape)
+    noise = StationaryCovariance().fit(images).noise_
+    assert isinstance(noise, Stationary)
+    residuals = images - images.mean(axis=0)
+    for i, j in [(0, 0), (1, 0), (0, 1), (2, 3), (3, -1), (3, 4)]:
+        rows, columns = shape[0] - i, shape[1] - abs(j)
+        first = residuals[:, :rows, max(-j, 0) :][:, :, :columns]
+        second = residuals[:, i:, max(j, 0) :][:, :, :columns]
+        expected = (first * second).sum() / (3999 * rows * columns)
+        assert noise.autocovariance[6 + i, 7 + j] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("amplitude", "down", "across", "power", "norm"),
+    [(1.0, 3.0, 3.0, 1.0, 1.0), (0.5, 20.0, 6.0, 1.0, 2.0), (0.9, 4.0, 5.0, 2.0, 2.0), (1.0, 60.0, 60.0, 1.5, 1.5)],
+)
+def test_the_curve_finds_its_own_parameters(
+    amplitude: float, down: float, across: float, power: float, norm: float
+) -> None:
+    rows, columns = np.abs(np.arange(-15.0, 16.0)), np.abs(np.arange(-11.0, 12.0))
+
+    def curve(i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        return np.asarray(amplitude * np.exp(-(((i / down) ** norm + (j / across) ** norm) ** (power / norm))))
+
+    correlation = curve(rows[:, None], columns)
+    correlation[15, 11] = 1.0
+    pairs = (16 - rows)[:, None] * (12 - columns)
+    found = fitted_tail(correlation, pairs)(rows[:, None], columns)
+    assert np.abs(found - curve(rows[:, None], columns)).max() < 0.01
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (5, 1), (2, 2), (1, 2)])
+def test_narrow_images_have_a_stationary_covariance(shape: tuple[int, int]) -> None:
+    noise = StationaryCovariance().fit(grey_images(Isotropic(1.0), 50, shape=shape)).noise_
+    covariance = matrix(noise, shape[0] * shape[1])
+    assert np.linalg.eigvalsh(covariance).min() > -1e-10
 
 
 def test_a_known_range_makes_the_stationary_estimate_better() -> None:

@@ -127,9 +127,10 @@ class StationaryCovariance(NoiseEstimator):
     Parameters
     ----------
     max_lag
-        Lag in pixels, along either axis, up to which correlations are estimated without damping; they are damped to
-        zero at twice that. By default half of either side. If the noise is known to be correlated over a few pixels
-        only, that number reduces the error of the estimate; a smaller one makes it biased.
+        Lag in pixels, along either axis, up to which correlations are taken as they are; they fall to zero at twice
+        that. If the noise is known to be correlated over a few pixels only, that number reduces the error of the
+        estimate; a smaller one makes it biased. By default half of either side, and at longer lags, which have few
+        pairs of pixels, the correlations give way to a smooth curve through those at shorter lags.
     """
 
     def __init__(self, max_lag: int | None = None) -> None:
