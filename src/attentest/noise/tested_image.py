@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.images.notebook_html import definition_table
+from attentest.noise.dark_surround import object_blocks
 from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FloatArray, NoiseModel
@@ -40,7 +41,9 @@ def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
     method
         "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colour images the
         covariance of the channels. It counts the signal as noise. "wavelet" is the median absolute diagonal Haar
-        coefficient divided by that of standard noise, for grey images; smooth signals hardly change it.
+        coefficient divided by that of standard noise, and for colour images the same of sums and differences of
+        channels; smooth signals hardly change it. It leaves out a dark surround, as scans have it: an area at the
+        border that is darker than the rest and has at most a third of its details.
     """
     from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
@@ -99,18 +102,42 @@ def sample_covariance(pixels: FloatArray) -> FloatArray:
 
 
 def wavelet_covariance(pixels: FloatArray) -> FloatArray:
-    """Return the variance (1, 1) of an image (1, H, W) from its median absolute diagonal Haar coefficient."""
-    channels, height, width = pixels.shape
-    if channels != 1:
-        raise InputError(
-            f"the method 'wavelet' is for grey images, but this one has {channels} channels: use 'sample', or test a "
-            "grey image."
-        )
+    """Return the covariance (C, C) of the channels of an image (C, H, W) from its diagonal Haar coefficients.
+
+    Medians of absolute values take the place of standard deviations. Blocks of a dark surround are left out.
+    """
+    height, width = pixels.shape[1:]
     if min(height, width) < SMALLEST_SIDE:
         raise InputError(
             f"the method 'wavelet' needs at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, but the image has "
             f"{height} x {width}: use 'sample'."
         )
-    even = pixels[0, : height // 2 * 2, : width // 2 * 2]
-    detail = (even[::2, ::2] - even[::2, 1::2] - even[1::2, ::2] + even[1::2, 1::2]) / 2
-    return np.full((1, 1), (np.median(np.abs(detail)) / MEDIAN_OF_NOISE) ** 2)
+    even = pixels[:, : height // 2 * 2, : width // 2 * 2]
+    details = (even[:, ::2, ::2] - even[:, ::2, 1::2] - even[:, 1::2, ::2] + even[:, 1::2, 1::2]) / 2
+    if not np.all(np.isfinite(details)):
+        return np.full((len(pixels), len(pixels)), np.inf)  # refused as too large
+    used = object_blocks(pixels.max(axis=0), np.abs(details).max(axis=0))
+    return _robust_covariance(details[:, used])
+
+
+def _robust_covariance(values: FloatArray) -> FloatArray:
+    """Return the covariance (C, C) of normal values (C, m) of mean 0 from medians.
+
+    A correlation compares the scales of the sum and of the difference of two channels (Gnanadesikan and Kettenring
+    1972). Three or more correlations need not fit together; negative eigenvalues are then set to zero.
+    """
+    scales = _robust_scales(values)
+    standard = values / np.where(scales > 0, scales, 1.0)[:, None]
+    sums = _robust_scales(standard[:, None] + standard) ** 2
+    differences = _robust_scales(standard[:, None] - standard) ** 2
+    correlations = np.divide(sums - differences, sums + differences, out=np.zeros_like(sums), where=sums > 0)
+    eigenvalues, vectors = np.linalg.eigh(correlations)
+    fitting = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    deviations = np.sqrt(np.diag(fitting))
+    factors = np.divide(scales, deviations, out=np.zeros_like(scales), where=deviations > 0)
+    return np.asarray(fitting * np.outer(factors, factors))
+
+
+def _robust_scales(values: FloatArray) -> FloatArray:
+    """Return the standard deviations of normal values of mean 0 from the medians of their absolutes, last axis."""
+    return np.asarray(np.median(np.abs(values), axis=-1) / MEDIAN_OF_NOISE)
