@@ -274,7 +274,7 @@ def test_undecided_images_are_counted() -> None:
     assert "counted as not rejected: 7" in planned(row(0, 0, 5, undecided=7)).summary()
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
 def test_detectable_means_have_the_power_by_brute_force(alternative: Any) -> None:
     """Level and power are those of a density on a fine grid; the set is that of a statistic of either sign."""
     holes = np.array([[-2.5, -0.4], [0.3, 1.1], [1.9, 4.0]])
@@ -282,16 +282,18 @@ def test_detectable_means_have_the_power_by_brute_force(alternative: Any) -> Non
     inside = ((grid[:, None] > holes[:, 0]) & (grid[:, None] < holes[:, 1])).any(axis=1)
     (mean,) = detectable_means(normal(1.0), [holes], alternative, 0.05, 0.8)
     direction = -1 if alternative == "less" else 1
-    order = {"two-sided": np.abs(grid), "greater": grid, "less": -grid}[alternative]
+    orders = {"two-sided": np.abs(grid), "greater": grid, "less": -grid}
 
     def density(at: float) -> NDArray[np.float64]:
         values = np.where(inside, np.exp(-0.5 * (grid - at) ** 2), 0.0)
         return np.asarray(values / values.sum())
 
     null = density(0.0)
-    ranked = np.argsort(-order)
     extreme = np.zeros(len(grid), dtype=bool)
-    extreme[ranked[np.cumsum(null[ranked]) <= 0.05]] = True
+    sides = ("greater", "less") if alternative == "equal-tailed" else (alternative,)
+    for side in sides:
+        ranked = np.argsort(-orders[side])
+        extreme[ranked[np.cumsum(null[ranked]) <= 0.05 / len(sides)]] = True
     assert density(direction * mean)[extreme].sum() == pytest.approx(0.8, abs=1e-4)
 
 

@@ -22,7 +22,7 @@ from attentest.results.figures.result_figure import MM, results_figure
 from attentest.results.figures.title import drawable, shortened_name
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.truncated_normal import TruncatedNormal
@@ -54,6 +54,8 @@ def tested() -> AttentionTestResult:
 def result_of(known: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: str) -> Any:
     sets = np.array(intervals)
     changed = replace(known, law=law, intervals=sets, certain_intervals=sets, possible_intervals=sets)
+    if alternative == "equal-tailed":
+        return changed.with_alternative("two-sided", alternative)
     return changed.with_alternative(alternative)  # type: ignore[arg-type]
 
 
@@ -69,16 +71,19 @@ HARD = [
     (2.868, [[2.832, 3.0]], "two-sided"),
     (1.0, [[-50.0, 50.0]], "less"),
     (31.0, [[30.9, 31.02], [40.0, 41.0]], "two-sided"),
+    (1.4, [[0.7, 1.5]], "equal-tailed"),
+    (-1.4, [[-4.0, -1.3]], "equal-tailed"),
 ]
 SOFT = [
     (1.2, 0.9, 0.5, [[-0.5, 1.4]], "two-sided"),
     (16.3, 21.0, 0.5, [[20.0, 40.0]], "greater"),
     (27.8, 26.0, 0.5, [[20.0, 40.0]], "less"),
     (-300.0, -301.0, 0.01, [[-302.0, -150.0], [-2.0, -1.0]], "two-sided"),
+    (0.1, 0.9, 0.5, [[0.5, 1.4]], "equal-tailed"),
 ]
 
 
-def laws() -> list[tuple[Law, list[list[float]], Alternative]]:
+def laws() -> list[tuple[Law, list[list[float]], Tails]]:
     hard = [(TruncatedNormal(statistic=np.array([t])), sets, side) for t, sets, side in HARD]
     soft = [
         (RandomisedNormal(statistic=np.array([t]), observed_z=np.array([z]), gamma=np.array([gamma])), sets, side)
@@ -89,13 +94,15 @@ def laws() -> list[tuple[Law, list[list[float]], Alternative]]:
 
 @pytest.mark.parametrize(("law", "intervals", "alternative"), laws())
 def test_the_dark_share_of_the_area_is_p(
-    tested: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: Alternative
+    tested: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: Tails
 ) -> None:
     result = result_of(tested, law, intervals, alternative)
     axes = Figure().add_subplot()
     draw_density(axes, result.picture())
     curve = axes.child_axes[0]
-    assert filled_areas(curve) == pytest.approx([1, result.pvalue], abs=2e-4)
+    dark = result.pvalue / 2 if alternative == "equal-tailed" else result.pvalue
+    assert filled_areas(curve) == pytest.approx([1, dark], abs=2e-4)
+    assert curve.get_xlabel().endswith("dark: half of p" if alternative == "equal-tailed" else "dark: p")
     assert curve.get_xlim()[0] < result.statistic < curve.get_xlim()[1]
     assert [text.get_text() for text in curve.texts] == [f"observed z = {result.statistic:.4g}"]
     assert curve.get_yscale() == "linear"

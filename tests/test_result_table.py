@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from attentest.cli.option_names import option_names
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.results.rows import failed_row
 
@@ -48,6 +49,7 @@ def row(name: str, p: float = 0.3, **changes: Any) -> dict[str, Any]:
         "randomise_seed": None,
         "approximate_noise": False,
         "alternative": "two-sided",
+        "two_sided": "absolute",
         "status": "converged",
     }
     return {**values, **changes}
@@ -153,6 +155,17 @@ def test_a_number_that_needs_it_has_a_footnote(printed: Any, changes: dict[str, 
     assert [line.split()[-1] for line in lines if ".npy  " in line] == ["-", "a", "-"]
     assert sum(line.startswith(f"a: {note}") for line in lines) == 1
     assert not any("a: " in line for line in printed([row("plain.npy")], 200))
+
+
+def test_the_note_on_a_disagreement_names_the_option(printed: Any) -> None:
+    with option_names({"two_sided": "--two-sided"}):
+        lines = printed([row("scan.npy", p=0.04)], None)
+    assert any(line.endswith('p agrees with it if it is asked for with --two-sided "equal-tailed".') for line in lines)
+    infinite = printed([row("scan.npy", p=0.04, confidence_low=-inf)], None)
+    assert [line[:3] for line in infinite if line[1:3] == ": "] == ["a: ", "b: "]
+    for changes in ({"p": 0.04}, {"confidence_low": 0.1}):
+        equal = printed([row("scan.npy", two_sided="equal-tailed", **changes)], None)
+        assert not any("disagree" in line for line in equal)
 
 
 def test_no_footnote_about_an_interval_that_is_not_shown(printed: Any) -> None:

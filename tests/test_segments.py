@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, SegmentTable, unexplored
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.intervals import union
 from truncated import bounds_on_log_p, normal
 
@@ -36,15 +36,15 @@ ROWS = [
 ]
 
 
-def filled_table(alternative: Alternative) -> SegmentTable:
+def filled_table(alternative: Tails) -> SegmentTable:
     table = SegmentTable(normal(*Z_OBS), alternative)
     table.add(segments(ROWS))
     table.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
     return table
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
+def test_bounds_are_those_of_the_sets(alternative: Tails) -> None:
     table = filled_table(alternative)
     lows, highs = table.log_bounds()
     for image, known in enumerate(table.sets()):
@@ -55,8 +55,8 @@ def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
         assert np.array_equal(union(found, possible), possible)
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None:
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
+def test_no_zone_moves_p_by_more_than_its_cost(alternative: Tails) -> None:
     """Whatever the others turn out to be."""
     table = filled_table(alternative)
     zones = table.zones(np.zeros(2))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.intervals import contains, union
 from toys import CurveMargins, curve_problem, negative_set
 from truncated import bounds_on_log_p, log_pvalue, normal
@@ -34,7 +34,7 @@ def find(search: SpectralSearch, z_obs: float, *curves: Curve) -> SearchOutcome:
     return outcome
 
 
-def bar(z_obs: float, outcome: SearchOutcome, alternative: Alternative = "two-sided") -> tuple[float, float]:
+def bar(z_obs: float, outcome: SearchOutcome, alternative: Tails = "two-sided") -> tuple[float, float]:
     low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative)
     return math.exp(low), math.exp(high)
 
@@ -205,8 +205,8 @@ def test_random_smooth_functions(
     assert high - low <= tol
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_alternatives(alternative: Alternative) -> None:
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
+def test_alternatives(alternative: Tails) -> None:
     def curve(z: Tensor) -> Tensor:
         return 0.5 - torch.cos(z)
 

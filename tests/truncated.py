@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Alternative, Tails
 from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.pvalue import log_pvalue_bounds
@@ -18,13 +18,13 @@ def normal(*statistic: float) -> TruncatedNormal:
 
 
 def bounds_on_log_p(
-    z: float, certain: Intervals, possible: Intervals, alternative: Alternative = "two-sided"
+    z: float, certain: Intervals, possible: Intervals, alternative: Tails = "two-sided"
 ) -> tuple[float, float]:
     low, high = log_pvalue_bounds(normal(z), [certain], [possible], alternative)
     return float(low[0]), float(high[0])
 
 
-def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-sided") -> float:
+def log_pvalue(z: float, intervals: Intervals, alternative: Tails = "two-sided") -> float:
     return bounds_on_log_p(z, intervals, intervals, alternative)[0]
 
 

@@ -44,7 +44,7 @@ from attentest.results.progress import ProgressLike, progress_reports
 from attentest.results.result import AttentionTestResult
 from attentest.results.sensitivity import Sensitivity
 from attentest.search import Certification, Search, as_search
-from attentest.statistics.alternative import Alternative, check_alternative
+from attentest.statistics.alternative import Alternative, TwoSided, parameters_of, tails_of
 from attentest.statistics.baselines import PermutationResult, permutation_test
 
 BACKGROUND = Background()
@@ -100,6 +100,9 @@ class AttentionTest(ManyImages):
         as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
     alternative
         "two-sided" (the paper's), "greater" (the region is brighter) or "less".
+    two_sided
+        Which two-sided p-value: "absolute", P(abs(T) >= abs(t)) as in the paper; or "equal-tailed", twice the smaller
+        of P(T >= t) and P(T <= t): then the 95% confidence interval excludes 0 exactly when p is less than 0.05.
     confidence_level
         The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
         The grid searches have a fixed range, and what lies beyond it makes the interval wider.
@@ -142,13 +145,14 @@ class AttentionTest(ManyImages):
         randomise_seed: int | None = None,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
+        two_sided: TwoSided = "absolute",
         confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
-        check_alternative(alternative)
+        tails = tails_of(alternative, two_sided)
         noise_model = as_noise_or_maker(noise)
         chosen_search = as_search(search)
         rule = as_region_rule(threshold, top_fraction)
@@ -193,7 +197,7 @@ class AttentionTest(ManyImages):
             noise=noise_model,
             randomisation=randomisation,
             search=chosen_search,
-            alternative=alternative,
+            alternative=tails,
             confidence_level=searched_level,
             memory=default_memory(scores.device) if memory_budget is None else memory_budget,
             settings={
@@ -201,7 +205,7 @@ class AttentionTest(ManyImages):
                 "region_unit": geometries.region,
                 "contrast": dict(chosen_contrast.describe()),
                 "randomisation": None if randomisation is None else randomisation.describe(),
-                "alternative": alternative,
+                **parameters_of(tails),
                 "confidence_level": searched_level,
                 "search": dict(chosen_search.describe()),
                 "noise": dict(noise_model.describe()),
@@ -230,6 +234,7 @@ class AttentionTest(ManyImages):
         randomise_seed: int | None = None,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
+        two_sided: TwoSided = "absolute",
         confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
@@ -254,7 +259,7 @@ class AttentionTest(ManyImages):
         revision
             Branch, tag or commit on the hub.
         noise, threshold, top_fraction, region, attention, image_size, intensity_range, channels, contrast, randomise, \
-        randomise_seed, search, alternative, confidence_level, device, batch_size, memory_budget
+        randomise_seed, search, alternative, two_sided, confidence_level, device, batch_size, memory_budget
             As in the class.
         """
         saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
@@ -284,6 +289,7 @@ class AttentionTest(ManyImages):
             randomise_seed=randomise_seed,
             search=search,
             alternative=alternative,
+            two_sided=two_sided,
             confidence_level=confidence_level,
             memory_budget=memory_budget,
         )

@@ -233,6 +233,14 @@ def _compared(usual: Form) -> dict[str, Any]:
         value=usual.alternative,
         label="Is the region",
     )
+    two_sided = gr.Radio(
+        [("both tails beyond |T|, as in the paper", "absolute"), ("twice the smaller tail", "equal-tailed")],
+        value=usual.two_sided,
+        label="p counts",
+        info="Twice the smaller tail is below 0.05 exactly when the 95% interval excludes 0.",
+        elem_id="two-sided",
+    )
+    _shown_for(alternative, {"two-sided": two_sided})
     alpha = gr.Number(usual.alpha, label="Significance level α", elem_id="alpha")
     return {
         "contrast": contrast,
@@ -240,6 +248,7 @@ def _compared(usual: Form) -> dict[str, Any]:
         "filtered": filtered,
         "blur": blur,
         "alternative": alternative,
+        "two_sided": two_sided,
         "alpha": alpha,
     }
 

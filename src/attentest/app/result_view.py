@@ -191,7 +191,7 @@ def _settings(tested: TestedImage) -> str:
             tested.model.name,
             f"{rule} of {settings['region_unit']}",
             f"compared with {compared_with(settings['contrast'])}",
-            str(settings["alternative"]),
+            "two-sided, equal tails" if tested.result.tails == "equal-tailed" else str(settings["alternative"]),
             f"{tested.result.evaluations} evaluations of the model",
         )
     )
@@ -202,6 +202,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
     where = "image" if picture.randomised_image is None else "randomised image"
     height, width = picture.region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
+    share = "half of p" if picture.tails == "equal-tailed" else "p"
 
     def attention(axes: Axes) -> None:
         bar = axes.figure.colorbar(draw_map(axes, picture), ax=axes)
@@ -216,7 +217,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
         ),
         ("The attention map, from 0 to 1", attention, 1.17, tall),
         (
-            "Where the statistic could lie by chance: the dark share is p",
+            f"Where the statistic could lie by chance: the dark share is {share}",
             lambda axes: draw_density(axes, picture),
             1.75,
             1.0,

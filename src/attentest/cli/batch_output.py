@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from attentest.cli.output import print_json
 from attentest.errors import InputError
+from attentest.results.footnotes import row_notes
 from attentest.results.rows import COLUMNS, Row, pvalues_of, rows_of_record
 from attentest.results.tables import csv_cell
 
@@ -22,7 +23,9 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
     rows = rows_of_record(record)
     if "component" not in rows[0]:
         values = {name: value for name, value in record.items() if name not in ("seconds", "file", "saved")}
-        return [{**values, "alpha": alpha, "reject": pvalues_of(rows).decisions(alpha, None)[0]}]
+        rejected = pvalues_of(rows).decisions(alpha, None)[0]
+        notes = row_notes(rows[0], rejected, alpha, record["confidence_level"])
+        return [{**values, "alpha": alpha, "reject": rejected, "footnotes": notes}]
     decisions = pvalues_of(rows).decisions(alpha, "holm")
     return [
         {

@@ -44,6 +44,13 @@ class AlternativeName(StrEnum):
     less = "less"
 
 
+class TwoSidedName(StrEnum):
+    """Two-sided p-values."""
+
+    absolute = "absolute"
+    equal_tailed = "equal-tailed"
+
+
 class ArchitectureName(StrEnum):
     """Architectures of the paper."""
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from attentest.cli.fitted_table import ALWAYS, Column, fitted
+from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import table_width
 from attentest.cli.table_notes import disagreements, marked, shared_notes
 from attentest.results.footnotes import row_notes
@@ -154,7 +155,8 @@ def _alternatives(texts: Sequence[str]) -> str:
 
 def _marks(lines: Sequence[Line], alpha: float, interval_level: float | None) -> tuple[list[Column], list[str]]:
     """Return the column of the marks of footnotes, if there are any, and the footnotes."""
-    marks, notes = marked([row_notes(line.row, line.below_alpha, alpha, interval_level) for line in lines])
+    found = (row_notes(line.row, line.below_alpha, alpha, interval_level) for line in lines)
+    marks, notes = marked([[with_option_names(note, own_options()) for note in some] for some in found])
     column = Column(heading="notes", cells=[some or NO_VALUE for some in marks], is_text=True)
     return [column] if notes else [], notes
 

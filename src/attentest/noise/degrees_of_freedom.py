@@ -1,7 +1,7 @@
 """Degrees of freedom of the variance of a contrast under an estimated noise model.
 
-The variance eta' Sigma eta of a contrast is a quadratic form of the residuals of K reference images: each residual image
-y contributes q(y) = y' Q y, and Q depends on the contrast and on the kind of model. With K - 1 degrees of freedom of the
+The variance eta' Sigma eta of a contrast is a quadratic form of the residuals of K reference images: a residual image y
+contributes q(y) = y' Q y, and Q depends on the contrast and on the kind of model. With K - 1 degrees of freedom of the
 residuals its estimate has the mean E q and the variance Var q / (K - 1), so it varies like a multiple of a chi-squared
 variable with (K - 1) 2 (E q)^2 / Var q degrees of freedom (Satterthwaite 1946). Both moments are those under the
 estimated model.
@@ -77,9 +77,7 @@ def _(model: AR1, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     # With v the mean of y_i^2 and r that of y_i y_(i+1), the variance is v g(r / v), which is linear in (v, r) nearby.
     rho = model.rho
     step = STEP * (1 - abs(rho))
-    low, value, high = (
-        np.einsum("ki,ki->k", eta, AR1(at).apply(eta)) for at in (rho - step, rho, rho + step)
-    )
+    low, value, high = (np.einsum("ki,ki->k", eta, AR1(at).apply(eta)) for at in (rho - step, rho, rho + step))
     slope = (high - low) / (2 * step)
     by_variance, by_product = value - rho * slope, slope
     n = eta.shape[1]
@@ -120,8 +118,9 @@ def _(model: Stationary, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArr
 @_per_image.register
 def _(model: PerChannel, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     # As if the covariance of the channels were known: it is pooled over the pixels as the correlation in space is.
-    planes = eta.reshape(len(eta), model.channels.shape[0], -1)
-    return np.min([_per_image(model.spatial, planes[:, channel], origin) for channel in range(planes.shape[1])], axis=0)
+    planes = eta.reshape(len(eta), len(model.channels), -1)
+    each = [_per_image(model.spatial, planes[:, channel], origin) for channel in range(planes.shape[1])]
+    return np.asarray(np.min(each, axis=0))
 
 
 @_per_image.register

@@ -66,6 +66,15 @@ def stationary_correlation(
     return np.asarray((projected + projected[::-1, ::-1]) / (2 * projected[height - 1, width - 1]))
 
 
+def lag_weights(shape: tuple[int, int], max_lag: int | None) -> FloatArray:
+    """Return the weights (2H-1, 2W-1) on the torus with which sums of products at each lag enter the correlations.
+
+    They do by the share that is not taken from the curve through shorter lags, divided by the number of pairs.
+    """
+    down, across = (_trust(side, max_lag) / (side - _lags(side)) for side in shape)
+    return np.asarray(down[:, None] * across)
+
+
 def _products(fields: FloatArray) -> FloatArray:
     """Return the sums of the products of pixels at each lag (2H-1, 2W-1) on the torus, lag zero first."""
     # The fields are padded with zeros, so that no product of two pixels wraps around the torus.

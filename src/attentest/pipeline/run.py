@@ -25,7 +25,7 @@ from attentest.region import RegionRule
 from attentest.results.compared_part import ComparedPart, certified, results_of
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.randomised_student import MOST_DEGREES as MOST_RANDOMISED_DEGREES
@@ -82,7 +82,7 @@ class Pipeline:
     noise: NoiseModel | ImageNoise
     randomisation: Randomisation | None
     search: Search
-    alternative: Alternative
+    alternative: Tails
     confidence_level: float | None
     memory: int
     settings: dict[str, Any]

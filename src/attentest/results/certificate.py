@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from attentest.images.notebook_html import definition_table
 from attentest.results.pvalue_text import range_text
-from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.alternative import Tails, ordinary_range
 
 DISAGREEMENT_LEVEL = 0.001
 """A count of draws less probable than this contradicts the error bar of the search."""
@@ -35,7 +35,9 @@ class Certificate:
     statistics : (n,)
         Statistics of the draws: under the hypothesis exchangeable with the observed one, given the region.
     alternative
-        Which statistics are at least as extreme as the observed one.
+        Which statistics are at least as extreme as the observed one. For "equal-tailed" p is twice the smaller of the
+        two one-sided p-values. Each is at most a / 2 with probability at most a / 2, so twice the smaller is at most a
+        with probability at most a; the least possible one is 2 / (n + 1).
     pvalue_bounds
         Least and greatest p-value by the search, with which the draws are compared.
     moved
@@ -50,7 +52,7 @@ class Certificate:
 
     observed: float
     statistics: NDArray[np.float64]
-    alternative: Alternative
+    alternative: Tails
     pvalue_bounds: tuple[float, float]
     moved: float
     steps: int
@@ -64,23 +66,37 @@ class Certificate:
 
     @property
     def extreme(self) -> int:
-        """Number of draws that are at least as extreme as the observed statistic."""
+        """Number of draws that are at least as extreme as the observed statistic; with equal tails, in the smaller."""
+        if self.alternative == "equal-tailed":
+            return min(int(np.sum(self.statistics >= self.observed)), int(np.sum(self.statistics <= self.observed)))
+        return self._beyond
+
+    @property
+    def pvalue(self) -> float:
+        """The certified p-value, (1 + extreme) / (1 + n), or twice that with equal tails."""
+        return min(1.0, (2 if self.alternative == "equal-tailed" else 1) * (1 + self.extreme) / (1 + self.draws))
+
+    @property
+    def _beyond(self) -> int:
+        """Number of draws outside the ordinary range: a binomial number."""
         lower, upper = ordinary_range(np.array(self.observed), self.alternative)
         return int(np.sum((self.statistics <= lower) | (self.statistics >= upper)))
 
     @property
-    def pvalue(self) -> float:
-        """The certified p-value, (1 + extreme) / (1 + n)."""
-        return (1 + self.extreme) / (1 + self.draws)
-
-    @property
     def agreement(self) -> float:
-        """Two-sided binomial probability of ``extreme``, for the most favourable p within ``pvalue_bounds``.
+        """Two-sided binomial probability of the draws, for the most favourable p within ``pvalue_bounds``.
 
-        If the search is right and the chains mix well, ``extreme`` is Binomial(n, p).
+        If the search is right and the chains mix well, ``extreme`` is Binomial(n, p). With equal tails the number of
+        draws beyond the statistic, seen from zero, is Binomial(n, p / 2) or Binomial(n, 1 - p / 2).
         """
         low, high = self.pvalue_bounds
-        at_most, at_least = binom.cdf(self.extreme, self.draws, low), binom.sf(self.extreme - 1, self.draws, high)
+        if self.alternative == "equal-tailed":
+            return max(self._agreement(low / 2, high / 2), self._agreement(1 - high / 2, 1 - low / 2))
+        return self._agreement(low, high)
+
+    def _agreement(self, low: float, high: float) -> float:
+        """Return the two-sided binomial probability of the draws, for a probability between two."""
+        at_most, at_least = binom.cdf(self._beyond, self.draws, low), binom.sf(self._beyond - 1, self.draws, high)
         return float(min(1.0, 2 * min(at_most, at_least)))
 
     @property
@@ -88,14 +104,15 @@ class Certificate:
         """Whether the draws are compatible with the error bar of the search."""
         return self.agreement >= DISAGREEMENT_LEVEL
 
-    def compared_with(self, alternative: Alternative, pvalue_bounds: tuple[float, float]) -> Certificate:
-        """Return the certificate for another alternative, from the same draws."""
+    def compared_with(self, alternative: Tails, pvalue_bounds: tuple[float, float]) -> Certificate:
+        """Return the certificate of another p-value, from the same draws."""
         return replace(self, alternative=alternative, pvalue_bounds=pvalue_bounds)
 
     def summary(self) -> str:
         """Return the certificate in words."""
         searched = f"p from {range_text(*self.pvalue_bounds, 4)}"
-        counted = f"{self.extreme} of {self.draws} draws are at least as extreme: certified p = {self.pvalue:.4g}"
+        where = "lie in the smaller tail" if self.alternative == "equal-tailed" else "are at least as extreme"
+        counted = f"{self.extreme} of {self.draws} draws {where}: certified p = {self.pvalue:.4g}"
         if self.agrees:
             return f"{counted}, in agreement with {searched}"
         return f"{counted}, but {searched} makes that a {self.agreement:.0e} chance; " + (

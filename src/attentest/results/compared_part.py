@@ -13,7 +13,7 @@ from attentest.errors import SearchError
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
 from attentest.search import Certification, ExchangeableDraws, SearchOutcome
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails, parameters_of
 from attentest.statistics.baselines import naive_log_pvalue
 from attentest.statistics.intervals import contains
 from attentest.statistics.law import Law
@@ -54,7 +54,7 @@ def results_of(
     outcomes: Sequence[SearchOutcome],
     parts: Sequence[ComparedPart],
     *,
-    alternative: Alternative,
+    alternative: Tails,
     alpha: float | None,
     confidence_level: float | None,
     connectivity: int | None,
@@ -92,7 +92,7 @@ def results_of(
                 log_pvalue_bounds=(float(logs.low[i]), float(logs.high[i])),
                 naive_log_pvalue=log_naive,
                 bonferroni_log_pvalue=corrected_for_all_regions(log_naive, part.selectable, connectivity),
-                alternative=alternative,
+                **parameters_of(alternative),
                 alpha=alpha,
                 confidence_level=confidence_level,
                 connectivity=connectivity,
@@ -114,11 +114,11 @@ def certified(
     The draws are of the law with a known standard error, and so are the bounds on p that they are compared with.
     """
     draws.statistics.setflags(write=False)
-    _, low, high = log_pvalues(result.law.with_known_error(), [result.truncation_set], result.alternative)
+    _, low, high = log_pvalues(result.law.with_known_error(), [result.truncation_set], result.tails)
     certificate = Certificate(
         observed=result.statistic,
         statistics=draws.statistics,
-        alternative=result.alternative,
+        alternative=result.tails,
         pvalue_bounds=(probability(low[0]), probability(high[0])),
         moved=draws.moved,
         steps=certification.steps,

@@ -44,10 +44,11 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
         low, high = row["confidence_low"], row["confidence_high"]
         if isinf(low) or isinf(high):
             notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-        elif contradict(rejected, (low, high), interval_level, alpha):
+        if row["two_sided"] == "absolute" and contradict(rejected, (low, high), interval_level, alpha):
             notes.append(
                 "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
-                "interval has the same probability in each tail"
+                "interval has the same probability in each tail; p agrees with it if it is asked for with "
+                'two_sided="equal-tailed"'
             )
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
@@ -55,7 +56,11 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
 
 
 def contradict(rejected: bool | None, interval: tuple[float, float], interval_level: float, alpha: float) -> bool:
-    """Return whether a two-sided decision at alpha and an interval of level 1 - alpha disagree about zero."""
+    """Return whether a two-sided decision at alpha and an interval of level 1 - alpha disagree about zero.
+
+    Those of the paper's p-value can. An equal-tailed p-value cannot: whether it is at most alpha is a question about
+    the same two tails as whether the interval contains zero, also where a search left something open.
+    """
     same_level = abs(1 - interval_level - alpha) < ROUNDING
     return same_level and rejected is not None and rejected == (interval[0] <= 0 <= interval[1])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from attentest.results.rows import Row
 
-FEW_TEXTS = ("alternative", "contrast", "noise", "region_unit", "status")
+FEW_TEXTS = ("alternative", "two_sided", "contrast", "noise", "region_unit", "status")
 """Columns of texts that many rows have in common; read from a file, each would be there many times."""
 
 

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
 from attentest.results.sensitivity_curve import SensitivityCurve
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import probability
@@ -70,7 +70,7 @@ class NoiseFactors:
 
     law: Law
     known: TruncationSet
-    alternative: Alternative
+    alternative: Tails
     standard_error: float
 
     def log_pvalues(self, factors: ArrayLike) -> LogPvalues:

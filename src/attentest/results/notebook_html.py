@@ -43,7 +43,8 @@ def result_html(picture: Picture) -> str:
         "noise": noise_text(values["noise"]),
         "search": f"{values['search']['name']}, {values['evaluations']} evaluations, {values['status']}",
     }
-    table = definition_table("AttentionTestResult", defined, [picture.verdict(ALPHA)])
+    sentences = [text for text in (picture.verdict(ALPHA), picture.contradiction_text(ALPHA)) if text]
+    table = definition_table("AttentionTestResult", defined, sentences)
     shown = overlay_pixels(picture)
     image = picture_html(shown, f"image with attention and region of {picture.region_text}", shown.shape[1])
     return f'<div style="display:flex;gap:16px;align-items:flex-start">{image}{table}</div>'

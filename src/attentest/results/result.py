@@ -22,7 +22,7 @@ from attentest.results.pvalue_text import pvalue_text
 from attentest.results.sensitivity import Sensitivity, factor_sensitivity
 from attentest.results.verdict import verdict_text
 from attentest.search import Audit
-from attentest.statistics.alternative import Alternative, check_alternative
+from attentest.statistics.alternative import Alternative, Tails, TwoSided, parameters_of, tails_of
 from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
 from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
 from attentest.statistics.intervals import Intervals
@@ -97,6 +97,8 @@ class AttentionTestResult(ResultPlots):
     randomised_image : (H, W) or (H, W, C) float64
         The image plus noise that the model saw, if the selection was randomised: region and attention map are those of
         this image. The statistic is that of the image itself.
+    two_sided
+        Which two-sided p-value it is, if the alternative is two-sided: "absolute", the paper's, or "equal-tailed".
     """
 
     law: Law
@@ -124,6 +126,12 @@ class AttentionTestResult(ResultPlots):
     audit: Audit | None = None
     certificate: Certificate | None = None
     randomised_image: NDArray[np.float64] | None = None
+    two_sided: TwoSided = "absolute"
+
+    @property
+    def tails(self) -> Tails:
+        """Which tails p counts: alternative and two-sided p-value in one word."""
+        return tails_of(self.alternative, self.two_sided)
 
     @property
     def statistic(self) -> float:
@@ -212,9 +220,10 @@ class AttentionTestResult(ResultPlots):
         -------
         ConfidenceInterval
             With equal tails for the two-sided alternative, bounded on one side otherwise, as in SciPy: from below for
-            "greater". The two-sided p-value is that of abs(z), as in the paper, and need not agree with equal tails.
-            Where the truncation set lies on one side of zero, as it often does, p is one-sided: with alpha = 1 - level,
-            zero is outside the interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
+            "greater". With ``two_sided="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
+            paper's two-sided p-value is that of abs(z), and need not agree with equal tails. Where the truncation set
+            lies on one side of zero, as it often does, it is one-sided: with alpha = 1 - level, zero is outside the
+            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
         """
         return confidence_intervals_of([self], confidence_level)[0]
 
@@ -231,25 +240,31 @@ class AttentionTestResult(ResultPlots):
         """
         return float(self.law.interval_bound[0])
 
-    def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
-        """Return the result for another alternative, from the same truncation set, without evaluating the model.
+    def with_alternative(self, alternative: Alternative, two_sided: TwoSided = "absolute") -> AttentionTestResult:
+        """Return the result for another p-value, from the same truncation set, without evaluating the model.
 
-        The set was searched as far as the first alternative needs, so the bounds on p may be wide. A certificate is
+        The set was searched as far as the first p-value needs, so the bounds on this one may be wide. A certificate is
         that of the same draws.
+
+        Parameters
+        ----------
+        alternative, two_sided
+            As in :class:`AttentionTest`.
         """
-        check_alternative(alternative)
-        best, low, high = (float(log[0]) for log in log_pvalues(self.law, [self.truncation_set], alternative))
+        tails = tails_of(alternative, two_sided)
+        best, low, high = (float(log[0]) for log in log_pvalues(self.law, [self.truncation_set], tails))
         log_naive = naive_log_pvalue(self.statistic, alternative)
         bounds = probability(low), probability(high)
         return replace(
             self,
             alternative=alternative,
+            two_sided=two_sided,
             log_pvalue=best,
             log_pvalue_bounds=(low, high),
             naive_log_pvalue=log_naive,
             bonferroni_log_pvalue=corrected_for_all_regions(log_naive, self.selectable, self.connectivity),
-            settings={**self.settings, "alternative": alternative},
-            certificate=None if self.certificate is None else self.certificate.compared_with(alternative, bounds),
+            settings={**_without(self.settings, "two_sided"), **parameters_of(tails)},
+            certificate=None if self.certificate is None else self.certificate.compared_with(tails, bounds),
         )
 
     def sensitivity(
@@ -277,7 +292,7 @@ class AttentionTestResult(ResultPlots):
         noise_factors = NoiseFactors(
             law=self.law,
             known=self.truncation_set,
-            alternative=self.alternative,
+            alternative=self.tails,
             standard_error=self.standard_error,
         )
         chosen = self.confidence_level or USUAL_LEVEL if confidence_level is None else confidence_level
@@ -338,7 +353,7 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "log_pvalue_bounds": [json_number(bound) for bound in result.log_pvalue_bounds],
             "alpha": result.alpha,
             "reject": result.reject,
-            "alternative": result.alternative,
+            **parameters_of(result.tails),
             "difference": result.difference,
             "standard_error": result.standard_error,
             "estimate": json_number(best[i]),
@@ -367,6 +382,10 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
         }
         for i, result in enumerate(results)
     ]
+
+
+def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != name}
 
 
 def corrected_for_all_regions(log_naive: float, selectable: int, connectivity: int | None) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from attentest.results.many_pvalues import ManyPvalues
 from attentest.results.result import AttentionTestResult, values_of
+from attentest.statistics.alternative import parameters_of, recorded_tails
 from attentest.statistics.multiplicity import Adjustment
 
 Row: TypeAlias = dict[str, Any]
@@ -51,6 +52,7 @@ COLUMNS = (
     "gamma",
     "randomise_seed",
     "alternative",
+    "two_sided",
     "contrast",
     "noise",
     "approximate_noise",
@@ -62,7 +64,7 @@ COLUMNS = (
 )
 """Columns of a table, in order; a row may hold more."""
 
-TEXT_COLUMNS = ("image", "region_unit", "alternative", "contrast", "noise", "status", "error")
+TEXT_COLUMNS = ("image", "region_unit", "alternative", "two_sided", "contrast", "noise", "status", "error")
 TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
 
@@ -175,6 +177,7 @@ def _described(settings: Mapping[str, Any]) -> Row:
     randomisation, noise = settings.get("randomisation") or {}, settings["noise"]
     return {
         **{name: settings.get(name) for name in ("region_unit", *RULES)},
+        "two_sided": parameters_of(recorded_tails(settings)).get("two_sided"),
         "gamma": randomisation.get("gamma", 0.0),
         "randomise_seed": randomisation.get("seed"),
         "contrast": settings["contrast"]["name"],

@@ -21,7 +21,7 @@ from attentest.results.noise_factor import FACTORS, SHOWN_FACTORS, NoiseFactors,
 from attentest.results.notebook_html import interval_text
 from attentest.results.sensitivity_curve import SensitivityCurve
 from attentest.results.verdict import VERDICTS
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +62,7 @@ class Sensitivity:
 
     alpha: float
     confidence_level: float
-    alternative: Alternative
+    alternative: Tails
     difference: float
     factors: SensitivityCurve
     same_verdict: SameVerdict

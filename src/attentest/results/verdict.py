@@ -7,6 +7,7 @@ from typing import Any
 
 from attentest.results.pvalue_text import pvalue_text, with_sign
 from attentest.search import CONVERGED
+from attentest.statistics.alternative import recorded_tails
 from attentest.statistics.pvalue import decision
 
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
@@ -47,18 +48,29 @@ def verdict_text(values: Mapping[str, Any], alpha: float) -> str:
     subject = "attention region" if values["components"] is None else "component of the attention region"
     p = with_sign(pvalue_text(values["pvalue"], (low, high), values["status"]))
     relation = f"the mean of this {subject} {RELATIONS[values['alternative']]} {compared_with(values['contrast'])}"
-    known = percentage(values["pvalue"]) if values["status"] == CONVERGED else f"at most {percentage(high)}"
-    if not rejected and values["status"] != CONVERGED:
-        known = f"at least {percentage(low)}"
-    meaning = (
-        "Among images without such a difference in which the model chooses this same region, "
-        f"{known} show one at least as large."
-    )
+    meaning = _meaning(values, rejected)
     if rejected:
         return f"Significant at {alpha:g}: {relation} (selective p {p}). {meaning}"
     return (
         f"Not significant at {alpha:g}: there is no evidence that {relation} (selective p {p}). {meaning} This does "
         "not show that there is none."
+    )
+
+
+def _meaning(values: Mapping[str, Any], rejected: bool) -> str:
+    """Return in a sentence what the p-value of a result counts."""
+    equal_tailed = recorded_tails(values) == "equal-tailed"
+    p, low, high = (one / 2 if equal_tailed else one for one in (values["pvalue"], *values["pvalue_bounds"]))
+    if values["status"] == CONVERGED:
+        share = percentage(p)
+    else:
+        share = f"at most {percentage(high)}" if rejected else f"at least {percentage(low)}"
+    counted = "one at least as large"
+    if equal_tailed:  # the estimate is the mean at which both tails are equal, so its sign says which one is smaller
+        end = "high as this one or higher" if float(values["estimate"]) > 0 else "low as this one or lower"
+        counted = f"one as {end}; p is twice this share, that of the smaller tail"
+    return (
+        f"Among images without such a difference in which the model chooses this same region, {share} show {counted}."
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 
 Indices: TypeAlias = NDArray[np.intp]
@@ -96,7 +96,7 @@ class SearchProblem:
     device: torch.device
     batch_size: int
     image_numbers: NDArray[np.int64] | None = None
-    alternative: Alternative = "two-sided"
+    alternative: Tails = "two-sided"
     alpha: float | None = None
     confidence_level: float | None = None
     observed: Tensor | None = None

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from attentest.checks import whole_number
-from attentest.statistics.alternative import Alternative, check_alternative
-
-LOG_2 = float(np.log(2.0))
+from attentest.statistics.alternative import Tails
+from attentest.statistics.log_probability import LOG_2
 
 TIE_TOLERANCE = 1e-12
 """Statistics this close, relative to the observed one, differ only by the order of summation."""
@@ -22,9 +21,11 @@ MOST_PERMUTATIONS = 10**8
 """Upper limit on the number of permutations, against typing errors."""
 
 
-def naive_log_pvalue(z: float, alternative: Alternative = "two-sided") -> float:
-    """Return the log p-value of a plain z-test, which ignores that the region was chosen from the image."""
-    check_alternative(alternative)
+def naive_log_pvalue(z: float, alternative: Tails = "two-sided") -> float:
+    """Return the log p-value of a plain z-test, which ignores that the region was chosen from the image.
+
+    Without a selection the two two-sided p-values are the same.
+    """
     if alternative == "greater":
         return float(log_ndtr(-z))
     if alternative == "less":
@@ -69,7 +70,7 @@ def permutation_test(
     permutations: int,
     batch_size: int,
     rng: np.random.Generator,
-    alternative: Alternative = "two-sided",
+    alternative: Tails = "two-sided",
 ) -> PermutationResult:
     """Compare the statistic of an image with those of the same pixels in random order.
 
@@ -86,7 +87,8 @@ def permutation_test(
     rng
         Source of randomness.
     alternative
-        "two-sided" compares absolute values, as the paper does.
+        "two-sided" compares absolute values, as the paper does; "equal-tailed" doubles the smaller of the two
+        one-sided p-values.
     """
     permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
     flat = image.reshape(image.shape[0], -1)
@@ -101,12 +103,19 @@ def permutation_test(
         images = rows[:, None] if grey else np.moveaxis(flat.take(rows, axis=1), 1, 0)
         found[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
     observed, permuted = float(found[0]), found[1:]
-    extremity = {"two-sided": np.abs, "greater": np.positive, "less": np.negative}[alternative]
-    against = extremity(observed)
+    extremities: dict[Tails, tuple[np.ufunc, ...]] = {
+        "two-sided": (np.abs,),
+        "equal-tailed": (np.positive, np.negative),
+        "greater": (np.positive,),
+        "less": (np.negative,),
+    }
     tie = TIE_TOLERANCE * abs(observed)
+    ways = extremities[alternative]
+    with_ties = min(int(np.sum(way(permuted) >= way(observed) - tie)) for way in ways)
+    beyond = min(int(np.sum(way(permuted) > way(observed) + tie)) for way in ways)
     return PermutationResult(
         statistic=observed,
-        pvalue=(int(np.sum(extremity(permuted) >= against - tie)) + 1) / (permutations + 1),
-        count_pvalue=int(np.sum(extremity(permuted) > against + tie)) / permutations,
+        pvalue=min(1.0, len(ways) * (with_ties + 1) / (permutations + 1)),
+        count_pvalue=min(1.0, len(ways) * beyond / permutations),
         permuted=permuted,
     )

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 
+LOG_2 = float(np.log(2.0))
+
 _SMALLEST = float(np.nextafter(0.0, 1.0))
 
 
@@ -26,6 +28,11 @@ def log_share(part: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[n
     if np.any(whole == -np.inf):
         raise InputError("the truncation set has no mass: it must be a union of intervals of positive width.")
     return np.asarray(part - whole)
+
+
+def log_twice_the_smaller(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log of twice the smaller of two probabilities that are given as logs, or 0 if that exceeds 1."""
+    return np.asarray(np.minimum(LOG_2 + np.minimum(one, other), 0.0))
 
 
 def probability(log_probability: float) -> float:

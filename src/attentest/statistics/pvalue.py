@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.alternative import Tails, ordinary_range
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
-from attentest.statistics.log_probability import log_share, log_sums
+from attentest.statistics.log_probability import log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.truncation_set import TruncationSet
 
 
@@ -23,11 +23,11 @@ class LogPvalues(NamedTuple):
     high: NDArray[np.float64]
 
 
-def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternative) -> LogPvalues:
+def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Tails) -> LogPvalues:
     """Return the selective p-values of k images with truncation sets, for the hypothesis that T has mean zero.
 
     "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
-    counterparts.
+    counterparts, and "equal-tailed" is twice the smaller of these, or 1 if that is less.
     """
     best, _ = log_pvalue_bounds(
         law, [known.intervals for known in sets], [known.intervals for known in sets], alternative
@@ -40,13 +40,18 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternativ
 
 
 def log_pvalue_bounds(
-    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], alternative: Alternative
+    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], alternative: Tails
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the logs (k,) of the least and the greatest p-value over all sets between ``certain`` and ``possible``."""
     extreme_certain, rest_certain = _log_masses_of_sets(law, certain, alternative)
     extreme_possible, rest_possible = _log_masses_of_sets(law, possible, alternative)
     high = log_share(extreme_possible, rest_certain)
-    return np.minimum(log_share(extreme_certain, rest_possible), high), high  # for p next to 1 rounding can swap them
+    low = np.minimum(log_share(extreme_certain, rest_possible), high)  # for p next to 1 rounding can swap them
+    if alternative != "equal-tailed":
+        return low, high
+    rest_high = log_share(rest_possible, extreme_certain)
+    rest_low = np.minimum(log_share(rest_certain, extreme_possible), rest_high)
+    return log_twice_the_smaller(low, rest_low), log_twice_the_smaller(high, rest_high)
 
 
 def decision(low: float, high: float, alpha: float) -> bool | None:
@@ -55,7 +60,7 @@ def decision(low: float, high: float, alpha: float) -> bool | None:
 
 
 def _log_masses_of_sets(
-    law: Law, sets: Sequence[Intervals], alternative: Alternative
+    law: Law, sets: Sequence[Intervals], alternative: Tails
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     image = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
     left, right = np.concatenate(list(sets)).T

@@ -1,8 +1,8 @@
 """Masses of a statistic T with an estimated standard error and of V = T + noise, in logs.
 
-T has the density of :mod:`attentest.statistics.student_mass`, and V given T is normal with standard deviation gamma. The
-mass of an interval of V with T in a range is the integral over that range of the density of T times the probability of
-the interval given T.
+T has the density of :mod:`attentest.statistics.student_mass`, and V given T is normal with standard deviation gamma.
+The mass of an interval of V with T in a range is the integral over that range of the density of T times the probability
+of the interval given T.
 """
 
 from __future__ import annotations
@@ -154,10 +154,9 @@ def _panels(given: _Rectangles) -> tuple[Integers, Floats, Floats]:
     reach = TRANSITION * given.gamma
     infinite = np.full_like(low, np.inf)
     # Around the ends of the interval of V the integrand changes within gamma, elsewhere as slowly as the density of T.
-    middle = (given.left + given.right) / 2
-    inner = np.minimum(given.left + reach, middle), np.maximum(given.right - reach, middle)
-    with np.errstate(invalid="ignore"):
-        inner = tuple(np.where(np.isnan(end), other, end) for end, other in zip(inner, (infinite, -infinite), strict=True))
+    left, right = np.maximum(given.left, low - reach), np.minimum(given.right, high + reach)
+    middle = (left + right) / 2
+    inner = np.minimum(left + reach, middle), np.maximum(right - reach, middle)
     ends = np.array([-infinite, *inner, infinite])
     smooth = np.minimum(np.array([given.gamma, np.ones_like(low), given.gamma]), 1.0)
     start, end = np.maximum(ends[:-1], low), np.minimum(ends[1:], high)

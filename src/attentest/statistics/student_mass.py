@@ -55,12 +55,11 @@ def log_density(z: ArrayLike, t: ArrayLike, mean: ArrayLike, degrees: ArrayLike)
     return np.where(excess > -1.0, logs, -np.inf)
 
 
-def support(t: ArrayLike, mean: ArrayLike, degrees: ArrayLike) -> tuple[Floats, Floats]:
+def support(t: Floats, mean: Floats, degrees: Floats) -> tuple[Floats, Floats]:
     """Return the ends of the support, as distances from t: the lower one is negative, the upper one positive."""
-    shift = np.asarray(t, dtype=np.float64) - mean
-    radius = np.hypot(np.sqrt(degrees), shift)
-    near = degrees / (radius + np.abs(shift))  # the end next to t, without a difference of two large numbers
-    far = radius + np.abs(shift)
+    shift = t - mean
+    far = np.hypot(np.sqrt(degrees), shift) + np.abs(shift)
+    near = degrees / far  # the end next to t, without a difference of two large numbers
     return -np.where(shift > 0, far, near), np.where(shift > 0, near, far)
 
 

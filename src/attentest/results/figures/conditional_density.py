@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.alternative import Tails, ordinary_range
 from attentest.statistics.conditional_mean import increasing_roots
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
@@ -32,17 +32,21 @@ class ConditionalDensity:
     intervals : (n, 2)
         Truncation set.
     alternative
-        What counts as extreme.
+        What counts as extreme: for "equal-tailed" the smaller of the two tails.
     """
 
     law: Law
     intervals: Intervals
-    alternative: Alternative
+    alternative: Tails
 
     @property
     def ordinary(self) -> tuple[float, float]:
         """The ends between which T is less extreme than observed."""
         lower, upper = ordinary_range(self.law.statistic, self.alternative)
+        if self.alternative == "equal-tailed":
+            t = self.law.statistic
+            above, below = self.log_masses(np.concatenate([t, [-np.inf]]), np.concatenate([[np.inf], t]))
+            lower, upper = ordinary_range(t, "greater" if above <= below else "less")
         return float(lower[0]), float(upper[0])
 
     def log_masses(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -67,7 +71,10 @@ class ConditionalDensity:
 
     @property
     def extreme_share(self) -> float:
-        """Probability that T is at least as extreme as observed: p, if the truncation set is known."""
+        """Probability that T is at least as extreme as observed: p, if the truncation set is known.
+
+        With equal tails it is half of p.
+        """
         low, high = self.ordinary
         tails = np.array([ends for ends in ((-np.inf, low), (high, np.inf)) if ends[0] < ends[1]])
         return float(np.exp(np.logaddexp.reduce(self.log_masses(*tails.T))))

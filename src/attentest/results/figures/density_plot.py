@@ -31,8 +31,8 @@ FARTHEST_DRAWN = 6.0
 def draw_density(axes: Axes, picture: Picture, *, size: float = 8.0) -> None:
     """Draw what p is a share of, and below it the confidence interval of the difference.
 
-    The area under the curve is one, and its dark part is p. The axes themselves become a frame for the two plots.
-    ``size`` is that of the text in points.
+    The area under the curve is one, and its dark part is p; with equal tails it is the smaller tail, half of p. The
+    axes themselves become a frame for the two plots. ``size`` is that of the text in points.
     """
     axes.set_axis_off()
     curve = axes.inset_axes((0.0, 0.0, 1.0, 0.92) if picture.interval is None else (0.0, 0.42, 1.0, 0.5))
@@ -41,7 +41,7 @@ def draw_density(axes: Axes, picture: Picture, *, size: float = 8.0) -> None:
         text = "The record of this result is of an\nearlier version: it has no density."
         curve.text(0.5, 0.5, text, ha="center", va="center", color=GREY, size=size)
     else:
-        density = ConditionalDensity(law=picture.law, intervals=picture.intervals, alternative=picture.alternative)
+        density = ConditionalDensity(law=picture.law, intervals=picture.intervals, alternative=picture.tails)
         _draw_curve(curve, density, picture, size)
     if picture.interval is not None:
         _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), picture, picture.interval, size)
@@ -58,7 +58,8 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, picture: Picture, size:
     axes.axvline(t, color=REGION_COLOUR, lw=1.3)
     small = density.extreme_share < SMALL
     axes.set(xlim=(start, end), ylim=(0, (ROOM if small else 1.08) * heights.max()))
-    _plain(axes, "statistic z without a true difference; dark: p", size)
+    dark = "half of p" if density.alternative == "equal-tailed" else "p"
+    _plain(axes, f"statistic z without a true difference; dark: {dark}", size)
     across = (t - start) / (end - start)
     axes.annotate(
         f"observed z = {t:.4g}",

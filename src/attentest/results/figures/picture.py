@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attentest.results.footnotes import contradict
 from attentest.results.pvalue_text import estimate_text, number_text, pvalue_text, with_sign
 from attentest.results.verdict import short_verdict, verdict_text
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails, recorded_tails
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.law_values import law_from_values
@@ -79,10 +79,9 @@ class Picture:
         return float(self.values["statistic"])
 
     @property
-    def alternative(self) -> Alternative:
-        """The alternative hypothesis."""
-        alternative: Alternative = self.values["alternative"]
-        return alternative
+    def tails(self) -> Tails:
+        """Which tails p counts."""
+        return recorded_tails(self.values)
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -110,12 +109,15 @@ class Picture:
 
     def contradiction_text(self, alpha: float) -> str:
         """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
-        if self.interval is None or self.alternative != "two-sided":
+        if self.interval is None or self.tails != "two-sided":
             return ""
         level = self.values["confidence_interval"]["confidence_level"]
         if not contradict(self.decision(alpha), self.interval, level, alpha):
             return ""
-        return "Here p and the interval disagree: p counts both tails together, the interval each by itself."
+        return (
+            "Here p and the interval disagree: p counts both tails together, the interval each by itself "
+            '(two_sided="equal-tailed" makes them agree).'
+        )
 
     @property
     def region_text(self) -> str:

@@ -14,7 +14,7 @@ from attentest.results.figures.palette import BLUE, GREY, NAIVE_COLOUR, VERMILIO
 from attentest.results.figures.result_figure import LETTER, MM, NARROW, WIDTH
 from attentest.results.figures.title import shown_name, wrapped
 from attentest.results.sensitivity_curve import SensitivityCurve
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.confidence_interval import naive_confidence_interval
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Drawn(Protocol):
         """Level of the intervals."""
 
     @property
-    def alternative(self) -> Alternative:
+    def alternative(self) -> Tails:
         """The alternative."""
 
     @property

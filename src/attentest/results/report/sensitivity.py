@@ -11,6 +11,7 @@ import numpy as np
 from attentest.results.noise_factor import SHOWN_FACTORS, NoiseFactors
 from attentest.results.report.recorded_law import recorded_law
 from attentest.results.sensitivity import Sensitivity, factor_sensitivity
+from attentest.statistics.alternative import recorded_tails
 from attentest.statistics.truncation_set import TruncationSet
 
 AS_FAR_AS_KNOWN = (
@@ -41,7 +42,7 @@ def recorded_sensitivity(values: Mapping[str, Any], alpha: float) -> Sensitivity
         NoiseFactors(
             law=law,
             known=TruncationSet(intervals=best, certain=certain, possible=possible),
-            alternative=values["alternative"],
+            alternative=recorded_tails(values),
             standard_error=values["standard_error"],
         ),
         alpha=alpha,

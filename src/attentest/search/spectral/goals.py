@@ -15,12 +15,12 @@ import numpy as np
 from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, TOO_SHARP
 from attentest.search.problem import SearchProblem
 from attentest.search.spectral.segments import Floats, Integers, LogBounds, Mask, SegmentTable
-from attentest.statistics.alternative import Alternative
+from attentest.statistics.alternative import Tails
 from attentest.statistics.conditional_mean import means_at
 
 P, LOW, HIGH, DONE = 0, 1, 2, 3
 
-SIDES: dict[int, Alternative] = {LOW: "greater", HIGH: "less"}
+SIDES: dict[int, Tails] = {LOW: "greater", HIGH: "less"}
 
 END_RTOL = 1e-3
 """Relative accuracy of the probability beyond an end of the confidence interval. The coverage of a 95% interval is

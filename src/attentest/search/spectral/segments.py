@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.alternative import Tails, ordinary_range
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
-from attentest.statistics.log_probability import log_sums
+from attentest.statistics.log_probability import LOG_2, log_sums, log_twice_the_smaller
 from attentest.statistics.truncation_set import TruncationSet
 
 Floats = NDArray[np.float64]
@@ -141,9 +141,10 @@ class SegmentTable:
         Which values are at least as extreme as the observed ones.
     """
 
-    def __init__(self, law: Law, alternative: Alternative) -> None:
+    def __init__(self, law: Law, alternative: Tails) -> None:
         self._law = law
         self._lower, self._upper = (np.array(end) for end in ordinary_range(law.statistic, alternative))
+        self._equal_tailed = np.full(len(law), alternative == "equal-tailed")
         self._mean = np.zeros(len(law))
         self._next_zone = 0
         none = np.empty(0, dtype=np.int64)
@@ -189,10 +190,11 @@ class SegmentTable:
         """Replace the index of each piece by ``number[index]``."""
         self.segments = replace(self.segments, piece=number[self.segments.piece])
 
-    def ask(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
+    def ask(self, images: Integers, mean: Floats, alternative: Tails) -> None:
         """Bound another p-value of some images (m,) from now on: under means (m,), for another alternative."""
         self._mean[images] = mean
         self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)
+        self._equal_tailed[images] = alternative == "equal-tailed"
         rows = np.isin(self.segments.image, images)
         some = self.segments.chosen(rows)
         self._extreme[rows], self._ordinary[rows] = self.log_masses(some.image, some.left, some.right)
@@ -200,11 +202,12 @@ class SegmentTable:
     def log_bounds(self) -> LogBounds:
         """Return the logs of the least and the greatest p-value (k,) compatible with the segments."""
         extreme, ordinary, open_extreme, open_ordinary = self._totals()
-        most = np.logaddexp(extreme, open_extreme)
-        with np.errstate(invalid="ignore"):  # nothing is certain, or nothing open: -inf less -inf
-            low = extreme - np.logaddexp(extreme, np.logaddexp(ordinary, open_ordinary))
-            high = most - np.logaddexp(most, ordinary)
-        return LogBounds(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high))
+        low, high = _share_bounds(extreme, ordinary, open_extreme, open_ordinary)
+        rest_low, rest_high = _share_bounds(ordinary, extreme, open_ordinary, open_extreme)
+        return LogBounds(
+            np.where(self._equal_tailed, log_twice_the_smaller(low, rest_low), low),
+            np.where(self._equal_tailed, log_twice_the_smaller(high, rest_high), high),
+        )
 
     def anything_inside(self) -> Mask:
         """Return for each image (k,) whether some part of the axis is known to be inside."""
@@ -216,6 +219,7 @@ class SegmentTable:
 
         A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
         known to be inside, and by no more than u / (M + u); one in what is ordinary by u (extreme) / (M (M + u)).
+        Where p is twice the smaller tail, it moves by no more than twice as much.
         """
         segments = self.segments
         open_ = np.flatnonzero(segments.kind != INSIDE)
@@ -236,7 +240,8 @@ class SegmentTable:
             by_extreme = own_extreme + np.minimum(all_ordinary - inside, 0.0) - np.logaddexp(inside, own_extreme)
             relative = np.logaddexp(by_extreme, own_ordinary + all_extreme - inside - with_it)
         share = own - np.logaddexp(all_extreme, all_ordinary)
-        log_cost = np.minimum(np.where(inside > -np.inf, relative, share), 0.0) - log_unit[image]
+        most_moved = np.where(inside > -np.inf, relative, share) + LOG_2 * self._equal_tailed[image]
+        log_cost = np.minimum(most_moved, 0.0) - log_unit[image]
         zones = Zones(
             zone=zone,
             image=image,
@@ -288,6 +293,15 @@ class SegmentTable:
             log_sums(image[~certain], self._extreme[~certain], count),
             log_sums(image[~certain], self._ordinary[~certain], count),
         )
+
+
+def _share_bounds(part: Floats, rest: Floats, open_part: Floats, open_rest: Floats) -> LogBounds:
+    """Return the logs of the least and the greatest share (k,) of a part, from log masses, certain and open, (k,)."""
+    most = np.logaddexp(part, open_part)
+    with np.errstate(invalid="ignore"):  # nothing is certain, or nothing open: -inf less -inf
+        low = part - np.logaddexp(part, np.logaddexp(rest, open_rest))
+        high = most - np.logaddexp(most, rest)
+    return LogBounds(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high))
 
 
 def _unions(asked: Integers, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
