@@ -345,6 +345,13 @@ class AttentionTest(ManyImages):
         chosen = None if confidence_level is None else confidence(confidence_level)
         return self._with(confidence_level=chosen, settings={**self._pipeline.settings, "confidence_level": chosen})
 
+    def with_noise(self, noise: NoiseLike | ImageNoise) -> AttentionTest:
+        """Return the same test with another noise model; the model is shared."""
+        chosen = as_noise_or_maker(noise)
+        other = self._with(noise=chosen, settings={**self._pipeline.settings, "noise": dict(chosen.describe())})
+        other._inputs = replace(self._inputs, noise=chosen)
+        return other
+
     def with_search(self, search: str | Search) -> AttentionTest:
         """Return the same test with another search; the model is shared."""
         chosen = as_search(search)

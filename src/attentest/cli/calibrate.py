@@ -29,17 +29,22 @@ from attentest.cli.options import (
     SeedOption,
     WindowOption,
     check_level,
+    names_in,
 )
 from attentest.cli.output import SOME_FAILED, print_json, progress_bar, say, table_console
 from attentest.cli.record_header import record_header
 from attentest.errors import InputError
-from attentest.registry import IMAGE_NOISE
+from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
     from attentest.api.engine import Engine
     from attentest.results.calibration import Calibration
     from attentest.results.records import Row
     from attentest.simulation.null_images import NullImages
+
+    EstimatorName = str
+else:
+    EstimatorName = names_in(NOISE_ESTIMATORS)
 
 REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
 """Files in the output directory: what is reported, and the rows of the images that it is reported from."""
@@ -58,6 +63,26 @@ def calibrate(
             f"{IMAGE_NOISE.choices()}.",
             metavar="SIGMA",
             show_default="that of --noise",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    reference_images: Annotated[
+        int | None,
+        typer.Option(
+            help="Estimate the noise anew for each null image, from so many reference images drawn for it, and test "
+            "with the estimate: shows what estimating costs.",
+            metavar="K",
+            min=2,
+            show_default="as many as --noise was estimated from, if at most 100",
+            rich_help_panel=IMAGE,
+        ),
+    ] = None,
+    estimator: Annotated[
+        EstimatorName | None,
+        typer.Option(
+            help=f"With --reference-images, how the noise is estimated: {NOISE_ESTIMATORS.choices()}.",
+            metavar="NAME",
+            show_default="the one for noise of that kind",
             rich_help_panel=IMAGE,
         ),
     ] = None,
@@ -117,6 +142,8 @@ def calibrate(
 
     attentest calibrate --noise sample --true-noise 1.0
 
+    attentest calibrate --noise 1.0 --rho 0.5 --reference-images 5 --images 200
+
     attentest calibrate --noise 1.0 --images 100000 --engine ray --out calibration
     """
     # What can be checked before the imports below, which take seconds, is.
@@ -124,6 +151,8 @@ def calibrate(
     where.check()
     if retry and out is None:
         raise InputError("--retry is for --out, which is not there: add it.")
+    if estimator is not None and reference_images is None:
+        raise InputError("--estimator is for --reference-images, which is not there: add it.")
     for level in alpha or ():
         check_level(level)
     if out is not None:
@@ -145,6 +174,8 @@ def calibrate(
         mean=None if mean is None else read_image(mean, frame=frame, window=window),
         image_shape=image_shape,
         noise=drawn_from,
+        reference_images=reference_images,
+        estimator=None if estimator is None else str(estimator),
     )
     engine = where.chosen()
     interruption = Interruption()
@@ -211,10 +242,14 @@ def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true
 
 def _print_calibration(calibration: Calibration) -> None:
     headings = ("level", "selective: p at most the level", "of a valid test at most", "naive: p at most the level")
-    table = Table(*headings, title=f"{len(calibration.pvalues)} null images")
+    estimated = calibration.plug_in_rates is not None
+    plug_in = ("estimated noise taken for the truth: p at most the level",) if estimated else ()
+    table = Table(*headings, *plug_in, title=f"{len(calibration.pvalues)} null images")
     levels = calibration.alphas, calibration.rates, calibration.limits, calibration.naive_rates
-    for alpha, rate, limit, naive in zip(*levels, strict=True):
-        table.add_row(f"{alpha:g}", escape(str(rate)), str(limit), escape(str(naive)))
+    others = calibration.plug_in_rates or ((),) * len(calibration.alphas)
+    for alpha, rate, limit, naive, other in zip(*levels, others, strict=True):
+        last = (escape(str(other)),) if estimated else ()
+        table.add_row(f"{alpha:g}", escape(str(rate)), str(limit), escape(str(naive)), *last)
     table_console().print(table)
     typer.echo(calibration.conclusion())
 

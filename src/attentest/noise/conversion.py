@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -49,4 +49,6 @@ def _fitted(estimator: FitsNoise) -> NoiseModel:
         raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
     if isinstance(model, Estimated):
         return model
-    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None)})
+    parameters: dict[str, Any] = getattr(estimator, "parameters", dict)()
+    chosen = {key: value for key, value in parameters.items() if value is not None}
+    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None), **chosen})

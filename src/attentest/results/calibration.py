@@ -34,6 +34,9 @@ FEWEST_EXPECTED = 10
 NUMBERS = ("p", "p_low", "p_high", "naive_p")
 """Numbers in the row of an image that was tested."""
 
+PLUG_IN = "plug_in_p"
+"""P-value in the row of an image whose noise was estimated, if the estimate is taken for the truth."""
+
 MOST_REASONS = 3
 """Reasons for failures that a summary names, the most frequent ones."""
 
@@ -65,6 +68,11 @@ class Calibration:
     failures
         Reasons why images could not be tested, by their numbers. They have no p-value and are in no rate, but the
         limits are for all images, and the verdict counts each as rejected or not, whichever would change it.
+    plug_in_pvalues : (n,)
+        Selective p-values if the noise, which was estimated for each image from reference images, is taken to be known;
+        None if it was not estimated.
+    plug_in_rates
+        Rejection rates of these.
     """
 
     pvalues: NDArray[np.float64]
@@ -76,6 +84,8 @@ class Calibration:
     limits: tuple[int, ...]
     statuses: dict[str, int]
     failures: dict[int, str] = field(default_factory=dict)
+    plug_in_pvalues: NDArray[np.float64] | None = None
+    plug_in_rates: tuple[Rate, ...] | None = None
 
     @classmethod
     def of(
@@ -100,7 +110,7 @@ class Calibration:
             if "error" in row:
                 failed[row["image"]] = row["error"]
             else:
-                tested[row["image"]] = tuple(row[name] for name in (*NUMBERS, "status"))
+                tested[row["image"]] = (*(row[name] for name in NUMBERS), row.get(PLUG_IN, np.nan), row["status"])
         if not tested:
             if failed:
                 number, reason = min(failed.items())
@@ -108,7 +118,8 @@ class Calibration:
             raise InputError("there are no results to calibrate by: give at least one.")
         ordered = [tested[number] for number in sorted(tested)]
         numbers = np.array([row[:-1] for row in ordered], dtype=np.float64)
-        selective, naive, bounds = numbers[:, 0], numbers[:, 3], numbers[:, 1:3]
+        selective, naive, bounds, plug_in = numbers[:, 0], numbers[:, 3], numbers[:, 1:3], numbers[:, 4]
+        estimated = not np.any(np.isnan(plug_in))
         return cls(
             pvalues=selective,
             pvalue_bounds=bounds,
@@ -119,6 +130,8 @@ class Calibration:
             limits=rejection_limits(levels, len(tested) + len(failed), ERROR_RATE),
             statuses=dict(Counter(row[-1] for row in ordered)),
             failures=dict(sorted(failed.items())),
+            plug_in_pvalues=plug_in if estimated else None,
+            plug_in_rates=tuple(rate_of(plug_in <= a, confidence_level) for a in levels) if estimated else None,
         )
 
     @property
@@ -176,8 +189,9 @@ class Calibration:
     def summary(self) -> str:
         """Return the rates and the conclusion, in words."""
         lines = [counted(len(self.pvalues), "null image")]
-        for alpha, rate, naive in zip(self.alphas, self.rates, self.naive_rates, strict=True):
-            lines.append(f"p <= {alpha:g}: selective {rate}, naive {naive}")
+        plug_in = ("" for _ in self.alphas) if self.plug_in_rates is None else map(_plug_in_text, self.plug_in_rates)
+        for alpha, rate, other, naive in zip(self.alphas, self.rates, plug_in, self.naive_rates, strict=True):
+            lines.append(f"p <= {alpha:g}: selective {rate}, {other}naive {naive}")
         return "\n".join([*lines, self.conclusion()])
 
     def conclusion(self) -> str:
@@ -250,10 +264,13 @@ class Calibration:
         return f"Calibration({tested}{failed}, rejected {', '.join(rates)}, calibrated={self.calibrated})"
 
     def _repr_html_(self) -> str:
-        columns = ("level", "selective: rejected", "limit", "naive (not valid): rejected")
+        columns = ["level", "selective: rejected", "limit", "naive (not valid): rejected"]
         levels = zip(self.alphas, self.rates, self.limits, self.naive_rates, strict=True)
         total = len(self.pvalues) + len(self.failures)
-        rows = [(f"{alpha:g}", rate, f"{limit} of {total}", naive) for alpha, rate, limit, naive in levels]
+        rows = [[f"{alpha:g}", rate, f"{limit} of {total}", naive] for alpha, rate, limit, naive in levels]
+        if self.plug_in_rates is not None:
+            columns.append("estimated noise taken for the truth: rejected")
+            rows = [[*row, rate] for row, rate in zip(rows, self.plug_in_rates, strict=True)]
         title = f"Calibration on {counted(len(self.pvalues), 'null image')}"
         return row_table(title, columns, rows, self.conclusion().split("\n"))
 
@@ -280,9 +297,11 @@ class Calibration:
             "calibrated": self.calibrated,
             "statuses": self.statuses,
             "failures": [{"image": number, "error": reason} for number, reason in self.failures.items()],
+            "plug_in": None if self.plug_in_rates is None else [_described(rate) for rate in self.plug_in_rates],
             "pvalues": self.pvalues.tolist(),
             "pvalue_bounds": self.pvalue_bounds.tolist(),
             "naive_pvalues": self.naive_pvalues.tolist(),
+            "plug_in_pvalues": None if self.plug_in_pvalues is None else self.plug_in_pvalues.tolist(),
         }
 
 
@@ -308,6 +327,10 @@ def check_row(row: Mapping[str, Any]) -> None:
     for name in NUMBERS:
         if not 0 <= row[name] <= 1:
             raise ValueError(f"{name} must lie between 0 and 1, got {row[name]}")
+
+
+def _plug_in_text(rate: Rate) -> str:
+    return f"with the estimated noise taken for the truth {rate}, "
 
 
 def _described(rate: Rate) -> dict[str, Any]:

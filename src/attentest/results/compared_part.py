@@ -17,7 +17,6 @@ from attentest.statistics.alternative import Tails, parameters_of
 from attentest.statistics.baselines import naive_log_pvalue
 from attentest.statistics.intervals import contains
 from attentest.statistics.law import Law
-from attentest.statistics.log_probability import probability
 from attentest.statistics.pvalue import log_pvalues
 
 
@@ -114,12 +113,11 @@ def certified(
     The draws are of the law with a known standard error, and so are the bounds on p that they are compared with.
     """
     draws.statistics.setflags(write=False)
-    _, low, high = log_pvalues(result.law.with_known_error(), [result.truncation_set], result.tails)
     certificate = Certificate(
         observed=result.statistic,
         statistics=draws.statistics,
         alternative=result.tails,
-        pvalue_bounds=(probability(low[0]), probability(high[0])),
+        pvalue_bounds=result.with_known_noise().pvalue_bounds,
         moved=draws.moved,
         steps=certification.steps,
         seed=certification.seed,

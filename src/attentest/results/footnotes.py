@@ -14,6 +14,10 @@ ENDINGS = {
 }
 """How searches end that do not converge, by their status."""
 
+FEW_DEGREES = 30.0
+"""With fewer degrees of freedom of the standard error than this its uncertainty is mentioned: the 97.5% quantile of
+Student's distribution is 4% above that of the normal distribution, and the 99.95% quantile 11%."""
+
 ROUNDING = 1e-9
 """Levels this close are the same."""
 
@@ -77,6 +81,16 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
         notes.append(
             f"randomised selection: the region was chosen on the image plus noise of {row['gamma']:g} times its "
             f"own{seed}; map and region are those of that sum, the statistic is that of the image itself"
+        )
+    degrees = row.get("degrees_of_freedom")
+    if degrees is not None and degrees < FEW_DEGREES:
+        images = "" if row["reference_images"] is None else f" from {row['reference_images']} reference images"
+        from scipy.special import ndtri, stdtrit  # imported here because the help of the command line needs none
+
+        longer = float(stdtrit(degrees, 0.975) / ndtri(0.975))
+        notes.append(
+            f"the noise is an estimate{images} with {degrees:.0f} degrees of freedom: p and interval allow for it (a "
+            f"95% interval without selection is {longer:.2g} times as long as with known noise); more images help"
         )
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")

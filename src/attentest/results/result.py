@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,17 @@ class AttentionTestResult(ResultPlots):
         return tails_of(self.alternative, self.two_sided)
 
     @property
+    def degrees_of_freedom(self) -> float:
+        """Degrees of freedom of the standard error, if the noise was estimated from reference images; else infinite."""
+        return float(self.law.degrees_of_freedom[0])
+
+    @property
+    def reference_images(self) -> int | None:
+        """Number of reference images that the noise was estimated from; None if it is known, or known otherwise."""
+        images = self.settings["noise"].get("images")
+        return images if isinstance(images, int) else None
+
+    @property
     def statistic(self) -> float:
         """Standardised difference, region minus background unless another contrast was chosen: T(X) of the paper."""
         return float(self.law.statistic[0])
@@ -252,20 +264,31 @@ class AttentionTestResult(ResultPlots):
             As in :class:`AttentionTest`.
         """
         tails = tails_of(alternative, two_sided)
-        best, low, high = (float(log[0]) for log in log_pvalues(self.law, [self.truncation_set], tails))
         log_naive = naive_log_pvalue(self.statistic, alternative)
-        bounds = probability(low), probability(high)
-        return replace(
+        other = replace(
             self,
             alternative=alternative,
             two_sided=two_sided,
-            log_pvalue=best,
-            log_pvalue_bounds=(low, high),
             naive_log_pvalue=log_naive,
             bonferroni_log_pvalue=corrected_for_all_regions(log_naive, self.selectable, self.connectivity),
             settings={**_without(self.settings, "two_sided"), **parameters_of(tails)},
-            certificate=None if self.certificate is None else self.certificate.compared_with(tails, bounds),
         )
+        # The draws of a certificate are of the law with a known standard error.
+        known = other._with_law(self.law.with_known_error()).pvalue_bounds
+        certificate = None if self.certificate is None else self.certificate.compared_with(tails, known)
+        return replace(other._with_law(self.law), certificate=certificate)
+
+    def with_known_noise(self) -> AttentionTestResult:
+        """Return the result if the noise model, which was estimated, is taken for the true one.
+
+        It comes from the same truncation set, without evaluating the model. Noise that is known gives this result.
+        """
+        return self._with_law(self.law.with_known_error())
+
+    def _with_law(self, law: Law) -> AttentionTestResult:
+        """Return the result under another law of the statistic, given the same truncation set."""
+        best, low, high = (float(log[0]) for log in log_pvalues(law, [self.truncation_set], self.tails))
+        return replace(self, law=law, log_pvalue=best, log_pvalue_bounds=(low, high))
 
     def sensitivity(
         self,
@@ -356,6 +379,8 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             **parameters_of(result.tails),
             "difference": result.difference,
             "standard_error": result.standard_error,
+            "degrees_of_freedom": None if isinf(result.degrees_of_freedom) else result.degrees_of_freedom,
+            "reference_images": result.reference_images,
             "estimate": json_number(best[i]),
             "estimate_bounds": [json_number(low[i]), json_number(high[i])],
             "confidence_interval": json_interval(intervals[i]),

@@ -56,6 +56,8 @@ COLUMNS = (
     "contrast",
     "noise",
     "approximate_noise",
+    "reference_images",
+    "degrees_of_freedom",
     "evaluations",
     "status",
     "audit_points",
@@ -183,5 +185,6 @@ def _described(settings: Mapping[str, Any]) -> Row:
         "contrast": settings["contrast"]["name"],
         "noise": noise.get("model", ""),
         "approximate_noise": bool(noise.get("approximate", False)),
+        **{name: settings.get(name) for name in ("reference_images", "degrees_of_freedom")},
         "noisy_reference": settings.get("noisy_reference"),
     }

@@ -12,7 +12,7 @@ from attentest.api.engine import Engine, as_engine
 from attentest.checks import confidence, whole_number
 from attentest.errors import AttentestWarning
 from attentest.images.sample import ImageLike
-from attentest.noise import NoiseLike
+from attentest.noise import NoiseEstimator, NoiseLike
 from attentest.results.calibration import ALPHAS, Calibration, significance_levels
 from attentest.results.progress import Progress, ProgressLike, progress_reports
 from attentest.results.records import Row
@@ -30,6 +30,8 @@ def calibrate(
     mean: ImageLike | None = None,
     image_shape: tuple[int, ...] | None = None,
     noise: NoiseLike | None = None,
+    reference_images: int | None = None,
+    estimator: str | NoiseEstimator | None = None,
     alphas: Sequence[float] = ALPHAS,
     confidence_level: float = 0.95,
     engine: str | Engine = "local",
@@ -58,6 +60,13 @@ def calibrate(
         preprocessing.
     noise
         Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
+    reference_images
+        Estimate the noise anew for each null image, from so many reference images drawn for it, and test with the
+        estimate: this shows what estimating costs. By default as many as the noise of the test was estimated from, if
+        that is an estimate from at most 100 images; none if the noise is known.
+    estimator
+        How it is estimated: an estimator from ``attentest.noise``, or its name; by default that of the test's noise, or
+        the one for noise of that kind.
     alphas
         Significance levels to report.
     confidence_level
@@ -71,7 +80,15 @@ def calibrate(
     # Checked before hours of computation, not after.
     levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
     numbers, chosen = range(image_count(n)), as_engine(engine)
-    images = NullImages.of(test, rng, mean=mean, image_shape=image_shape, noise=noise)
+    images = NullImages.of(
+        test,
+        rng,
+        mean=mean,
+        image_shape=image_shape,
+        noise=noise,
+        reference_images=reference_images,
+        estimator=estimator,
+    )
     with progress_reports(progress, len(numbers)) as report:
         rows = with_true_hypotheses(null_rows(images, numbers, chosen, report))
         return Calibration.of(rows, levels, confidence_level)

@@ -14,8 +14,9 @@ from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.images.shape import as_shape
 from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise, check_noise
 
-IMAGE, REFERENCE = 0, 1
-"""What is drawn for an image, as the last of the numbers that seed it."""
+IMAGE, REFERENCE, ESTIMATION = 0, 1, 2
+"""What is drawn for an image, as the last of the numbers that seed it: itself, its reference in the contrast, and the
+images from which its noise is estimated."""
 
 
 def noise_to_draw(test: AttentionTest, noise: NoiseLike | None, shapes: Iterable[tuple[int, int, int]]) -> NoiseModel:

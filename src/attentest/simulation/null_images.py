@@ -15,14 +15,16 @@ from attentest.api import AttentionTest
 from attentest.api.engine import timed_batches
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, value_bytes
-from attentest.noise import NoiseLike, NoiseModel
+from attentest.noise import Estimated, NoiseEstimator, NoiseLike, NoiseModel
 from attentest.noise.checksum import described
 from attentest.pipeline.stream import Tested
+from attentest.results.calibration import PLUG_IN
 from attentest.results.failure import FailedImage
 from attentest.results.progress import Progress
 from attentest.results.records import Row
 from attentest.results.result import AttentionTestResult
 from attentest.simulation.drawn_images import (
+    ESTIMATION,
     IMAGE,
     REFERENCE,
     drawn_image,
@@ -31,6 +33,7 @@ from attentest.simulation.drawn_images import (
     reference_noise_to_draw,
     seed_from,
 )
+from attentest.simulation.reestimated_noise import MOST_BY_DEFAULT, ReestimatedNoise, reestimated
 
 FALSE_HYPOTHESIS = "false_hypothesis"
 """What the row of an image has whose mean makes the hypothesis false."""
@@ -59,6 +62,9 @@ class NullImages:
         Noise model of their references, if the contrast is with one; None for references without noise.
     seed
         Whole numbers from which everything is drawn.
+    estimated
+        How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn for
+        it. None if the test has a noise model of its own.
     """
 
     test: AttentionTest
@@ -66,6 +72,7 @@ class NullImages:
     noise: NoiseModel
     reference_noise: NoiseModel | None
     seed: tuple[int, ...]
+    estimated: ReestimatedNoise | None = None
 
     @classmethod
     def of(
@@ -76,18 +83,30 @@ class NullImages:
         mean: ImageLike | None,
         image_shape: tuple[int, ...] | None,
         noise: NoiseLike | None,
+        reference_images: int | None = None,
+        estimator: str | NoiseEstimator | None = None,
     ) -> NullImages:
         """Return the null images of :func:`calibrate`; refuse those that the test cannot take."""
         if not isinstance(test, AttentionTest):
             raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
         centre = mean_image(test, mean, image_shape)
         drawn_from = noise_to_draw(test, noise, [centre.shape])
+        seed = seed_from(rng)
+        if reference_images is None:
+            if estimator is not None:
+                raise InputError("an estimator is for reference images: say how many with reference_images=.")
+            known_from = drawn_from.images if noise is None and isinstance(drawn_from, Estimated) else None
+            reference_images = known_from if known_from is not None and known_from <= MOST_BY_DEFAULT else None
+        estimated = None
+        if reference_images is not None:
+            estimated = reestimated(drawn_from, estimator, reference_images, (*seed, ESTIMATION))
         images = cls(
-            test=test.with_confidence_level(None),
+            test=(test if estimated is None else test.with_noise(estimated)).with_confidence_level(None),
             mean=centre,
             noise=drawn_from,
             reference_noise=reference_noise_to_draw(test, drawn_from),
-            seed=seed_from(rng),
+            seed=seed,
+            estimated=estimated,
         )
         test.check(images.image(0), reference=images.reference(0) if images.has_references else None)
         return images
@@ -113,6 +132,7 @@ class NullImages:
             "mean_sha256": hashlib.sha256(value_bytes(self.mean.pixels)).hexdigest(),
             "black_and_white": self.mean.levels,
             "drawn_noise": described(self.noise),
+            **({} if self.estimated is None else {"estimated": self.estimated.describe()}),
         }
 
     @property
@@ -149,6 +169,7 @@ class NullImages:
             "p_high": result.pvalue_bounds[1],
             "log_p": result.log_pvalue,
             "naive_p": result.naive_pvalue,
+            **({} if self.estimated is None else {PLUG_IN: result.with_known_noise().pvalue}),
             "status": result.status,
             "evaluations": result.evaluations,
         }

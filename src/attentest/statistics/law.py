@@ -81,6 +81,11 @@ class Law(ABC):
         """
         return np.asarray(np.sqrt(self.z_obs**2 + 2 * log_tail * self.spread**2))
 
+    @property
+    def degrees_of_freedom(self) -> NDArray[np.float64]:
+        """Degrees of freedom (k,) of the standard errors of the statistics: infinite, because these are known."""
+        return np.full(len(self), np.inf)
+
     def with_known_error(self) -> Law:
         """Return the law if the standard error of the statistic is known, which in this one it is."""
         return self

@@ -62,6 +62,11 @@ class RandomisedStudent(RandomisedNormal):
             degrees=np.broadcast_to(self.degrees, divisors.shape),
         )
 
+    @property
+    def degrees_of_freedom(self) -> NDArray[np.float64]:
+        """Degrees of freedom of the standard errors: see :attr:`Law.degrees_of_freedom`."""
+        return self.degrees
+
     def with_known_error(self) -> RandomisedNormal:
         """Return the law of the same statistics with a known standard error: see :meth:`Law.with_known_error`."""
         return RandomisedNormal(statistic=self.statistic, observed_z=self.observed_z, gamma=self.gamma)

@@ -57,6 +57,11 @@ class TruncatedStudent(Law):
             statistic=self.statistic / divisors, degrees=np.broadcast_to(self.degrees, divisors.shape)
         )
 
+    @property
+    def degrees_of_freedom(self) -> NDArray[np.float64]:
+        """Degrees of freedom of the standard errors: see :attr:`Law.degrees_of_freedom`."""
+        return self.degrees
+
     def with_known_error(self) -> TruncatedNormal:
         """Return the paper's law of the same statistics: see :meth:`Law.with_known_error`."""
         return TruncatedNormal(statistic=self.statistic)
