@@ -184,7 +184,7 @@ class SegmentTable:
         """Return the log masses of intervals (q,) of one image's axis, relative to what is known to be inside."""
         masses = np.logaddexp(*self.log_masses(np.full(len(left), image), left, right))
         inside = max(total[image] for total in self._totals()[:2])
-        return np.asarray(masses - inside if np.isfinite(inside) else masses * 0)
+        return np.asarray(masses - inside) if np.isfinite(inside) else np.zeros_like(masses)
 
     def renumber_pieces(self, number: Integers) -> None:
         """Replace the index of each piece by ``number[index]``."""
