@@ -14,6 +14,7 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.noise import (
     AR1Covariance,
+    LocallyStationaryCovariance,
     NoiseEstimator,
     PixelVariance,
     PooledVariance,
@@ -22,7 +23,7 @@ from attentest.noise import (
     load_noise,
 )
 
-IMAGES = np.random.default_rng(7).normal(2.0, 1.5, size=(12, 6, 5))
+IMAGES = np.random.default_rng(7).normal(4.0, 1.5, size=(12, 6, 5))
 FILES = [f"{number}.npy" for number in range(len(IMAGES))]
 
 
@@ -31,6 +32,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, image in zip(FILES, IMAGES, strict=True):
         np.save(name, image)
+    np.save("wrong.npy", -IMAGES[1])
     np.save("wide.npy", np.arange(12.0).reshape(3, 4))
 
 
@@ -47,6 +49,13 @@ def run(*arguments: str) -> Result:
         (("--estimator", "ar1"), AR1Covariance()),
         (("--estimator", "stationary"), StationaryCovariance()),
         (("--estimator", "stationary", "--max-lag", "1"), StationaryCovariance(1)),
+        (("--estimator", "stationary", "--ignore-constant"), StationaryCovariance(ignore_constant=True)),
+        (("--estimator", "locally-stationary"), LocallyStationaryCovariance()),
+        (
+            ("--estimator", "locally-stationary", "--smoothing", "2", "--max-lag", "1"),
+            LocallyStationaryCovariance(2, 1),
+        ),
+        (("--gain", "per-image"), PooledVariance(gain="per-image")),
         (("--estimator", "shrunk"), ShrunkCovariance()),
     ],
 )
@@ -55,7 +64,8 @@ def test_an_estimator_is_fitted_and_saved(options: tuple[str, ...], estimator: N
     done = run("fit", *FILES, *options, "--out", out)
     assert done.exit_code == 0, done.exception
     assert done.stdout == f"{out}\n"
-    assert "12 images of 6 x 5 pixels and 1 channel(s)\nmodel " in done.stderr
+    assert "12 images of 6 x 5 pixels and 1 channel(s)\n" in done.stderr
+    assert ("the noise is that of an image with the median gain" in done.stderr) == ("per-image" in options)
     expected = estimator.fit(IMAGES).noise_
     v = np.random.default_rng(1).normal(size=30)
     np.testing.assert_array_equal(load_noise(out).apply(v), expected.apply(v))
@@ -70,6 +80,11 @@ def test_json_says_the_same() -> None:
     described = {"model": "isotropic", "sigma": sigma, "estimator": "PooledVariance", "images": 12}
     assert found == {"file": "noise.json", "shape": [1, 6, 5], **described}
     assert json.loads(run("show", "noise.json", "--json").stdout) == described
+
+
+def test_json_has_the_gains() -> None:
+    found = json.loads(run("fit", *FILES, "--gain", "per-image", "--out", "noise.json", "--json").stdout)
+    assert found["gains"] == PooledVariance(gain="per-image").fit(IMAGES).gains_.tolist()
 
 
 def test_colours_and_frames() -> None:
@@ -96,8 +111,18 @@ def test_colours_and_frames() -> None:
         ("fit 0.npy none.npy --out noise.json", "there is no image file none.npy"),
         (
             "fit 0.npy 1.npy --max-lag 2 --out noise.json",
-            "--max-lag is for the stationary estimator, but --estimator is pooled",
+            "--max-lag is for the estimators stationary and locally-stationary, but --estimator is pooled",
         ),
+        (
+            "fit 0.npy 1.npy --smoothing 2 --out noise.json",
+            "--smoothing is for the estimator locally-stationary, but --estimator is pooled",
+        ),
+        (
+            "fit 0.npy 1.npy --ignore-constant --estimator pixel --out noise.json",
+            "--ignore-constant is for the estimators pooled, ar1 and stationary, but --estimator is pixel",
+        ),
+        ("fit 0.npy 1.npy --estimator locally-stationary --smoothing 0 --out noise.json", "smoothing must be positive"),
+        ("fit 0.npy wrong.npy --gain per-image --out noise.json", "reference image 1 is not the same scene"),
         ("fit 0.npy 1.npy --window --out noise.json", "only a DICOM file has a display window"),
         ("fit 0.npy 1.npy --frame 3 --out noise.json", "frame"),
         ("show none.json", "there is no noise file none.json"),

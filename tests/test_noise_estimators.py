@@ -15,6 +15,7 @@ from attentest.noise import (
     Diagonal,
     FromImage,
     Isotropic,
+    LocallyStationaryCovariance,
     NoiseEstimator,
     NoiseModel,
     PerChannel,
@@ -29,7 +30,14 @@ from attentest.noise.correlation_tail import fitted_tail
 
 H, W = 6, 8
 CHANNELS = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
-ESTIMATORS = [PooledVariance, PixelVariance, AR1Covariance, StationaryCovariance, ShrunkCovariance]
+ESTIMATORS = [
+    PooledVariance,
+    PixelVariance,
+    AR1Covariance,
+    StationaryCovariance,
+    LocallyStationaryCovariance,
+    ShrunkCovariance,
+]
 
 
 def grey_images(noise: NoiseModel, count: int, seed: int = 0, shape: tuple[int, int] = (H, W)) -> np.ndarray:

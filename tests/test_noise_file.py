@@ -17,10 +17,12 @@ from attentest.noise import (
     Diagonal,
     Estimated,
     Isotropic,
+    LocallyStationary,
     NoiseModel,
     PerChannel,
     PixelVariance,
     PooledVariance,
+    Scaled,
     Stationary,
     StationaryCovariance,
     from_image,
@@ -42,11 +44,13 @@ MODELS = {
     "diagonal of a shape": Diagonal(AWKWARD.reshape(1, 2, 3)),
     "dense": Dense(FACTOR @ FACTOR.T),
     "stationary": Stationary(STRIPES, (5, 6)),
+    "locally stationary": LocallyStationary(AWKWARD[[0, 1, 2, 3, 0, 5]].reshape(2, 3), 3 * STRIPES),
     "per channel": PerChannel(FACTOR @ FACTOR.T),
     "colours in space": PerChannel([0.1, 0.2], Stationary(STRIPES, (5, 6))),
     "nested twice": PerChannel([0.1, 0.2], PerChannel([1.0, 2.0], Diagonal(AWKWARD))),
     "estimated stationary": StationaryCovariance().fit(REFERENCE).noise_,
     "averaged": Averaged(Isotropic(0.1), 7),
+    "scaled": Scaled(Isotropic(0.1), 1 / 3),
     "from image": from_image(REFERENCE[0]),
 }
 SUFFIXES = [".json", ".safetensors"]
@@ -57,7 +61,8 @@ def state(noise: Any) -> Any:
     arguments = {
         name: getattr(noise, name)
         for name in (
-            "sigma rho variance shape covariance autocovariance channels spatial model origin count".split()  # noqa: SIM905
+            "sigma rho variance shape covariance autocovariance channels spatial model origin count gain deviations "  # noqa: SIM905
+            "autocorrelation".split()
         )
         if hasattr(noise, name)
     }

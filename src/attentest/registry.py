@@ -214,8 +214,10 @@ NOISE_MODELS = Registry(
         "diagonal": Part("noise.diagonal:Diagonal"),
         "dense": Part("noise.dense:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
+        "locally stationary": Part("noise.locally_stationary:LocallyStationary"),
         "per channel": Part("noise.per_channel:PerChannel"),
         "averaged": Part("noise.averaged:Averaged"),
+        "scaled": Part("noise.scaled:Scaled"),
         "estimated": Part("noise.estimated:Estimated"),
     },
 )
@@ -238,6 +240,10 @@ NOISE_ESTIMATORS = Registry(
         "ar1": Part("noise.estimators:AR1Covariance", "pixels correlated along rows"),
         "stationary": Part(
             "noise.estimators:StationaryCovariance", "a covariance that depends on the distance between pixels"
+        ),
+        "locally-stationary": Part(
+            "noise.locally_stationary_covariance:LocallyStationaryCovariance",
+            "the same, with a variance that changes over the image",
         ),
         "shrunk": Part("noise.estimators:ShrunkCovariance", "any covariance, for small images"),
     },

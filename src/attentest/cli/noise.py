@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +25,16 @@ if TYPE_CHECKING:
 else:
     EstimatorName = names_in(NOISE_ESTIMATORS)
 
-POOLED, STATIONARY = "pooled", "stationary"
-"""The default estimator, and the one with a largest lag."""
+POOLED = "pooled"
+"""The default estimator."""
+
+
+class GainName(StrEnum):
+    """Whether reference images have the same gain or one each."""
+
+    EQUAL = "equal"
+    PER_IMAGE = "per-image"
+
 
 noise = typer.Typer(
     name="noise",
@@ -53,12 +63,36 @@ def fit(
     max_lag: Annotated[
         int | None,
         typer.Option(
-            help="For stationary: pixels up to which correlations are estimated; they are zero at twice that.",
+            help="For stationary and locally-stationary: pixels up to which correlations are estimated; they are zero "
+            "at twice that.",
             metavar="N",
             min=1,
-            show_default="half the side",
+            show_default="half the side, and a curve beyond",
         ),
     ] = None,
+    smoothing: Annotated[
+        float | None,
+        typer.Option(
+            help="For locally-stationary: standard deviation in pixels of the Gaussian that smooths the variances.",
+            metavar="PIXELS",
+            show_default="as much as the variances need",
+        ),
+    ] = None,
+    ignore_constant: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-constant",
+            help="For pooled, ar1 and stationary: leave out pixels that have the same value in all images, such as a "
+            "dark surround.",
+        ),
+    ] = False,
+    gain: Annotated[
+        GainName,
+        typer.Option(
+            help="per-image for images of one scene that differ by a factor, too: each is divided by its own. The "
+            "noise is then that of an image with the median factor.",
+        ),
+    ] = GainName.EQUAL,
     frame: FrameOption = None,
     window: WindowOption = False,
     as_json: ReportJsonOption = False,
@@ -70,19 +104,22 @@ def fit(
 
     attentest noise fit phantom/*.dcm --estimator stationary --max-lag 4 --out noise.safetensors
 
+    attentest noise fit controls/*.npy --estimator locally-stationary --gain per-image --out noise.safetensors
+
     attentest test scan.dcm --noise noise.safetensors
     """
     from attentest.files import check_output_path
 
-    if max_lag is not None and estimator != STATIONARY:
-        raise InputError(f"--max-lag is for the stationary estimator, but --estimator is {estimator}.")
     with option_names({"the file name of the noise file": "--out"}):
         check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
     check_files("image", images)
+    given = {"max_lag": max_lag, "smoothing": smoothing, "ignore_constant": ignore_constant or None}
+    options = {name: value for name, value in given.items() if value is not None}
+    _check_options(str(estimator), options)
+    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options, gain=str(gain))
     from attentest.images.read import read_image
     from attentest.noise import load_noise, save_noise
 
-    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**({} if max_lag is None else {"max_lag": max_lag}))
     with progress_bar(f"reading {len(images)} image(s)") as progress:
 
         def read() -> Iterator[Any]:
@@ -94,11 +131,16 @@ def fit(
         chosen.fit(read())
         save_noise(chosen, out)
     found = {"file": str(out), **load_noise(out).describe(), "shape": list(chosen.mean_.shape)}
+    if gain is GainName.PER_IMAGE:
+        found["gains"] = chosen.gains_.tolist()
     if as_json:
         print_json(found)
     else:
         channels, height, width = chosen.mean_.shape
         say(f"{chosen.n_images_} images of {height} x {width} pixels and {channels} channel(s)")
+        if gain is GainName.PER_IMAGE:
+            least, most = chosen.gains_.min(), chosen.gains_.max()
+            say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
         say(", ".join(f"{name} {_shown(value)}" for name, value in chosen.noise_.describe().items()))
         typer.echo(str(out))
 
@@ -124,6 +166,19 @@ def show(
         return
     for name, value in described.items():
         typer.echo(f"{name}: {_shown(value)}")
+
+
+def _check_options(estimator: str, options: Iterable[str]) -> None:
+    """Refuse options that an estimator does not have."""
+    for option in options:
+        having = [name for name in NOISE_ESTIMATORS if option in signature(NOISE_ESTIMATORS.load(name)).parameters]
+        if estimator not in having:
+            *most, last = having
+            names = f"{', '.join(most)} and {last}" if most else last
+            raise InputError(
+                f"--{option.replace('_', '-')} is for the estimator{'s' if most else ''} {names}, but --estimator is "
+                f"{estimator}."
+            )
 
 
 def _shown(value: Any) -> str:

@@ -26,10 +26,14 @@ from attentest.noise.estimators import (
     StationaryCovariance,
 )
 from attentest.noise.isotropic import Isotropic
+from attentest.noise.locally_stationary import LocallyStationary
+from attentest.noise.locally_stationary_covariance import LocallyStationaryCovariance
 from attentest.noise.model import ChecksImages, FitsNoise, FloatArray, ImageNoise, NoiseModel, check_noise
 from attentest.noise.noise_file import load_noise, save_noise
+from attentest.noise.own_gain import OwnGain
 from attentest.noise.parameters import LARGEST_SIGMA, MOST_DRAWN, SMALLEST_SIGMA
 from attentest.noise.per_channel import PerChannel
+from attentest.noise.scaled import Scaled
 from attentest.noise.stationary import Stationary
 from attentest.noise.tested_image import FromImage, from_image
 
@@ -52,12 +56,16 @@ __all__ = [
     "HasCorrelationLength",
     "ImageNoise",
     "Isotropic",
+    "LocallyStationary",
+    "LocallyStationaryCovariance",
     "NoiseEstimator",
     "NoiseLike",
     "NoiseModel",
+    "OwnGain",
     "PerChannel",
     "PixelVariance",
     "PooledVariance",
+    "Scaled",
     "ShrunkCovariance",
     "Stationary",
     "StationaryCovariance",

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.special import xlogy
 
 from attentest.noise.model import FloatArray
 
@@ -60,8 +61,11 @@ def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     def error(parameters: FloatArray) -> FloatArray:
         return np.asarray(root * (_curve(parameters, rows, columns) - measured))
 
+    def jacobian(parameters: FloatArray) -> FloatArray:
+        return np.asarray(root[:, None] * _derivatives(parameters, rows, columns))
+
     start = min(starts, key=lambda parameters: float(np.sum(error(np.asarray(parameters)) ** 2)))
-    best = least_squares(error, start, bounds=(lower, upper), ftol=PRECISION, xtol=PRECISION, max_nfev=MOST_STEPS).x
+    best = least_squares(error, start, jacobian, (lower, upper), ftol=PRECISION, xtol=PRECISION, max_nfev=MOST_STEPS).x
     return lambda rows, columns: _curve(best, rows, columns)
 
 
@@ -73,6 +77,29 @@ def _lags(furthest: int) -> NDArray[np.int64]:
 
 
 def _curve(parameters: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return the curve for parameters A, log a, log b, p and q."""
     amplitude, log_down, log_across, power, norm = parameters
     distance = ((rows * np.exp(-log_down)) ** norm + (columns * np.exp(-log_across)) ** norm) ** (power / norm)
     return np.asarray(amplitude * np.exp(-distance))
+
+
+def _derivatives(parameters: FloatArray, rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return the derivatives (m, 5) of the curve by its parameters at lags (m,) that are not zero."""
+    amplitude, log_down, log_across, power, norm = parameters
+    down, across = rows * np.exp(-log_down), columns * np.exp(-log_across)
+    down_part, across_part = down**norm, across**norm
+    total = down_part + across_part
+    distance = total ** (power / norm)
+    falling = np.exp(-distance)
+    slope = amplitude * falling * distance
+    logs = xlogy(down_part, down) + xlogy(across_part, across)
+    return np.stack(
+        [
+            falling,
+            slope * power * down_part / total,
+            slope * power * across_part / total,
+            -slope * np.log(total) / norm,
+            slope * power / norm * (np.log(total) / norm - logs / total),
+        ],
+        axis=1,
+    )

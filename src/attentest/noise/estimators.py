@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from attentest.noise.model import FloatArray, NoiseModel, facts_of
 from attentest.noise.per_channel import PerChannel
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.noise.stationary import Stationary
-from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
+from attentest.noise.stationary_correlation import checked_max_lag
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -33,11 +34,25 @@ CORRELATION_ROUNDING = 1e-9
 """A correlation closer to 1 than this is 1 up to rounding error."""
 
 
+EQUAL_GAIN, PER_IMAGE_GAIN = "equal", "per-image"
+"""Whether reference images are taken as they are, or divided by a gain of their own each."""
+
+
 class NoiseEstimator(ABC):
     """Base class of the estimators.
 
+    Parameters
+    ----------
+    gain
+        "equal" for reference images with the same mean. "per-image" for images of one scene that differ by a factor as
+        well, such as exposures of different lengths: each is divided by its gain against the mean of all, and the
+        noise is that of an image with the median gain, which is then 1. For a tested image with another gain g, Sigma
+        is g^2 times that; :class:`OwnGain` estimates g.
+
     Attributes
     ----------
+    gains_ : (K,)
+        Gains of the images; ones if they were taken as equal.
     noise_
         The noise model, after fitting.
     mean_ : (C, H, W)
@@ -51,35 +66,79 @@ class NoiseEstimator(ABC):
 
     noise_: NoiseModel
     mean_: FloatArray
+    gains_: FloatArray
     n_images_: int
+
+    def __init__(self, *, gain: str = EQUAL_GAIN) -> None:
+        if gain not in (EQUAL_GAIN, PER_IMAGE_GAIN):
+            raise InputError(f"gain must be {EQUAL_GAIN!r} or {PER_IMAGE_GAIN!r}, got {gain!r}.")
+        self.gain = gain
 
     def fit(self, images: Iterable[ImageLike]) -> Self:
         """Estimate the noise from independent images of one shape and the same mean, and return the estimator."""
-        reference = reference_images(images, self.LEAST_IMAGES, self.LEAST_REASON)
+        reference = self._reference(images)
         self.noise_ = self._estimate(reference)
-        self.mean_, self.n_images_ = reference.mean, reference.count
+        self.mean_, self.gains_, self.n_images_ = reference.mean, reference.gains, reference.count
         return self
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the estimator by name, as JSON-ready values."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def __repr__(self) -> str:
         found = [f"n_images_={self.n_images_}", f"noise_={self.noise_!r}"] if hasattr(self, "noise_") else []
-        return f"{type(self).__name__}({', '.join([*self._parameters(), *found])})"
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        given = [f"{name}={value!r}" for name, value in self.parameters().items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join([*given, *found])})"
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "noise_"):
             return definition_table(repr(self), {"status": "not fitted yet: call fit(images) with reference images"})
         return definition_table(type(self).__name__, {"reference images": self.n_images_, **facts_of(self.noise_)})
 
-    def _parameters(self) -> list[str]:
-        """Return the parameters that are not the default, as Python writes them."""
-        return []
+    def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
+        """Return the images as the estimate needs them."""
+        return reference_images(images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN)
 
     @abstractmethod
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         """Return the noise model."""
 
 
-class PooledVariance(NoiseEstimator):
-    """One variance for all pixels: an Isotropic; for colour images a PerChannel with the covariance of the channels."""
+class _PooledEstimator(NoiseEstimator):
+    """Base class of the estimators with one variance for all pixels of a channel.
+
+    Parameters
+    ----------
+    ignore_constant
+        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround: they
+        show no noise, and make the variance of the others too small. The noise model has the variance of the others
+        there, too.
+    gain
+        See :class:`NoiseEstimator`.
+    """
+
+    def __init__(self, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
+        super().__init__(gain=gain)
+        if not isinstance(ignore_constant, bool):
+            raise InputError(f"ignore_constant must be True or False, got {ignore_constant!r}.")
+        self.ignore_constant = ignore_constant
+
+    def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
+        reference = super()._reference(images)
+        return reference.without_constant_pixels() if self.ignore_constant else reference
+
+
+class PooledVariance(_PooledEstimator):
+    """One variance for all pixels: an Isotropic; for colour images a PerChannel with the covariance of the channels.
+
+    Parameters
+    ----------
+    ignore_constant
+        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
+    """
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         covariance = reference.channel_covariance
@@ -87,7 +146,13 @@ class PooledVariance(NoiseEstimator):
 
 
 class PixelVariance(NoiseEstimator):
-    """A variance per pixel and channel: a Diagonal of shape (C, H, W)."""
+    """A variance per pixel and channel: a Diagonal of shape (C, H, W).
+
+    Parameters
+    ----------
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
+    """
 
     LEAST_IMAGES = 10
     LEAST_REASON = (
@@ -98,18 +163,32 @@ class PixelVariance(NoiseEstimator):
         return Diagonal(reference.pixel_variance)
 
 
-class AR1Covariance(NoiseEstimator):
+class AR1Covariance(_PooledEstimator):
     """First-order autoregressive noise over the flattened index: an AR1; for colour images a PerChannel of AR1.
 
     The correlation is that of neighbours in row-major order, including the last pixel of a row and the first of the
     next, and is the same for all channels.
+
+    Parameters
+    ----------
+    ignore_constant
+        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
     """
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes = reference.standard_planes
         flat = planes.reshape(-1, planes[0, 0].size)
         degrees = (reference.count - 1) * planes.shape[1]
-        rho = float((flat[:, 1:] * flat[:, :-1]).sum() / (degrees * (flat.shape[1] - 1)))
+        used = reference.used.ravel()
+        neighbours = int((used[1:] & used[:-1]).sum())
+        if not neighbours:
+            raise InputError(
+                "the reference images have no two neighbouring pixels that differ between images, so that their "
+                "correlation cannot be estimated: use another estimator."
+            )
+        rho = float((flat[:, 1:] * flat[:, :-1]).sum() / (degrees * neighbours))
         if not abs(rho) < 1.0 - CORRELATION_ROUNDING:
             raise InputError(
                 f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
@@ -121,7 +200,7 @@ class AR1Covariance(NoiseEstimator):
         return PerChannel(covariance, AR1(rho))
 
 
-class StationaryCovariance(NoiseEstimator):
+class StationaryCovariance(_PooledEstimator):
     """Covariance that depends on the lag between pixels: a Stationary; for colour images a PerChannel of Stationary.
 
     Parameters
@@ -131,21 +210,20 @@ class StationaryCovariance(NoiseEstimator):
         that. If the noise is known to be correlated over a few pixels only, that number reduces the error of the
         estimate; a smaller one makes it biased. By default half of either side, and at longer lags, which have few
         pairs of pixels, the correlations give way to a smooth curve through those at shorter lags.
+    ignore_constant
+        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
     """
 
-    def __init__(self, max_lag: int | None = None) -> None:
+    def __init__(self, max_lag: int | None = None, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
+        super().__init__(ignore_constant=ignore_constant, gain=gain)
         self.max_lag = checked_max_lag(max_lag)
-
-    def _parameters(self) -> list[str]:
-        return [] if self.max_lag is None else [f"max_lag={self.max_lag}"]
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes = reference.standard_planes
-        shape = planes.shape[2:]
-        correlation = stationary_correlation(
-            planes.reshape(-1, *shape), (reference.count - 1) * planes.shape[1], self.max_lag
-        )
-        covariance = reference.channel_covariance
+        correlation = reference.correlation(planes, self.max_lag)
+        covariance, shape = reference.channel_covariance, planes.shape[2:]
         if covariance.size == 1:
             return Stationary(covariance[0, 0] * correlation, shape)
         return PerChannel(covariance, Stationary(correlation, shape))
@@ -155,6 +233,11 @@ class ShrunkCovariance(NoiseEstimator):
     """Full covariance of small images with Ledoit-Wolf shrinkage: a Dense.
 
     Needs scikit-learn (``pip install 'attentest[estimators]'``).
+
+    Parameters
+    ----------
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
     """
 
     LEAST_IMAGES = 10

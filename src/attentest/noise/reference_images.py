@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.errors import InputError
+from attentest.noise.image_gains import image_gains
 from attentest.noise.model import FloatArray
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
+from attentest.noise.stationary_correlation import stationary_correlation
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -29,10 +32,16 @@ class ReferenceImages:
         The mean image.
     residuals : (K, C, H, W)
         The images minus their mean.
+    gains : (K,)
+        The factors by which the images were divided before; their median is 1.
+    used : (H, W)
+        The pixels that pooled estimates are made of.
     """
 
     mean: FloatArray
     residuals: FloatArray
+    gains: FloatArray
+    used: NDArray[np.bool_]
 
     @property
     def count(self) -> int:
@@ -40,9 +49,18 @@ class ReferenceImages:
         return len(self.residuals)
 
     @property
+    def varying(self) -> NDArray[np.bool_]:
+        """Whether a pixel (H, W) differs between images, in any channel."""
+        return np.asarray(self.residuals.any(axis=(0, 1)))
+
+    def without_constant_pixels(self) -> ReferenceImages:
+        """Return the same images for estimates from those pixels alone that differ between images."""
+        return replace(self, used=self.varying)
+
+    @property
     def channel_covariance(self) -> FloatArray:
-        """Covariance (C, C) across channels, pooled over pixels."""
-        planes = self.residuals.reshape(*self.residuals.shape[:2], -1)
+        """Covariance (C, C) across channels, pooled over the pixels that are used."""
+        planes = self.residuals[:, :, self.used]
         return np.asarray(np.einsum("kcn,kdn->cd", planes, planes) / ((self.count - 1) * planes.shape[2]))
 
     @property
@@ -52,13 +70,28 @@ class ReferenceImages:
 
     @property
     def standard_planes(self) -> FloatArray:
-        """Residuals (K, C', H, W) of the C' channels that vary, each divided by its standard deviation."""
+        """Residuals (K, C', H, W) of the C' channels that vary, divided by their standard deviations; 0 if not used."""
         variances = np.diag(self.channel_covariance)
         varying = variances > 0
-        return np.asarray(self.residuals[:, varying] / np.sqrt(variances[varying])[:, None, None])
+        return np.asarray(self.residuals[:, varying] / np.sqrt(variances[varying])[:, None, None] * self.used)
+
+    def correlation(self, planes: FloatArray, max_lag: int | None) -> FloatArray:
+        """Return the correlation at every lag (2H-1, 2W-1) of standardised residuals (K, C', H, W).
+
+        Parameters
+        ----------
+        planes
+            Residuals of the C' channels that vary with variance 1, and 0 at pixels that are not used.
+        max_lag
+            Largest lag at which correlations are taken as they are; see :func:`stationary_correlation`.
+        """
+        degrees = (self.count - 1) * planes.shape[1]
+        return stationary_correlation(planes.reshape(-1, *planes.shape[2:]), degrees, max_lag, self.used)
 
 
-def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> ReferenceImages:
+def reference_images(
+    images: Iterable[ImageLike], least: int, reason: str, per_image_gain: bool = False
+) -> ReferenceImages:
     """Return images as reference images.
 
     Parameters
@@ -69,10 +102,15 @@ def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> Re
         Number of images that are needed.
     reason
         Why this number is needed, as part of the error message.
+    per_image_gain
+        Whether each image is divided by its gain.
     """
     stack = _stack(images)
     if len(stack) < least:
         raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
+    gains = image_gains(stack) if per_image_gain else np.ones(len(stack))
+    if per_image_gain:
+        stack = stack / gains[:, None, None, None]
     with np.errstate(over="ignore", invalid="ignore"):
         # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
         offset = (stack - stack[0]).mean(axis=0)
@@ -88,7 +126,8 @@ def reference_images(images: Iterable[ImageLike], least: int, reason: str) -> Re
             f"the reference images have a standard deviation of {sigma:.3g}, but it must be from {SMALLEST_SIGMA:g} to "
             f"{LARGEST_SIGMA:g}: give them in other units."
         )
-    return ReferenceImages(mean=mean, residuals=residuals)
+    used = np.ones(mean.shape[1:], dtype=bool)
+    return ReferenceImages(mean=mean, residuals=residuals, gains=gains, used=used)
 
 
 def _stack(images: Iterable[ImageLike]) -> FloatArray:

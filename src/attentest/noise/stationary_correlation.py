@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
@@ -22,7 +23,7 @@ def checked_max_lag(max_lag: Any) -> int | None:
 
 
 def stationary_correlation(
-    fields: FloatArray, degrees: int, max_lag: int | None, used: FloatArray | None = None
+    fields: FloatArray, degrees: int, max_lag: int | None, used: NDArray[np.bool_]
 ) -> FloatArray:
     """Return the correlation at every lag, with a spectrum that is nowhere negative.
 
@@ -41,7 +42,7 @@ def stationary_correlation(
         Largest lag at which correlations are taken as they are, falling to zero at twice that; None for half of
         either side and a curve beyond.
     used : (H, W)
-        Whether a pixel is used; by default all are.
+        Whether a pixel is used.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def stationary_correlation(
         Correlations at lags from -(H-1) to H-1 and from -(W-1) to W-1, with 1 in the middle.
     """
     height, width = fields.shape[1:]
-    pairs = np.maximum(np.round(_products(np.ones((1, height, width)) if used is None else used[None] * 1.0)), 0.0)
+    pairs = np.maximum(np.round(_products(used[None].astype(np.float64))), 0.0)
     products = _products(fields) / degrees
     variance = products[0, 0] / pairs[0, 0]
     if not 0 < variance < np.inf:

@@ -22,10 +22,13 @@ def _model(noise: Mapping[str, Any]) -> str:
                 f"A standard deviation of {_number(noise['sigma'])}, and a correlation of "
                 f"{_number(noise['rho'])} to the power of the distance between two pixels in reading order"
             )
-        if name == "stationary":
+        if name in ("stationary", "locally stationary"):
             height, width = noise["lags"]
+            deviation = f"of {_number(noise['sigma'])}"
+            if name == "locally stationary":
+                deviation = "from {} to {}, by the place in the image".format(*map(_number, noise["sigmas"]))
             return (
-                f"A standard deviation of {_number(noise['sigma'])}, and a correlation that depends only on how far "
+                f"A standard deviation {deviation}, and a correlation that depends only on how far "
                 f"apart two pixels are, up to {height} rows and {width} columns"
             )
         if name == "diagonal":
@@ -37,6 +40,10 @@ def _model(noise: Mapping[str, Any]) -> str:
             return f"Channels with the covariance {json.dumps(noise['channels'])}, and within each channel: {within}"
         if name == "averaged":
             return f"That of the mean of {noise['count']} images, each with this noise: {_lower(_model(noise['of']))}"
+        if name == "scaled":
+            return f"{_number(noise['gain'])} times as large as this noise: {_lower(_model(noise['of']))}"
+        if name == "own gain":
+            return f"Scaled by the gain of each image, from this noise: {_lower(_model(noise['of']))}"
         if name == "from image":
             return "Independent between pixels, with a standard deviation of its own for each image"
     except (KeyError, TypeError, ValueError):  # a record of another version
