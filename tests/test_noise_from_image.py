@@ -97,6 +97,8 @@ def test_the_wavelet_does_not_take_a_dark_surround_for_the_noise(surround: float
     planes = np.stack([disc(96, 28.0, surround, seed) for seed in range(channels)])
     assert np.median(np.abs(haar_detail(planes[0]))) < 0.2
     np.testing.assert_allclose(np.sqrt(np.diag(wavelet_covariance(planes))), 2.0, rtol=4 * 0.06 + 0.1)
+    scaled = wavelet_covariance(1e60 * (planes - 300.0))
+    np.testing.assert_allclose(scaled, 1e120 * wavelet_covariance(planes), rtol=1e-6)
 
 
 @pytest.mark.parametrize("blur", [0.0, 1.0])

@@ -172,6 +172,7 @@ def two_pixels_apart() -> np.ndarray:
             lambda: PooledVariance(gain="per-image").fit([MEAN, 2 * MEAN, -MEAN, MEAN, MEAN]),
             "reference image 3 is not the same scene",
         ),
+        (lambda: PooledVariance(gain="per-image").fit(1e200 * images_with_gains(GAINS)), "in other units"),
         (lambda: AR1Covariance(ignore_constant=True).fit(two_pixels_apart()), "no two neighbouring pixels"),
         (lambda: OwnGain(Isotropic(1.0)), "give a fitted estimator of attentest.noise, got Isotropic"),  # type: ignore[arg-type]
         (lambda: OwnGain(PooledVariance()), "is not fitted yet"),

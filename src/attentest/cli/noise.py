@@ -113,10 +113,16 @@ def fit(
     with option_names({"the file name of the noise file": "--out"}):
         check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
     check_files("image", images)
-    given = {"max_lag": max_lag, "smoothing": smoothing, "ignore_constant": ignore_constant or None}
+    per_image_gain = gain is GainName.PER_IMAGE
+    given = {
+        "max_lag": max_lag,
+        "smoothing": smoothing,
+        "ignore_constant": ignore_constant or None,
+        "gain": str(gain) if per_image_gain else None,
+    }
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(str(estimator), options)
-    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options, gain=str(gain))
+    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options)
     from attentest.images.read import read_image
     from attentest.noise import load_noise, save_noise
 
@@ -131,14 +137,14 @@ def fit(
         chosen.fit(read())
         save_noise(chosen, out)
     found = {"file": str(out), **load_noise(out).describe(), "shape": list(chosen.mean_.shape)}
-    if gain is GainName.PER_IMAGE:
+    if per_image_gain:
         found["gains"] = chosen.gains_.tolist()
     if as_json:
         print_json(found)
     else:
         channels, height, width = chosen.mean_.shape
         say(f"{chosen.n_images_} images of {height} x {width} pixels and {channels} channel(s)")
-        if gain is GainName.PER_IMAGE:
+        if per_image_gain:
             least, most = chosen.gains_.min(), chosen.gains_.max()
             say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
         say(", ".join(f"{name} {_shown(value)}" for name, value in chosen.noise_.describe().items()))

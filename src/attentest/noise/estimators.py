@@ -33,7 +33,6 @@ LARGEST_DENSE = 4096
 CORRELATION_ROUNDING = 1e-9
 """A correlation closer to 1 than this is 1 up to rounding error."""
 
-
 EQUAL_GAIN, PER_IMAGE_GAIN = "equal", "per-image"
 """Whether reference images are taken as they are, or divided by a gain of their own each."""
 
@@ -51,12 +50,12 @@ class NoiseEstimator(ABC):
 
     Attributes
     ----------
-    gains_ : (K,)
-        Gains of the images; ones if they were taken as equal.
     noise_
         The noise model, after fitting.
     mean_ : (C, H, W)
-        Mean of the images.
+        Mean of the images, each divided by its gain.
+    gains_ : (K,)
+        Gains of the images; ones if they were taken as equal.
     n_images_
         Number of images.
     """
@@ -64,6 +63,7 @@ class NoiseEstimator(ABC):
     LEAST_IMAGES: ClassVar[int] = 2
     LEAST_REASON: ClassVar[str] = "because noise is estimated from the differences between images"
 
+    gain: str = EQUAL_GAIN
     noise_: NoiseModel
     mean_: FloatArray
     gains_: FloatArray
@@ -82,7 +82,7 @@ class NoiseEstimator(ABC):
         return self
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameters of the estimator by name, as JSON-ready values."""
+        """Return the parameters of the estimator by name, as JSON-ready values; each is an attribute."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
     def __repr__(self) -> str:

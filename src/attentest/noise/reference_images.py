@@ -108,10 +108,11 @@ def reference_images(
     stack = _stack(images)
     if len(stack) < least:
         raise InputError(f"at least {least} reference images are needed, {reason}, got {len(stack)}: give more.")
-    gains = image_gains(stack) if per_image_gain else np.ones(len(stack))
-    if per_image_gain:
-        stack = stack / gains[:, None, None, None]
+    gains = np.ones(len(stack))
     with np.errstate(over="ignore", invalid="ignore"):
+        if per_image_gain:
+            gains = image_gains(stack)
+            stack = stack / gains[:, None, None, None]
         # Relative to the first image, so that pixels with the same value in all images have exactly zero variance.
         offset = (stack - stack[0]).mean(axis=0)
         mean = stack[0] + offset
