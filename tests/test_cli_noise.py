@@ -14,6 +14,7 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.noise import (
     AR1Covariance,
+    Isotropic,
     LocallyStationaryCovariance,
     NoiseEstimator,
     PixelVariance,
@@ -126,6 +127,17 @@ def test_colours_and_frames() -> None:
         ("fit 0.npy 1.npy --window --out noise.json", "only a DICOM file has a display window"),
         ("fit 0.npy 1.npy --frame 3 --out noise.json", "frame"),
         ("show none.json", "there is no noise file none.json"),
+        ("check 0.npy 1.npy 2.npy", "give either --noise, a model to check, or --estimator"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --estimator pooled", "give either --noise, a model to check"),
+        ("check 0.npy 1.npy 2.npy --noise wavelet", "--noise wavelet estimates the noise from each tested image"),
+        ("check 0.npy 1.npy 2.npy --noise none.json", "there is no noise file none.json"),
+        ("check 0.npy none.npy --noise 1", "there is no image file none.npy"),
+        ("check 0.npy 1.npy --noise 1", "at least 3 reference images"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --alpha 2", "--alpha must lie strictly between 0 and 1"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --alpha 0.01", "--simulations must be at least 799 for alpha = 0.01"),
+        ("check 0.npy 1.npy 2.npy --noise 0", "--noise"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --figure 0.npy", "would overwrite the input 0.npy"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --figure a.gif", "must end in .png, .svg, .pdf"),
         ("show 0.npy", "must end in .json or .safetensors"),
     ],
 )
@@ -138,6 +150,33 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
     assert not Path("noise.json").exists()
 
 
+def test_check_says_in_words_and_by_its_exit_code_whether_the_model_fits() -> None:
+    good = run("check", *FILES, "--noise", "1.5", "--figure", "check.png")
+    assert good.exit_code == 0, good.output
+    assert "No assumption is broken (error rate 0.05 for all together, 199 simulations)." in good.stdout
+    assert "figure: check.png" in good.stderr
+    with Image.open("check.png") as picture:
+        assert min(picture.size) > 500
+    bad = run("check", *FILES, "--noise", "0.5", "--json")
+    assert bad.exit_code == 1
+    found = json.loads(bad.stdout)
+    assert found == Isotropic(0.5).check(IMAGES).to_dict()
+    assert found["broken"] == ["scale"]
+
+
+def test_check_of_a_file_and_of_an_estimator() -> None:
+    run("fit", *FILES[:6], "--out", "noise.json")
+    given = run("check", *FILES[6:], "--noise", "noise.json", "--simulations", "159", "--seed", "3", "--json")
+    assert (
+        json.loads(given.stdout)["assumptions"]
+        == load_noise("noise.json").check(IMAGES[6:], simulations=159, rng=3).to_dict()["assumptions"]
+    )
+    fitted = json.loads(run("check", *FILES, "--estimator", "pooled", "--json").stdout)
+    assert fitted["fitted_to"] == "PooledVariance"
+    assert fitted["assumptions"][0]["adjusted_pvalue"] == 1.0  # the standard deviation was fitted
+
+
 def test_help_teaches() -> None:
+    assert "attentest noise check phantom/*.npy" in run("check", "--help").stdout
     assert "attentest noise fit phantom/*.npy" in run("fit", "--help").stdout
     assert "attentest noise show" in run("show", "--help").stdout

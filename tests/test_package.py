@@ -67,6 +67,7 @@ def test_dir_lists_the_public_names() -> None:
         "noise",
         "plan",
         "plot_margins",
+        "plot_noise_check",
         "read_image",
         "search",
     ]

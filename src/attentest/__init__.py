@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest.results.calibration import Calibration as Calibration
     from attentest.results.certificate import Certificate as Certificate
     from attentest.results.components import ComponentResults as ComponentResults
+    from attentest.results.figures.noise_check_plot import plot_noise_check as plot_noise_check
     from attentest.results.plan import Plan as Plan
     from attentest.results.result import AttentionTestResult as AttentionTestResult
     from attentest.results.sensitivity import Sensitivity as Sensitivity
@@ -63,6 +64,7 @@ _DEFINED_IN = {
     "noise": "attentest.noise",
     "plan": "attentest.simulation.plan",
     "plot_margins": "attentest.api.margins_plot",
+    "plot_noise_check": "attentest.results.figures.noise_check_plot",
     "read_image": "attentest.images.read",
     "search": "attentest.search",
 }

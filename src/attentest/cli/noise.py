@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.cli.command import Command, Group
+from attentest.cli.noise_check import check
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
@@ -40,8 +41,9 @@ noise = typer.Typer(
     name="noise",
     cls=Group,
     no_args_is_help=True,
-    help="Estimate the noise from reference images, or print the content of a noise file.",
+    help="Estimate the noise from reference images, check a noise model against them, or print a noise file.",
 )
+noise.command(cls=Command)(check)
 
 
 @noise.command(cls=Command)

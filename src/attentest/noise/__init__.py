@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from attentest.noise.ar1 import AR1
 from attentest.noise.averaged import Averaged
+from attentest.noise.check.assumptions import check_assumptions
+from attentest.noise.check.noise_check import Assumption, MeasuredNoise, NoiseCheck
 from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
 from attentest.noise.correlation import HasCorrelationLength, correlation_length, with_correlation_length
 from attentest.noise.degrees_of_freedom import degrees_of_freedom
@@ -45,6 +47,7 @@ __all__ = [
     "SMALLEST_SIGMA",
     "SYMMETRY_TOLERANCE",
     "AR1Covariance",
+    "Assumption",
     "Averaged",
     "ChecksImages",
     "Dense",
@@ -58,6 +61,8 @@ __all__ = [
     "Isotropic",
     "LocallyStationary",
     "LocallyStationaryCovariance",
+    "MeasuredNoise",
+    "NoiseCheck",
     "NoiseEstimator",
     "NoiseLike",
     "NoiseModel",
@@ -71,6 +76,7 @@ __all__ = [
     "StationaryCovariance",
     "as_noise",
     "as_noise_or_maker",
+    "check_assumptions",
     "check_noise",
     "correlation_length",
     "degrees_of_freedom",

@@ -43,6 +43,10 @@ class AR1(SaveableNoise):
         """Draw ``k`` stationary vectors of length ``n``."""
         return self.sigma * stationary_series(rng.standard_normal(sample_shape(k, n, None)), self.rho)
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return np.full(n, self.sigma**2)
+
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
         return {"model": "ar1", "rho": self.rho, "sigma": self.sigma}

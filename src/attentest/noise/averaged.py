@@ -10,6 +10,7 @@ import numpy as np
 from attentest.checks import whole_number
 from attentest.noise.derived import DerivedNoise
 from attentest.noise.model import FloatArray, NoiseModel, facts_of
+from attentest.noise.pixel_variances import pixel_variances
 
 MOST_AVERAGED = 10**9
 """Largest number of images: a larger one is a mistake."""
@@ -42,6 +43,10 @@ class Averaged(DerivedNoise):
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
         return self.model.sample(rng, k, n) / float(np.sqrt(self.count))
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return pixel_variances(self.model, n) / self.count
 
     def describe(self) -> dict[str, Any]:
         """Return the number of images and the noise of one."""

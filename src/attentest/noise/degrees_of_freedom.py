@@ -16,13 +16,18 @@ from typing import Any
 import numpy as np
 
 from attentest.noise.ar1 import AR1
+from attentest.noise.autoregression import neighbour_correlation
 from attentest.noise.averaged import Averaged
 from attentest.noise.dense import Dense
 from attentest.noise.diagonal import Diagonal
 from attentest.noise.estimated import Estimated
+from attentest.noise.exponential import Exponential
 from attentest.noise.isotropic import Isotropic
+from attentest.noise.local_variance import default_smoothing
+from attentest.noise.locally_stationary import LocallyStationary
 from attentest.noise.model import FloatArray, NoiseModel
 from attentest.noise.per_channel import PerChannel
+from attentest.noise.scaled import Scaled
 from attentest.noise.stationary import Stationary
 from attentest.noise.stationary_correlation import lag_weights
 
@@ -45,7 +50,7 @@ def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:
     A noise model that was estimated from the tested image itself is not independent of it, so degrees of freedom would
     not tell how far to trust it: they are infinite, too, and its description says that it is approximate.
     """
-    if isinstance(noise, Averaged):
+    if isinstance(noise, (Averaged, Scaled)):
         return degrees_of_freedom(noise.model, eta)
     if not isinstance(noise, Estimated) or noise.images is None:
         return np.full(len(eta), np.inf)
@@ -64,6 +69,13 @@ def _per_image(model: NoiseModel, eta: FloatArray, origin: Mapping[str, Any]) ->
 @_per_image.register
 def _(model: Isotropic, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     return np.full(len(eta), float(eta.shape[1]))
+
+
+@_per_image.register
+def _(model: Exponential, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    # One variance, of pixels that are correlated by r^(rows + columns): fewer by the sum of the squares of these.
+    r = neighbour_correlation(model.length)
+    return np.full(len(eta), float(eta.shape[1])) * ((1 - r**2) / (1 + r**2)) ** 2
 
 
 @_per_image.register
@@ -116,11 +128,26 @@ def _(model: Stationary, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArr
 
 
 @_per_image.register
+def _(model: LocallyStationary, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    # The errors of the variances and those of the correlation, added as if they were independent.
+    correlation, shape = Stationary(model.autocorrelation, model.deviations.shape), model.deviations.shape
+    squares = float((model.autocorrelation**2).sum())
+    smoothing = origin.get("smoothing") or default_smoothing(model.autocorrelation, origin["images"] - 1, shape)
+    by_correlation = _per_image(correlation, model.deviations.ravel() * eta, origin)
+    return np.asarray(1 / (1 / by_correlation + squares / (4 * np.pi * smoothing**2)))
+
+
+@_per_image.register
 def _(model: PerChannel, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     # As if the covariance of the channels were known: it is pooled over the pixels as the correlation in space is.
     planes = eta.reshape(len(eta), len(model.channels), -1)
     each = [_per_image(model.spatial, planes[:, channel], origin) for channel in range(planes.shape[1])]
     return np.asarray(np.min(each, axis=0))
+
+
+@_per_image.register
+def _(model: Scaled, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+    return _per_image(model.model, eta, origin)
 
 
 @_per_image.register

@@ -63,6 +63,10 @@ class Dense(SaveableNoise):
         """Draw ``k`` vectors."""
         return rng.standard_normal(sample_shape(k, n, self.size)) @ self.factor.T
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return np.diag(self.covariance)
+
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
         return {"model": "dense", "size": self.size}

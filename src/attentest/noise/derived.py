@@ -7,7 +7,8 @@ from typing import Self
 
 from attentest.errors import InputError
 from attentest.noise.correlation import correlation_length, with_correlation_length
-from attentest.noise.model import ChecksImages, NoiseModel, SaveableNoise
+from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise
+from attentest.noise.pixel_variances import pixel_variances
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,3 +46,7 @@ class DerivedNoise(SaveableNoise):
     def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Self:
         """Return the same, derived from the other model with another correlation length."""
         return replace(self, model=with_correlation_length(self.model, length, shape))
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel; that of the other model, unless it is overridden."""
+        return pixel_variances(self.model, n)

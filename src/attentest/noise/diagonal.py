@@ -68,6 +68,10 @@ class Diagonal(SaveableNoise):
         """Draw ``k`` vectors."""
         return np.sqrt(self.variance) * rng.standard_normal(sample_shape(k, n, self.size))
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return self.variance
+
     def describe(self) -> dict[str, Any]:
         """Return name and size."""
         return {"model": "diagonal", "size": self.size}

@@ -36,6 +36,10 @@ class Isotropic(SaveableNoise):
         """Draw ``k`` vectors of length ``n``."""
         return self.sigma * rng.standard_normal(sample_shape(k, n, None))
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return np.full(n, self.sigma**2)
+
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""
         return {"model": "isotropic", "sigma": self.sigma}

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from attentest.checks import float_array
 from attentest.errors import InputError
+from attentest.noise.exponential import Exponential
 from attentest.noise.model import FloatArray, SaveableNoise
 from attentest.noise.number_text import deviations_text
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
@@ -68,6 +69,21 @@ class LocallyStationary(SaveableNoise):
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
         return self._flat * self._correlation.sample(rng, k, n)
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return self._flat**2
+
+    def correlation_length(self) -> float:
+        """Return the distance in pixels within which correlations fall to 1/e."""
+        return self._correlation.correlation_length()
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> LocallyStationary | Exponential:
+        """Return the same with its lags stretched; independent noise gets an exponential correlation."""
+        other = self._correlation.with_correlation_length(length, shape)
+        if isinstance(other, Exponential):
+            return Exponential(self.deviations.reshape(shape), length)
+        return LocallyStationary(self.deviations, other.autocovariance)
 
     def describe(self) -> dict[str, Any]:
         """Return name, size, root mean square, least and greatest standard deviation, and the largest lags."""

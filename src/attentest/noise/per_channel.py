@@ -15,6 +15,7 @@ from attentest.noise.dense import Dense
 from attentest.noise.model import ChecksImages, FloatArray, NoiseModel, SaveableNoise, facts_of
 from attentest.noise.number_text import deviations_text, strongest_text
 from attentest.noise.parameters import sample_shape, standard_deviation
+from attentest.noise.pixel_variances import pixel_variances
 
 
 class PerChannel(SaveableNoise):
@@ -74,6 +75,11 @@ class PerChannel(SaveableNoise):
         channels, pixels = self._planes(length)
         planes = self.spatial.sample(rng, draws * channels, pixels).reshape(draws, channels, pixels)
         return np.asarray(np.einsum("cd,kdn->kcn", self._mixing.factor, planes).reshape(draws, length))
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each value."""
+        _, pixels = self._planes(n)
+        return np.outer(np.diag(self.channels), pixel_variances(self.spatial, pixels)).ravel()
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.noise.image_gains import image_gains
-from attentest.noise.model import FloatArray
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
+from attentest.noise.protocol import FloatArray
 from attentest.noise.stationary_correlation import stationary_correlation
 
 if TYPE_CHECKING:

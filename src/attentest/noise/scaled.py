@@ -40,6 +40,10 @@ class Scaled(DerivedNoise):
         """Draw ``k`` vectors."""
         return self.gain * self.model.sample(rng, k, n)
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return self.gain**2 * super().variances(n)
+
     def describe(self) -> dict[str, Any]:
         """Return the gain and the noise of an image of gain 1."""
         return {"model": "scaled", "gain": self.gain, "of": dict(self.model.describe())}

@@ -77,6 +77,10 @@ class Stationary(SaveableNoise):
         white = rng.standard_normal((draws, *self._torus))
         return self._filtered(white, np.sqrt(self._spectrum)).reshape(draws, length)
 
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return np.full(n, self._deviation**2)
+
     def describe(self) -> dict[str, Any]:
         """Return name, size, standard deviation and the largest lags."""
         lags = [side // 2 for side in self.autocovariance.shape]

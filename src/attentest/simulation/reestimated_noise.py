@@ -21,6 +21,7 @@ from attentest.noise import (
     Estimated,
     FloatArray,
     Isotropic,
+    LocallyStationary,
     NoiseEstimator,
     NoiseModel,
     PerChannel,
@@ -41,6 +42,7 @@ KINDS: dict[type, str] = {
     Diagonal: "pixel",
     AR1: "ar1",
     Stationary: "stationary",
+    LocallyStationary: "locally-stationary",
     Dense: "shrunk",
 }
 """Names of the estimators of noise models by the class of the model."""

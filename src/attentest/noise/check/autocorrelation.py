@@ -1,0 +1,96 @@
+"""Correlation of residuals by lag, and what it does to the standard error of a region's mean."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.fft import irfft2, next_fast_len, rfft2
+
+from attentest.noise.protocol import FloatArray
+
+NEAR = 3
+"""Largest lag along either side whose correlations are tested one by one; longer ones are averaged in rings."""
+
+LONGEST_SHARE = 0.5
+"""Longest lag, as a share of the shorter side: beyond it there are few pairs of pixels."""
+
+
+def autocorrelation(fields: FloatArray) -> FloatArray:
+    """Return the correlation of pixels at each lag, averaged over fields (m, H, W) of mean 0.
+
+    Returns
+    -------
+    array of shape (2P+1, 2Q+1)
+        Correlations at lags from -P to P and from -Q to Q, where P and Q are half of the sides; 1 in the middle.
+    """
+    height, width = fields.shape[1:]
+    down, across = (max(1, int(LONGEST_SHARE * side)) for side in (height, width))
+    # Padded with zeros, so that no product of two pixels up to the longest lag wraps around.
+    torus = next_fast_len(height + down, real=True), next_fast_len(width + across, real=True)
+    power = np.zeros((torus[0], torus[1] // 2 + 1))
+    for field in fields:  # one by one, so that memory does not grow with their number
+        waves = rfft2(field, s=torus)
+        power += waves.real**2 + waves.imag**2
+    sums = np.asarray(irfft2(power, s=torus))
+    lags_down, lags_across = np.arange(-down, down + 1), np.arange(-across, across + 1)
+    pairs = (height - np.abs(lags_down))[:, None] * (width - np.abs(lags_across))
+    covariances = sums[np.ix_(lags_down, lags_across)] / np.maximum(pairs, 1)
+    return np.asarray(covariances / max(float(covariances[down, across]), np.finfo(np.float64).tiny))
+
+
+def lag_features(correlation: FloatArray) -> tuple[FloatArray, list[str]]:
+    """Return correlations at short lags and averages over rings of longer ones, with their names.
+
+    Parameters
+    ----------
+    correlation : (2P+1, 2Q+1)
+        As :func:`autocorrelation` returns it; each pair of opposite lags counts once.
+    """
+    middle = tuple(side // 2 for side in correlation.shape)
+    down, across = np.meshgrid(*(np.arange(-half, half + 1) for half in middle), indexing="ij")
+    once = (down > 0) | ((down == 0) & (across > 0))
+    distance = np.maximum(np.abs(down), np.abs(across))
+    near = once & (distance <= NEAR)
+    values = list(correlation[near])
+    names = [_lag_name(row, column) for row, column in zip(down[near].tolist(), across[near].tolist(), strict=True)]
+    start = NEAR + 1
+    while start <= max(middle):
+        end = start + start // 2  # rings that widen with the lag: 4 to 6, 7 to 10, 11 to 16, ...
+        ring = once & (distance >= start) & (distance <= end)
+        values.append(float(correlation[ring].mean()))
+        names.append(f"{start} to {min(end, max(middle))} pixels apart")
+        start = end + 1
+    return np.array(values), names
+
+
+def region_sides(shape: tuple[int, int]) -> list[int]:
+    """Return the sides of square regions for which standard errors are compared: 2, 4, ... up to half of the image."""
+    longest = max(1, min(int(LONGEST_SHARE * side) for side in shape))
+    return [side for side in (2**power for power in range(1, 20)) if side <= longest] or [longest]
+
+
+def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
+    """Return the standard deviation of the mean over a square region for each side, in units of that of a pixel.
+
+    The variance of a mean is the average of the correlations over all pairs of pixels in the region.
+
+    Parameters
+    ----------
+    correlation : (2P+1, 2Q+1)
+        As :func:`autocorrelation` returns it.
+    sides
+        Sides in pixels, at most P + 1 and Q + 1.
+    """
+    down, across = (np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape)
+    found = []
+    for side in sides:
+        pairs = np.maximum(side - down, 0)[:, None] * np.maximum(side - across, 0)
+        found.append(float((pairs * correlation).sum()) / side**4)
+    # Measured correlations need not be those of a covariance, so the average may be negative by chance.
+    return np.sqrt(np.maximum(found, 0.0))
+
+
+def _lag_name(down: int, across: int) -> str:
+    rows = [f"{down} row{'s' * (down > 1)}"] if down else []
+    sideways = "" if not down or not across else " to the right" if across > 0 else " to the left"
+    columns = [f"{abs(across)} column{'s' * (abs(across) > 1)}{sideways}"] if across else []
+    return f"{' and '.join([*rows, *columns])} apart"

@@ -1,0 +1,167 @@
+"""Monte-Carlo tests of the assumptions: images are compared with images drawn from the noise model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
+from attentest.errors import InputError
+from attentest.noise.check.clipping import ValueRange, on_grid, value_range
+from attentest.noise.check.measures import CLIPPING, NORMAL_QUANTILES, Measures, measure
+from attentest.noise.check.noise_check import MeasuredNoise, NoiseCheck
+from attentest.noise.check.verdicts import verdicts
+from attentest.noise.check.words import ORDER
+from attentest.noise.pixel_variances import pixel_variances
+from attentest.noise.protocol import FitsNoise, FloatArray, NoiseModel, check_noise
+from attentest.noise.reference_images import ReferenceImages, reference_images
+
+if TYPE_CHECKING:
+    from attentest.images.sample import ImageLike
+
+Progress: TypeAlias = Callable[[float, "int | None"], None]
+"""Called with (simulated sets of images done, their number)."""
+
+LEAST_IMAGES = 3
+LEAST_REASON = "because the residuals of two images are the same up to their sign"
+
+LEAST_SIDE = 4
+"""Least side of the images in pixels."""
+
+FEWEST, MOST = 19, 100_000
+"""Limits of the number of simulated sets of images."""
+
+DRAWN_AT_ONCE = 2**21
+"""Most values that are drawn at once, which bounds the memory of models that draw more than they return."""
+
+SMALLEST_SHARE = 1e-6
+"""Standard deviations below this share of the greatest count as this: a model may say that pixels have no noise."""
+
+
+BAND = (0.025, 0.975)
+"""Probabilities between which the bands of pictures lie."""
+
+HISTOGRAM_BINS = 64
+
+
+def checked(
+    noise: NoiseModel | FitsNoise,
+    images: Iterable[ImageLike],
+    *,
+    alpha: float = 0.05,
+    simulations: int = 199,
+    rng: Any = 0,
+    progress: Progress | None = None,
+) -> NoiseCheck:
+    """Return whether images agree with a noise model; see :func:`attentest.noise.check_assumptions`."""
+    level = strictly_between_0_and_1(alpha, "alpha")
+    count = whole_number(simulations, "simulations", FEWEST, MOST)
+    if (len(ORDER) / (count + 1)) > level:
+        raise InputError(
+            f"simulations must be at least {int(np.ceil(len(ORDER) / level)) - 1} for alpha = {level:g}, because fewer "
+            f"never give an adjusted p-value as small as that, got {count}."
+        )
+    generator = as_generator(rng)
+    reference = reference_images(images, LEAST_IMAGES, LEAST_REASON)
+    shape = reference.mean.shape
+    if min(shape[1:]) < LEAST_SIDE:
+        raise InputError(
+            f"images must have at least {LEAST_SIDE} x {LEAST_SIDE} pixels for a check, got {shape[1]} x {shape[2]}."
+        )
+    fitting = isinstance(noise, FitsNoise)
+    model = _fitted(noise, reference) if isinstance(noise, FitsNoise) else noise
+    check_noise(model, (shape[0], shape[1], shape[2]))
+    values = reference.mean + reference.residuals
+    spread = value_range(values)
+    deviations = _deviations(model, shape)
+    found = [measure(reference.residuals, deviations, values)]
+    for done in range(count):
+        if progress is not None:
+            progress(done, count)
+        drawn = _drawn(model, generator, reference)
+        of_drawn = deviations
+        if isinstance(noise, FitsNoise):
+            of_drawn = _deviations(_fitted(noise, drawn), shape)
+        found.append(measure(drawn.residuals, of_drawn, _as_images(drawn, reference, spread)))
+    if progress is not None:
+        progress(count, count)
+    return NoiseCheck(
+        assumptions=verdicts(found, shape[0], level, fitting, (spread.low, spread.high)),
+        alpha=level,
+        simulations=count,
+        n_images=reference.count,
+        shape=(shape[0], shape[1], shape[2]),
+        noise=dict(model.describe()),
+        fitted_to=type(noise).__name__ if fitting else None,
+        measured=_measured(found, reference, deviations, values, spread),
+    )
+
+
+def _fitted(estimator: FitsNoise, reference: ReferenceImages) -> NoiseModel:
+    """Return the noise model that a copy of an estimator finds in images, so that the caller's stays as it is."""
+    from attentest.images.sample import Sample  # here because torch is slow to import and noise models do without
+
+    own = copy.deepcopy(estimator)
+    own.fit([Sample(pixels=pixels, levels=None) for pixels in reference.mean + reference.residuals])
+    model = getattr(own, "noise_", None)
+    if not isinstance(model, NoiseModel):
+        raise InputError(f"the noise_ of a fitted {type(estimator).__name__} must be a noise model, got {model!r:.60}.")
+    return model
+
+
+def _deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
+    """Return the standard deviations (C, H, W) of a noise model."""
+    deviations = np.sqrt(pixel_variances(noise, int(np.prod(shape)))).reshape(shape)
+    return np.asarray(np.maximum(deviations, SMALLEST_SHARE * deviations.max()))
+
+
+def _drawn(noise: NoiseModel, rng: np.random.Generator, reference: ReferenceImages) -> ReferenceImages:
+    """Return as many images as there are, drawn from a noise model, around the same mean."""
+    size = reference.mean.size
+    at_once = max(1, DRAWN_AT_ONCE // size)
+    drawn = np.empty((reference.count, size))
+    for start in range(0, reference.count, at_once):
+        part = drawn[start : start + at_once]
+        part[:] = noise.sample(rng, len(part), size)
+    drawn -= drawn.mean(axis=0)
+    return replace(reference, residuals=drawn.reshape(reference.residuals.shape))
+
+
+def _as_images(drawn: ReferenceImages, reference: ReferenceImages, spread: ValueRange) -> FloatArray:
+    """Return drawn images as they would be without clipping: with the variance and on the grid of the real ones."""
+    factor = float(np.sqrt((reference.residuals**2).mean() / (drawn.residuals**2).mean()))
+    return on_grid(reference.mean + factor * drawn.residuals, spread.step)
+
+
+def _measured(
+    found: list[Measures], reference: ReferenceImages, deviations: FloatArray, values: FloatArray, spread: ValueRange
+) -> MeasuredNoise:
+    """Return what pictures show."""
+    own, others = found[0], found[1:]
+    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(spread.low, spread.high))
+    at_low, at_high = own.effects[CLIPPING]
+    return MeasuredNoise(
+        quantiles=own.quantiles,
+        normal_quantiles=NORMAL_QUANTILES,
+        quantile_band=np.quantile([one.quantiles for one in others], BAND, axis=0),
+        variance_map=np.asarray((np.sqrt(reference.pixel_variance) / deviations).mean(axis=0)),
+        correlation=own.correlation,
+        model_correlation=np.mean([one.correlation for one in others], axis=0),
+        image_scales=own.image_scales,
+        scale_band=_whole_band([one.image_scales for one in others]),
+        image_means=own.image_means,
+        mean_band=_whole_band([one.image_means for one in others]),
+        counts=counts.astype(np.float64),
+        value_range=(spread.low, spread.high),
+        at_ends=(float(at_low), float(at_high)),
+    )
+
+
+def _whole_band(sets: list[FloatArray]) -> FloatArray:
+    """Return the band (2,) that holds all values of about 95% of sets."""
+    ends = [[values.min() for values in sets], [values.max() for values in sets]]
+    return np.array([np.quantile(end, share) for end, share in zip(ends, BAND, strict=True)])
