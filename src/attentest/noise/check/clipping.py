@@ -15,6 +15,10 @@ LONGEST_GRID = 2**16
 """Most different values that are taken for numbers on a grid, such as grey levels of 16 bits."""
 
 
+MOST_BINS = 64
+"""Most bins of a histogram."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ValueRange:
     """The values that images have.
@@ -41,6 +45,15 @@ def value_range(values: FloatArray) -> ValueRange:
     if 2 <= len(levels) <= min(LONGEST_GRID, values.size // 2):
         step = float(np.median(np.diff(levels))) * unit
     return ValueRange(low=low, high=high, step=step)
+
+
+def bin_edges(values: ValueRange) -> FloatArray:
+    """Return the edges of about 64 equal bins; each has the same number of grey levels if there are such."""
+    if values.step == 0:
+        return np.linspace(values.low, values.high, MOST_BINS + 1)
+    levels = round((values.high - values.low) / values.step) + 1
+    width = -(-levels // MOST_BINS)
+    return np.asarray(values.low + values.step * (width * np.arange(-(-levels // width) + 1) - 0.5), np.float64)
 
 
 def at_the_ends(values: FloatArray) -> FloatArray:

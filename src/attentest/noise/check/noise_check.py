@@ -99,6 +99,8 @@ class MeasuredNoise:
         Bands of these.
     counts : (b,)
         Numbers of pixel values in equal parts of their range.
+    edges : (b+1,)
+        Ends of these parts.
     value_range
         Least and greatest pixel value.
     at_ends
@@ -116,6 +118,7 @@ class MeasuredNoise:
     image_means: FloatArray
     mean_band: FloatArray
     counts: FloatArray
+    edges: FloatArray
     value_range: tuple[float, float]
     at_ends: tuple[float, float]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
-from attentest.noise.check.clipping import ValueRange, on_grid, value_range
+from attentest.noise.check.clipping import ValueRange, bin_edges, on_grid, value_range
 from attentest.noise.check.measures import CLIPPING, NORMAL_QUANTILES, Measures, measure
 from attentest.noise.check.noise_check import MeasuredNoise, NoiseCheck
 from attentest.noise.check.verdicts import verdicts
@@ -44,8 +44,6 @@ SMALLEST_SHARE = 1e-6
 
 BAND = (0.025, 0.975)
 """Probabilities between which the bands of pictures lie."""
-
-HISTOGRAM_BINS = 64
 
 
 def checked(
@@ -142,7 +140,7 @@ def _measured(
 ) -> MeasuredNoise:
     """Return what pictures show."""
     own, others = found[0], found[1:]
-    counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(spread.low, spread.high))
+    counts, edges = np.histogram(values, bins=bin_edges(spread))
     at_low, at_high = own.effects[CLIPPING]
     return MeasuredNoise(
         quantiles=own.quantiles,
@@ -156,6 +154,7 @@ def _measured(
         image_means=own.image_means,
         mean_band=_whole_band([one.image_means for one in others]),
         counts=counts.astype(np.float64),
+        edges=edges,
         value_range=(spread.low, spread.high),
         at_ends=(float(at_low), float(at_high)),
     )

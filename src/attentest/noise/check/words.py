@@ -84,7 +84,8 @@ class Finding:
 def _scale(measured: Measured) -> Finding:
     ratio = float(measured.effects[measured.place] / max(measured.simulated[measured.place], 1e-300))
     of = f"of channel {measured.place} " if len(measured.effects) > 1 else ""
-    finding = f"The standard deviation {of}is {ratio:.3g} times the model's"
+    number = f"{ratio:.2f}" if 0.1 < ratio < 10 else f"{ratio:.3g}"
+    finding = f"The standard deviation {of}is {number} times the model's"
     finding += ", to which it was fitted." if measured.fitted else "."
     too = (
         f"p-values are too small: what the model calls 3 standard errors is {3 / max(ratio, 1e-300):.2g}."
@@ -134,7 +135,7 @@ def _variance_map(measured: Measured) -> Finding:
         statistic_name="standard deviation of the noise level",
         size=spread,
         least=0.05,
-        finding=f"Beside the model, the level of the noise varies by {spread:.1%} {where} (standard deviation).",
+        finding=f"Relative to the model, the level of the noise varies by {spread:.1%} {where} (standard deviation).",
         consequence=(
             "p-values are too small where the noise is stronger than the model says, and too large where it is weaker."
         ),

@@ -93,7 +93,7 @@ def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.plot(normal, measured.quantiles - normal, color=BLUE, marker=".", ms=3, lw=1, label="measured")
     axes.set(xlabel="quantile of the normal distribution", ylabel="quantile of residuals minus normal's")
-    axes.margins(y=0.25)
+    axes.margins(y=0.4)  # room for the legend
     axes.set_title("Gaussian?", fontsize=10)
     axes.legend(fontsize=8, loc="upper left")
 
@@ -143,8 +143,7 @@ def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
 
 def _draw_values(axes: Axes, measured: MeasuredNoise) -> None:
     low, high = measured.value_range
-    edges = np.linspace(low, high, len(measured.counts) + 1)
-    axes.stairs(measured.counts, edges, fill=True, color=BLUE, alpha=0.6)
+    axes.stairs(measured.counts, measured.edges, fill=True, color=BLUE, alpha=0.6)
     for value, share, side in zip((low, high), measured.at_ends, ("left", "right"), strict=True):
         axes.axvline(value, color=VERMILION if share >= 0.001 else GREY, lw=1.2)
         place = 0.03 if side == "left" else 0.97
