@@ -3,10 +3,10 @@
 The first rows are the error rate, which is to be at most 5% for all assumptions together: noise models that are
 given, and models that are fitted to the same images. The others are the power: one assumption is broken, and the noise
 model is independent noise of the true standard deviation. Where a model is given, the images of a row are compared with
-the same 1,999 sets of simulated images, which saves most of the time; of a model that is fitted, images are simulated
+the same 499 sets of simulated images, which saves most of the time; of a model that is fitted, images are simulated
 for each set anew.
 
-    python benchmarks/noise_check.py [--size 16] [--repeats 500] [--fitted-repeats 200] [--only level|fitted|power]
+    python benchmarks/noise_check.py [--size 16] [--repeats 200] [--fitted-repeats 100] [--only level|fitted|power]
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from attentest.noise.check.words import ORDER
 COUNTS = (5, 20)
 """Numbers of reference images."""
 
-BANK = 1999
+BANK = 499
 """Sets of simulated images that the sets of a row are compared with."""
 
 MEAN = 100.0
@@ -126,8 +126,8 @@ def main() -> None:
     """Print a row for each kind of images and number of images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=16)
-    parser.add_argument("--repeats", type=int, default=500)
-    parser.add_argument("--fitted-repeats", type=int, default=200)
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--fitted-repeats", type=int, default=100)
     parser.add_argument("--only", choices=("level", "fitted", "power"))
     arguments = parser.parse_args()
     size, repeats = arguments.size, arguments.repeats

@@ -20,7 +20,6 @@ from attentest.noise import (
     Estimated,
     FloatArray,
     Isotropic,
-    NoiseCheck,
     PerChannel,
     PixelVariance,
     PooledVariance,
@@ -36,7 +35,10 @@ from attentest.noise.check.words import ORDER
 from attentest.noise.pixel_variances import DRAWS, pixel_variances
 from attentest.statistics.multiplicity import adjusted_pvalues
 
-SIDE, COUNT, SIGMA = 24, 12, 10.0
+SIDE, COUNT, SIGMA = 20, 12, 10.0
+
+QUICK: dict[str, Any] = {"alpha": 0.4, "simulations": 19}
+"""Where the verdicts do not matter."""
 
 
 def measured(noise: FloatArray) -> Measures:
@@ -48,7 +50,7 @@ def measured(noise: FloatArray) -> Measures:
 @pytest.fixture(scope="module")
 def simulated() -> list[Measures]:
     rng = np.random.default_rng(0)
-    return [measured(rng.standard_normal((COUNT, SIDE, SIDE))) for _ in range(399)]
+    return [measured(rng.standard_normal((COUNT, SIDE, SIDE))) for _ in range(239)]
 
 
 def broken(noise: FloatArray, simulated: list[Measures]) -> set[str]:
@@ -58,9 +60,9 @@ def broken(noise: FloatArray, simulated: list[Measures]) -> set[str]:
 
 def test_good_images_are_called_broken_at_most_as_often_as_stated(simulated: list[Measures]) -> None:
     rng = np.random.default_rng(1)
-    count = sum(bool(broken(rng.standard_normal((COUNT, SIDE, SIDE)), simulated)) for _ in range(200))
-    # Of 200 at a rate of 5%, more than 20 have a probability of 0.09%; the limits by 399 draws are a little uncertain.
-    assert count <= 20
+    count = sum(bool(broken(rng.standard_normal((COUNT, SIDE, SIDE)), simulated)) for _ in range(120))
+    # Of 120 at a rate of 5%, more than 14 have a probability of 0.1%; the limits by 239 draws are a little uncertain.
+    assert count <= 14
 
 
 def _duplicate(rng: np.random.Generator, noise: FloatArray) -> FloatArray:
@@ -227,9 +229,9 @@ def test_a_model_of_the_users_own() -> None:
 
 def test_method_function_and_number_agree() -> None:
     images = 2 * np.random.default_rng(0).standard_normal((5, 8, 8))
-    by_method = Isotropic(2.0).check(images)
-    assert by_method.to_dict() == check_assumptions(2.0, images).to_dict()
-    brighter = Isotropic(2.0).check(images + 50.0, rng=0)
+    by_method = Isotropic(2.0).check(images, **QUICK)
+    assert by_method.to_dict() == check_assumptions(2.0, images, **QUICK).to_dict()
+    brighter = Isotropic(2.0).check(images + 50.0, rng=0, **QUICK)
     for one, other in zip(by_method.assumptions, brighter.assumptions, strict=True):
         assert one.pvalue == other.pvalue  # the mean does not matter
 
@@ -259,13 +261,9 @@ def test_colour() -> None:
     assert PerChannel([3.0, 10.0]).check(images)["scale"].finding.startswith("The standard deviation of channel 1 is")
 
 
-def check_of(noise: FloatArray, sigma: float = 1.0) -> NoiseCheck:
-    return Isotropic(sigma).check(100 + noise)
-
-
 def test_words_and_numbers() -> None:
     rng = np.random.default_rng(0)
-    check = check_of(257 * rng.standard_normal((6, 12, 12)))
+    check = Isotropic(1.0).check(257 * rng.standard_normal((6, 12, 12)))
     scale = check["scale"]
     assert not check.passed
     assert scale.statistic == pytest.approx(257, rel=0.1)  # the standard error is 2.6%
@@ -303,11 +301,10 @@ def test_progress_is_reported() -> None:
     calls: list[tuple[float, int | None]] = []
     Isotropic(1.0).check(
         np.random.default_rng(0).standard_normal((3, 4, 4)),
-        simulations=159,
         progress=lambda done, total: calls.append((done, total)),
+        **QUICK,
     )
-    assert calls[0] == (0, 159)
-    assert calls[-1] == (159, 159)
+    assert calls == [(done, 19) for done in range(20)]
 
 
 @pytest.mark.parametrize(
@@ -330,7 +327,7 @@ def test_mistakes_are_refused(noise: Any, shape: tuple[int, ...], options: dict[
 
 def test_the_page_shows_every_verdict() -> None:
     rng = np.random.default_rng(0)
-    check = check_of(2 * ndimage.gaussian_filter(rng.standard_normal((6, 12, 16)), (0, 1, 1)))
+    check = Isotropic(1.0).check(2 * ndimage.gaussian_filter(rng.standard_normal((6, 12, 16)), (0, 1, 1)), **QUICK)
     figure = attentest.plot_noise_check(check)
     words = " ".join(text.get_text() for axes in figure.axes for text in axes.texts)
     assert all(f"{one.name}: {one.verdict}" in words for one in check.assumptions)
