@@ -14,17 +14,13 @@ from attentest.cli.command import Command, Group
 from attentest.cli.noise_check import check
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
-from attentest.cli.options import FrameOption, ReportJsonOption, WindowOption, names_in
+from attentest.cli.options import EstimatorName, FrameOption, ReportJsonOption, WindowOption
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.errors import InputError
 from attentest.registry import NOISE_ESTIMATORS, NOISE_FORMATS
 
 if TYPE_CHECKING:
     from attentest.noise import NoiseEstimator
-
-    EstimatorName = str
-else:
-    EstimatorName = names_in(NOISE_ESTIMATORS)
 
 POOLED = "pooled"
 """The default estimator."""

@@ -13,17 +13,13 @@ from rich.table import Table
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.option_value import as_noise_model, noise_file
-from attentest.cli.options import OUTPUT, FrameOption, ReportJsonOption, WindowOption, check_level, names_in
+from attentest.cli.options import OUTPUT, EstimatorName, FrameOption, ReportJsonOption, WindowOption, check_level
 from attentest.cli.output import print_json, progress_bar, say, table_console
 from attentest.errors import InputError
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
     from attentest.noise import NoiseCheck, NoiseLike
-
-    EstimatorName = str
-else:
-    EstimatorName = names_in(NOISE_ESTIMATORS)
 
 BROKEN = 1
 """Exit code if an assumption is broken."""

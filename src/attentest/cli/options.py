@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.errors import InputError
-from attentest.registry import REGION_UNITS, SEARCHES, Part, Registry
+from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS, SEARCHES, Part, Registry
 
 PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
     "Output",
@@ -31,9 +31,11 @@ def names_in(registry: Registry[Part]) -> Any:
 if TYPE_CHECKING:
     SearchName = str
     RegionUnitsName = str
+    EstimatorName = str
 else:
     SearchName = names_in(SEARCHES)
     RegionUnitsName = names_in(REGION_UNITS)
+    EstimatorName = names_in(NOISE_ESTIMATORS)
 
 
 class AlternativeName(StrEnum):
