@@ -317,6 +317,7 @@ def test_progress_is_reported() -> None:
         (1.0, (5, 8, 8), {"simulations": 3}, "simulations must be at least 19"),
         (1.0, (5, 8, 8), {"alpha": 0.01}, "simulations must be at least 799 for alpha = 0.01"),
         (1.0, (5, 8, 8), {"rng": "x"}, "rng must be"),
+        (1.0, (5, 8, 8), {"progress": True}, "progress must be a function of"),
         ("8", (5, 8, 8), {}, "noise must be a standard deviation"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 from attentest.noise.check.clipping import ValueRange, bin_edges, on_grid, value_range
 from attentest.noise.check.measures import CLIPPING, NORMAL_QUANTILES, Measures, measure
 from attentest.noise.check.noise_check import MeasuredNoise, NoiseCheck
@@ -41,7 +41,6 @@ DRAWN_AT_ONCE = 2**21
 SMALLEST_SHARE = 1e-6
 """Standard deviations below this share of the greatest count as this: a model may say that pixels have no noise."""
 
-
 BAND = (0.025, 0.975)
 """Probabilities between which the bands of pictures lie."""
 
@@ -63,6 +62,8 @@ def checked(
             f"simulations must be at least {int(np.ceil(len(ORDER) / level)) - 1} for alpha = {level:g}, because fewer "
             f"never give an adjusted p-value as small as that, got {count}."
         )
+    if progress is not None and not callable(progress):
+        raise InputError(f"progress must be a function of (done, total) or None, got {shortened(progress)}.")
     generator = as_generator(rng)
     reference = reference_images(images, LEAST_IMAGES, LEAST_REASON)
     shape = reference.mean.shape
