@@ -99,7 +99,7 @@ def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -
     for name, (numbers, effect) in {
         SCALE: _scale(energies, count),
         GAUSSIAN: _gaussian(shape_only, cells, count),
-        STATIONARY: _variance_map(np.abs(standard) / of_channels, cells, SMALLEST_SHARE),
+        STATIONARY: _variance_map(standard / of_channels, cells),
         INDEPENDENCE: _independence(centred),
         GAIN: _gain(cells.means(np.abs(standard)), SMALLEST_SHARE * average),
         BRIGHTNESS: _brightness(cells.means(with_level) / average),
@@ -169,12 +169,18 @@ def _gaussian(even: FloatArray, cells: Cells, count: int) -> tuple[FloatArray, F
     return np.array(tested), np.array([skewness, kurtosis])
 
 
-def _variance_map(sizes: FloatArray, cells: Cells, floor: float) -> tuple[FloatArray, FloatArray]:
-    """Return whether absolute residuals (K, C, H, W) differ by place, at each of ``SPREADS``, and by how much."""
-    count = len(sizes)
-    tables = [np.log(np.maximum(part, floor)) for part in (cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2))]
-    # By Brown and Forsythe: absolute residuals have no heavy tails, as squares would.
-    of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), floor)
+def _variance_map(standard: FloatArray, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    """Return whether residuals (K, C, H, W) are larger in some places, at each of ``SPREADS``, and by how much.
+
+    With few images the second is too small, because the median is as close to the values as it can be.
+    """
+    count = len(standard)
+    # Absolute deviations from the median over images, by Brown and Forsythe: squares would have heavy tails, and an
+    # outlier would shift the mean and so enlarge the residuals of all images in its pixel.
+    sizes = np.abs(standard - np.median(standard, axis=0))
+    parts = cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2)
+    tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
+    of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
     tables.append(sizes / of_images)
     found = [two_way(table.reshape(count, -1)) for table in tables]
     return np.array([one.columns for one in found]), np.array([one.column_deviation for one in found])
