@@ -19,6 +19,7 @@ from attentest.results.failure import FailedImage
 from attentest.results.progress import Progress
 from attentest.results.records import Records, Row
 from attentest.results.result import AttentionTestResult, values_of
+from attentest.results.simultaneous import values_of_components
 from attentest.search import Certification
 
 Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
@@ -124,17 +125,13 @@ class BatchRun:
 
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
         """Return the values of each image of a batch: of its result, of its components, or of its failure."""
-        results = [result for tested in batch if not isinstance(tested, FailedImage) for result in tested]
-        values = iter(values_of(results, self.confidence_level))
-        found: list[dict[str, Any]] = []
-        for tested in batch:
-            if isinstance(tested, FailedImage):
-                found.append({"error": tested.reason})
-            elif self.connectivity is None:
-                found.append(next(values))
-            else:
-                found.append({"components": [next(values) for _ in tested]})
-        return found
+        good = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
+        values: Iterator[dict[str, Any]]
+        if self.connectivity is None:
+            values = iter(values_of([result for tested in good for result in tested], self.confidence_level))
+        else:
+            values = iter({"components": one} for one in values_of_components(good, self.confidence_level))
+        return [{"error": tested.reason} if isinstance(tested, FailedImage) else next(values) for tested in batch]
 
     def _record(self, place: int, values: dict[str, Any], seconds: float) -> Row:
         image = self.images[place]

@@ -275,7 +275,7 @@ class AttentionTestOptions:
             raise InputError(f"--randomise must be 0 or a positive number, got {self.randomise}.")
         from attentest.statistics.alternative import tails_of
 
-        tails_of(self.alternative, self.two_sided)
+        tails_of(self.alternative.value, self.two_sided.value)
         as_noise_model(self.noise, self.rho)
 
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:

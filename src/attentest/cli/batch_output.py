@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from attentest.cli.output import print_json
 from attentest.errors import InputError
-from attentest.results.footnotes import row_notes
+from attentest.results.footnotes import component_notes, row_notes
 from attentest.results.rows import COLUMNS, Row, pvalues_of, rows_of_record
 from attentest.results.tables import csv_cell
 
@@ -35,6 +35,7 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
             **values,
             "alpha": alpha,
             "reject": rejected,
+            "footnotes": component_notes(row, rejected, alpha, values["confidence_level"]),
         }
         for row, values, rejected in zip(rows, record["components"], decisions, strict=True)
     ]

@@ -13,7 +13,7 @@ from attentest.cli.fitted_table import ALWAYS, Column, fitted
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import table_width
 from attentest.cli.table_notes import disagreements, marked, shared_notes
-from attentest.results.footnotes import row_notes
+from attentest.results.footnotes import component_notes, row_notes
 
 if TYPE_CHECKING:
     from attentest.results.rows import Row
@@ -126,7 +126,7 @@ def _print_lines(
     names = [str(line.row["image"]) for line in lines]
     marks, notes = _marks(lines, alpha, confidence_level)
     table = fitted(names, [*columns, *marks], groups)
-    left_out, interval = table.left_out, _interval_heading(confidence_level)
+    left_out, interval = table.left_out, _interval_heading(lines, confidence_level)
     if interval in left_out:  # notes about it would be about numbers that are not there
         columns = [column for column in columns if column.heading not in left_out]
         marks, notes = _marks(lines, alpha, None)
@@ -155,7 +155,12 @@ def _alternatives(texts: Sequence[str]) -> str:
 
 def _marks(lines: Sequence[Line], alpha: float, interval_level: float | None) -> tuple[list[Column], list[str]]:
     """Return the column of the marks of footnotes, if there are any, and the footnotes."""
-    found = (row_notes(line.row, line.below_alpha, alpha, interval_level) for line in lines)
+    found = (
+        component_notes(line.row, line.rejected, alpha, interval_level)
+        if _simultaneous(lines)
+        else row_notes(line.row, line.below_alpha, alpha, interval_level)
+        for line in lines
+    )
     marks, notes = marked([[with_option_names(note, own_options()) for note in some] for some in found])
     column = Column(heading="notes", cells=[some or NO_VALUE for some in marks], is_text=True)
     return [column] if notes else [], notes
@@ -187,11 +192,12 @@ def _columns(lines: Sequence[Line], alpha: float, confidence_level: float | None
     columns.append(column("difference", 3, lambda row: f"{row['difference']:.3g}"))
     if confidence_level is not None:
         columns.append(column("estimate", 6, estimate))
+        which = "simultaneous" if _simultaneous(lines) else "confidence"
         columns.append(
             column(
-                _interval_heading(confidence_level),
+                _interval_heading(lines, confidence_level),
                 4,
-                lambda row: f"{row['confidence_low']:.3g} to {row['confidence_high']:.3g}",
+                lambda row: f"{row[f'{which}_low']:.3g} to {row[f'{which}_high']:.3g}",
             )
         )
     columns.append(column("statistic", 7, lambda row: f"{row['statistic']:.4f}"))
@@ -206,5 +212,12 @@ def _columns(lines: Sequence[Line], alpha: float, confidence_level: float | None
     return columns
 
 
-def _interval_heading(confidence_level: float | None) -> str:
-    return "" if confidence_level is None else f"{100 * confidence_level:.10g}% interval"
+def _interval_heading(lines: Sequence[Line], confidence_level: float | None) -> str:
+    what = "simultaneous" if _simultaneous(lines) else "interval"
+    return "" if confidence_level is None else f"{100 * confidence_level:.10g}% {what}"
+
+
+def _simultaneous(lines: Sequence[Line]) -> bool:
+    """Return whether the lines are of components with simultaneous intervals; in earlier records there are none."""
+    tested = [line.row for line in lines if "error" not in line.row]
+    return bool(tested) and all("simultaneous_low" in row for row in tested)

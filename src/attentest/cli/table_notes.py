@@ -34,6 +34,13 @@ def shared_notes(row: Row, interval_level: float | None) -> Iterator[str]:
         yield f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})"
     if row["approximate_noise"]:
         yield "approximate: the noise was estimated from the tested images themselves (--noise)"
+    if row["two_sided"] == "equal-tailed":
+        yield "p is twice the probability of the smaller tail (--two-sided equal-tailed)"
+    if interval_level is not None and "simultaneous_low" in row:
+        yield (
+            f"intervals are simultaneous: those of an image all cover together with {100 * interval_level:.10g}% "
+            "(Bonferroni); each by itself is in --json and --csv"
+        )
     if interval_level is not None and row["alternative"] != "two-sided":
         yield f"intervals have one end, as the alternative is one-sided (--alternative {row['alternative']})"
 

@@ -84,7 +84,8 @@ def test(
         bool,
         typer.Option(
             "--components",
-            help="Test each connected component of the region by itself, p-values adjusted by Holm's method.",
+            help="Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals "
+            "that cover together.",
         ),
     ] = False,
     connectivity: Annotated[

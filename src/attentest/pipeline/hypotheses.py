@@ -52,6 +52,13 @@ class Parts:
         whole = self.labels is None and len(self) == len(values)
         return values if whole else values[self.image]
 
+    def siblings(self) -> NDArray[np.int64]:
+        """Return the number (r,) of parts of the region of each part, itself among them."""
+        if self.labels is None:
+            return np.ones(len(self), dtype=np.int64)
+        counts: NDArray[np.int64] = self.labels.reshape(len(self.labels), -1).max(axis=1).astype(np.int64)
+        return counts[self.image]
+
     def chunks(self, size: int) -> Iterator[Parts]:
         """Yield the parts, ``size`` at a time."""
         for start in range(0, len(self), size):

@@ -27,6 +27,7 @@ from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
+from attentest.statistics.multiplicity import level_of_each
 from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.randomised_student import MOST_DEGREES as MOST_RANDOMISED_DEGREES
 from attentest.statistics.randomised_student import RandomisedStudent
@@ -253,7 +254,7 @@ class Pipeline:
             image_numbers=None if first_number is None else first_number + parts.image,
             alternative=self.alternative,
             alpha=alpha,
-            confidence_level=self.confidence_level,
+            confidence_level=self._levels(parts),
             observed=observation.scores,
             rough_scores=None if rough is None else observation.along(rough, direction, origin),
             rough_is_faster=self.properties.rough_is_faster,
@@ -262,6 +263,15 @@ class Pipeline:
             count=observation.selectable,
             seeds=seeds,
         )
+
+    def _levels(self, parts: Parts) -> NDArray[np.float64] | None:
+        """Return the levels (r,) of the intervals that the search of parts goes for.
+
+        Components have simultaneous intervals, whose level is higher the more of them a region has.
+        """
+        if self.confidence_level is None:
+            return None
+        return np.array([level_of_each(self.confidence_level, int(count)) for count in parts.siblings()])
 
     def _recorded(self, given: Input, connectivity: int | None) -> dict[str, Any]:
         own = {"noise": dict(given.noise.describe()), "noisy_reference": given.noisy_reference}

@@ -86,8 +86,7 @@ class Results(Sequence[AttentionTestResult]):
         known, shown = self._known, self._every[:MOST_ROWS]
         method = self._adjustment or ("by" if known.share_a_reference else "bh")
         adjusted = iter(known.adjusted_bounds(method)[1].tolist())
-        tested = [one for _, one in shown if isinstance(one, AttentionTestResult)]
-        values = iter(values_of(tested, self._interval_level()))
+        values = iter(self._values(sum(isinstance(one, AttentionTestResult) for _, one in shown)))
         rows = [
             (name, one.reason if isinstance(one, FailedImage) else {**next(values), "adjusted": next(adjusted)})
             for name, one in shown
@@ -235,11 +234,15 @@ class Results(Sequence[AttentionTestResult]):
 
             - ``image``: its name, or its number;
             - ``statistic``, ``pvalue``, ``log_pvalue``, ``naive_pvalue``, ``bonferroni_pvalue``, ``difference``,
-              ``standard_error``, ``estimate``, ``alternative``, ``evaluations``, ``status``: as in the result;
+              ``standard_error``, ``estimate``, ``alternative``, ``two_sided``, ``evaluations``, ``status``: as in the
+              result; ``two_sided`` is None for one-sided alternatives;
             - ``pvalue_low``, ``pvalue_high``, ``log_pvalue_low``, ``log_pvalue_high``, ``estimate_low``,
               ``estimate_high``: bounds by the search;
             - ``pvalue_holm``, ``pvalue_bh``, ``pvalue_by``: adjusted for all images of the table;
             - ``confidence_low``, ``confidence_high``, ``confidence_level``, ``confidence_error``: the interval;
+            - ``simultaneous_low``, ``simultaneous_high``, ``simultaneous_error``, ``simultaneous_count``: of
+              components, the intervals that all cover together with the probability ``confidence_level``, and their
+              number;
             - ``part_pixels``, ``region_pixels``, ``seen_pixels``: what was compared, the whole region and
               what the model sees;
             - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
@@ -341,6 +344,10 @@ class Results(Sequence[AttentionTestResult]):
     def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
         """Each image with its results, or with its failure."""
         return [(name, one if isinstance(one, FailedImage) else [one]) for name, one in self._every]
+
+    def _values(self, most: int) -> list[dict[str, Any]]:
+        """Return the JSON-ready values of the first so many results."""
+        return values_of(self._results[:most], self._interval_level())
 
     def _interval_level(self) -> float:
         """Return the confidence level of the test, or the usual one if it had none."""

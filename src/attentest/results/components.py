@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.checks import confidence
 from attentest.errors import InputError
 from attentest.results.batch import Results
+from attentest.results.estimates import confidence_intervals_of
 from attentest.results.failure import FailedImage
 from attentest.results.result import AttentionTestResult
-from attentest.statistics.multiplicity import Adjustment
+from attentest.results.rows import Row, row_of
+from attentest.results.simultaneous import bonferroni_intervals, holm_intervals, values_of_components
+from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.multiplicity import Adjustment, Simultaneous
 
 
 class ComponentResults(Results):
@@ -67,6 +73,44 @@ class ComponentResults(Results):
     def decisions(self, alpha: float = 0.05, method: Adjustment | None = "holm") -> list[bool | None]:
         """Return for each component whether its hypothesis is rejected at alpha; None where error bars do not tell."""
         return super().decisions(alpha, method)
+
+    def confidence_intervals(
+        self, confidence_level: float = 0.95, method: Simultaneous | None = "bonferroni"
+    ) -> list[ConfidenceInterval]:
+        """Return an interval for the true difference of each component, such that all of them cover together.
+
+        Whichever region it is, it has a fixed number m of components, and each interval covers with its probability
+        given the region. So all of them cover with the probability ``confidence_level`` given the region, and therefore
+        on average over regions.
+
+        Parameters
+        ----------
+        confidence_level
+            Probability that all intervals cover the true differences. The search went as far as the test's own
+            ``confidence_level`` needs for that; at a higher level intervals are still valid, but wider.
+        method
+            "bonferroni": each interval has the level 1 - (1 - confidence_level) / m. Holm's method can reject a
+            hypothesis although 0 is in this interval, never the other way round if p and interval agree (one-sided
+            alternatives, and ``two_sided="equal-tailed"``). "holm", for one-sided alternatives: 0 is outside exactly
+            where Holm's method rejects at 1 - confidence_level. Unless it rejects all, a rejected component then has
+            the end 0 itself (the least number beyond it), and the bounds of the others are tighter. None: each interval
+            by itself, which do not cover together.
+        """
+        if method is None:
+            return confidence_intervals_of(list(self), confidence_level)
+        if method == "holm":
+            rejected = self.decisions(1 - confidence(confidence_level))
+            return holm_intervals([list(self)], [rejected], confidence_level)[0]
+        if method != "bonferroni":
+            raise InputError(f"the method must be bonferroni, holm or None, got {method!r}.")
+        return bonferroni_intervals([list(self)], confidence_level)[0]
+
+    def _rows(self, confidence_level: float | None) -> list[Row]:
+        values = values_of_components([list(self)], confidence_level or self._interval_level())[0]
+        return [row_of(name, one) for name, one in zip(self.names, values, strict=True)]
+
+    def _values(self, most: int) -> list[dict[str, Any]]:
+        return values_of_components([list(self)], self._interval_level())[0][:most]
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""

@@ -47,14 +47,17 @@ def estimates_of(results: Sequence[Estimable]) -> Estimates:
     return Estimates(*(np.concatenate(column)[order] for column in columns))
 
 
-def confidence_intervals_of(results: Sequence[Estimable], confidence_level: float) -> list[ConfidenceInterval]:
-    """Return the confidence intervals of results."""
+def confidence_intervals_of(
+    results: Sequence[Estimable], confidence_level: float | Sequence[float]
+) -> list[ConfidenceInterval]:
+    """Return the confidence intervals of results, at one level or at a level for each."""
     groups, order = _by_law(results)
-    intervals = [
-        interval
-        for law, sets, scales, alternatives in groups
-        for interval in confidence_intervals(law, sets, scales, alternatives, confidence_level)
-    ]
+    levels = np.empty(len(results))
+    levels[order] = np.broadcast_to(confidence_level, len(results))
+    intervals: list[ConfidenceInterval] = []
+    for law, sets, scales, alternatives in groups:
+        own = levels[len(intervals) : len(intervals) + len(law)].tolist()
+        intervals += confidence_intervals(law, sets, scales, alternatives, own)
     return [intervals[place] for place in order]
 
 

@@ -44,18 +44,53 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
     if row["status"] != CONVERGED:
         ended = ENDINGS.get(row["status"], "the search did not converge")
         notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
-    if interval_level is not None and row["alternative"] == "two-sided":
-        low, high = row["confidence_low"], row["confidence_high"]
-        if isinf(low) or isinf(high):
-            notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-        if row["two_sided"] == "absolute" and contradict(rejected, (low, high), interval_level, alpha):
-            notes.append(
-                "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
-                "interval has the same probability in each tail; p agrees with it if it is asked for with "
-                'two_sided="equal-tailed"'
-            )
+    if interval_level is not None:
+        interval = row["confidence_low"], row["confidence_high"]
+        notes += _interval_notes(row, interval, contradict(rejected, interval, interval_level, alpha))
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
+    return notes
+
+
+def component_notes(
+    row: Mapping[str, Any], rejected: bool | None, alpha: float, interval_level: float | None
+) -> list[str]:
+    """Return what must be said of the numbers of a component whose simultaneous interval is shown.
+
+    Parameters
+    ----------
+    row, alpha, interval_level
+        As in :func:`row_notes`.
+    rejected
+        Whether Holm's method rejects its hypothesis; None if the error bars do not tell.
+    """
+    from attentest.statistics.pvalue import decision  # imported here: as above
+
+    notes = row_notes(row, None, alpha, None)
+    if interval_level is None or "error" in row:
+        return notes
+    interval, count = (row["simultaneous_low"], row["simultaneous_high"]), row["simultaneous_count"]
+    alone = decision(row["pvalue_low"], row["pvalue_high"], alpha / count)
+    disagree = contradict(alone, interval, interval_level, alpha)
+    if not disagree and rejected and contradict(rejected, interval, interval_level, alpha):
+        notes.append(
+            "Holm's method rejects a difference of 0, which is in the simultaneous interval: these intervals are "
+            "Bonferroni's, wider than Holm's decisions need"
+        )
+    return [*notes, *_interval_notes(row, interval, disagree)]
+
+
+def _interval_notes(row: Mapping[str, Any], interval: tuple[float, float], disagree: bool) -> list[str]:
+    """Return what must be said of the interval of a row, which disagrees with its p-value about zero or not."""
+    notes = []
+    if row["alternative"] == "two-sided" and any(map(isinf, interval)):
+        notes.append("an infinite end: the image and the selection do not bound the difference on that side")
+    if row["two_sided"] == "absolute" and disagree:
+        notes.append(
+            "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
+            "interval has the same probability in each tail; p agrees with it if it is asked for with "
+            'two_sided="equal-tailed"'
+        )
     return notes
 
 
@@ -92,6 +127,8 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
             f"the noise is an estimate{images} with {degrees:.0f} degrees of freedom: p and interval allow for it (a "
             f"95% interval without selection is {longer:.2g} times as long as with known noise); more images help"
         )
+    if row["two_sided"] == "equal-tailed":
+        notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
     return notes

@@ -89,7 +89,8 @@ def results_html(
         Sentences about all of them.
     """
     pvalues = ("selective p", f"{adjusted}-adjusted p", "naive p (not valid)")
-    columns = (of, *pvalues, "observed difference", "confidence interval", "region")
+    interval = "simultaneous interval" if of == "component" else "confidence interval"
+    columns = (of, *pvalues, "observed difference", interval, "region")
     cells = [
         (name, f"could not be tested: {values}") if isinstance(values, str) else (name, *_numbers(values))
         for name, values in rows
@@ -104,7 +105,7 @@ def _numbers(values: Mapping[str, Any]) -> tuple[str, ...]:
         number_text(values["adjusted"]),
         number_text(values["naive_pvalue"]),
         f"{values['difference']:.3g}",
-        interval_text(values["confidence_interval"]),
+        interval_text(values.get("simultaneous_interval") or values["confidence_interval"]),
         f"{values['part_pixels']:,} of {values['seen_pixels']:,} pixels",
     )
 

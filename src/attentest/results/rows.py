@@ -21,6 +21,9 @@ CERTIFICATE = ("pvalue", "agrees", "agreement", "draws", "steps", "seed", "moved
 RULES = ("threshold", "top_fraction")
 """Settings of the region rules: each result has one of them."""
 
+SIMULTANEOUS = tuple(f"simultaneous_{name}" for name in ("low", "high", "error", "count"))
+"""Columns of the intervals of components that cover together, and of their number."""
+
 COLUMNS = (
     "image",
     "component",
@@ -44,6 +47,7 @@ COLUMNS = (
     "confidence_low",
     "confidence_high",
     "confidence_error",
+    *SIMULTANEOUS,
     "part_pixels",
     "region_pixels",
     "seen_pixels",
@@ -76,13 +80,14 @@ COPIED = (
 )
 """Columns that are called the same in ``result.to_dict()``."""
 
-IF_ANY = {"component", *(f"certificate_{name}" for name in CERTIFICATE)}
+IF_ANY = {"component", *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
 def row_of(name: object, values: Mapping[str, Any]) -> Row:
     """Return the row of a result from its JSON-ready values (``result.to_dict()``)."""
     interval, audit = values["confidence_interval"], values["audit"] or {}
+    joint = values.get("simultaneous_interval")  # only components have one, and not in records of earlier versions
     row = {
         "image": _name(name),
         **{column: values[column] for column in COPIED},
@@ -94,6 +99,7 @@ def row_of(name: object, values: Mapping[str, Any]) -> Row:
         "estimate_high": values["estimate_bounds"][1],
         **{f"confidence_{end}": interval[end] for end in ("low", "high", "error")},
         "confidence_level": interval["confidence_level"],
+        **({} if joint is None else {name: joint[name.removeprefix("simultaneous_")] for name in SIMULTANEOUS}),
         **_described(values),
         **_certified(values["certificate"]),
         "audit_points": audit.get("points"),

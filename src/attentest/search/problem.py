@@ -72,7 +72,8 @@ class SearchProblem:
     alpha
         If given, a search may stop as soon as it knows on which side of this level p lies.
     confidence_level
-        If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs.
+        If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs: one
+        level for all images, or one for each (k,).
     observed : (k, gh, gw)
         Scores at ``law.z_obs``, where the caller has them already.
     rough_scores
@@ -98,7 +99,7 @@ class SearchProblem:
     image_numbers: NDArray[np.int64] | None = None
     alternative: Tails = "two-sided"
     alpha: float | None = None
-    confidence_level: float | None = None
+    confidence_level: float | NDArray[np.float64] | None = None
     observed: Tensor | None = None
     rough_scores: Scores | None = None
     rough_is_faster: bool = False

@@ -27,6 +27,8 @@ class ConfidenceInterval:
         Its ends, possibly infinite.
     confidence_level
         The probability with which such intervals cover the true value.
+    together
+        Number of intervals, of which this is one, that all cover their true values with that probability.
     error
         Each end lies at most this far outside that of the exact interval, because the truncation set is known only as
         far as the search went. The interval is never narrower than the exact one.
@@ -36,6 +38,7 @@ class ConfidenceInterval:
     high: float
     confidence_level: float
     error: float = 0.0
+    together: int = 1
 
     def __iter__(self) -> Iterator[float]:
         return iter((self.low, self.high))
@@ -45,10 +48,12 @@ class ConfidenceInterval:
 
     def __repr__(self) -> str:
         ends = f"low={self.low:.6g}, high={self.high:.6g}"
-        return f"ConfidenceInterval({ends}, confidence_level={self.confidence_level!r}, error={self.error:.2g})"
+        joint = "" if self.together == 1 else f", together={self.together}"
+        return f"ConfidenceInterval({ends}, confidence_level={self.confidence_level!r}, error={self.error:.2g}{joint})"
 
     def _repr_html_(self) -> str:
-        name = f"{100 * self.confidence_level:.10g}% confidence interval"
+        joint = "" if self.together == 1 else f", one of {self.together} together"
+        name = f"{100 * self.confidence_level:.10g}% confidence interval{joint}"
         return f"<div>{name}: <b>{self.low:.4g} to {self.high:.4g}</b></div>"
 
 
@@ -74,11 +79,14 @@ def confidence_intervals(
     sets: Sequence[TruncationSet],
     standard_errors: NDArray[np.float64],
     alternatives: Sequence[Tails],
-    confidence_level: float,
+    confidence_level: float | Sequence[float],
 ) -> list[ConfidenceInterval]:
-    """Return intervals: with equal tails for "two-sided", bounded from below for "greater", from above for "less"."""
-    confidence_level = confidence(confidence_level)
-    tails = np.array([_tail(alternative, confidence_level) for alternative in alternatives])
+    """Return intervals: with equal tails for "two-sided", bounded from below for "greater", from above for "less".
+
+    The confidence level is one for all, or one for each.
+    """
+    confidence_levels = [confidence(one) for one in np.broadcast_to(confidence_level, len(law)).tolist()]
+    tails = np.array([_tail(*one) for one in zip(alternatives, confidence_levels, strict=True)])
     lows, lows_at_most = _bounds(law, sets, tails)
     highs_at_least, highs = _bounds(law, sets, 1 - tails)
     intervals = []
@@ -94,7 +102,7 @@ def confidence_intervals(
             ConfidenceInterval(
                 low=float(low * scale),
                 high=float(high * scale),
-                confidence_level=confidence_level,
+                confidence_level=confidence_levels[i],
                 error=float(error * scale),
             )
         )

@@ -15,6 +15,9 @@ from attentest.statistics.log_probability import probability
 
 Adjustment: TypeAlias = Literal["holm", "bh", "by"]
 
+Simultaneous: TypeAlias = Literal["bonferroni", "holm"]
+"""Ways to choose intervals that all cover together."""
+
 
 def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
     """Return adjusted p-values (m,), in the order of the p-values.
@@ -46,6 +49,11 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
     adjusted = np.empty(len(order))
     adjusted[order] = [probability(log) for log in steps]
     return adjusted
+
+
+def level_of_each(confidence_level: float, count: int) -> float:
+    """Return the level of each of so many intervals that all cover together at a confidence level (Bonferroni)."""
+    return confidence_level if count == 1 else 1 - (1 - confidence_level) / count
 
 
 @dataclass(frozen=True, kw_only=True)

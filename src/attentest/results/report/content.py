@@ -32,6 +32,16 @@ METHOD = (
     "model chose the region, and is not valid."
 )
 
+EQUAL_TAILS = (
+    "Here the selective p-value has equal tails: it is twice the probability of the smaller of the two tails that the "
+    "observed difference divides the distribution into, and less than 0.05 exactly when the 95% interval excludes 0."
+)
+
+TOGETHER = (
+    "Simultaneous intervals of the components of one region all cover their true differences together with the stated "
+    "probability (Bonferroni), given the region."
+)
+
 CITATION = (
     "Shiraishi, T., Miwa, D., Katsuoka, T., Duy, V. N. L., Taji, K. and Takeuchi, I.: Statistical Test for Attention "
     "Map in Vision Transformer. attentest is an independent implementation of its method."
@@ -125,7 +135,7 @@ def report_content(
         "in_detail": [entry.number for entry in chosen],
         "noise": noise_words(origin.noise),
         "reference_noise": None if origin.reference_noise is None else noise_words(origin.reference_noise),
-        "method": METHOD,
+        "method": _method(origin.settings, counts),
         "citation": CITATION,
         "settings": dict(origin.settings),
         "model_sha256": origin.model_sha256,
@@ -133,6 +143,15 @@ def report_content(
         "runs": list(origin.runs),
         "warnings": list(origin.warnings),
     }
+
+
+def _method(settings: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Return how the numbers come about, in a few sentences."""
+    more = {
+        EQUAL_TAILS: settings.get("two_sided") == "equal-tailed",
+        TOGETHER: counts["components"] is not None and settings.get("confidence_level") is not None,
+    }
+    return " ".join([METHOD, *(sentence for sentence, holds in more.items() if holds)])
 
 
 def _entries(batch: TestedBatch, alpha: float) -> list[Entry]:

@@ -54,7 +54,8 @@ def html_page(content: Mapping[str, Any], pictures: Mapping[int, Mapping[str, by
         estimate=lambda row: estimate_text(
             float(row["estimate"]), (float(row["estimate_low"]), float(row["estimate_high"])), row["status"]
         ),
-        interval=lambda row: f"{float(row['confidence_low']):.3g} to {float(row['confidence_high']):.3g}",
+        interval=lambda row: _interval(row, "confidence"),
+        simultaneous=lambda row: _interval(row, "simultaneous") if "simultaneous_low" in row else "",
         ends=interval_text,
         verdict=VERDICTS.get,
         p=number_text,
@@ -98,6 +99,10 @@ def _pvalue(row: Row) -> str:
     """Return p without the status, which a footnote explains."""
     bounds = row["pvalue_low"], row["pvalue_high"]
     return pvalue_text(row["pvalue"], bounds, CONVERGED) if row["status"] == CONVERGED else range_text(*bounds)
+
+
+def _interval(row: Row, which: str) -> str:
+    return f"{float(row[f'{which}_low']):.3g} to {float(row[f'{which}_high']):.3g}"
 
 
 def _readable(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,6 +13,7 @@ from attentest.results.records import RESULTS, RUNS, RecordFile, read_runs
 from attentest.results.report.small_picture import SmallPicture
 from attentest.results.result import AttentionTestResult, values_of
 from attentest.results.rows import Row, rows_of_record
+from attentest.results.simultaneous import values_of_components
 from attentest.results.versions import versions
 
 PICTURES = "pictures"
@@ -92,16 +93,17 @@ def batch_of_results(named: Named, confidence_level: float, components: bool) ->
     components
         Whether the results are of components of regions.
     """
-    tested = [result for _, found in named if not isinstance(found, FailedImage) for result in found]
-    values = iter(values_of(tested, confidence_level))
-    records: list[Record] = []
-    for name, found in named:
-        if isinstance(found, FailedImage):
-            records.append({"image": name, "error": found.reason})
-        elif components:
-            records.append({"image": name, "components": [next(values) for _ in found]})
-        else:
-            records.append({"image": name, **next(values)})
+    good = [found for _, found in named if not isinstance(found, FailedImage)]
+    tested = [result for found in good for result in found]
+    values: Iterator[Mapping[str, Any]]
+    if components:
+        values = iter({"components": one} for one in values_of_components(good, confidence_level))
+    else:
+        values = iter(values_of(tested, confidence_level))
+    records: list[Record] = [
+        {"image": name, **({"error": found.reason} if isinstance(found, FailedImage) else next(values))}
+        for name, found in named
+    ]
 
     def picture(place: int) -> SmallPicture | None:
         found = named[place][1]

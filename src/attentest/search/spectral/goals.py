@@ -60,7 +60,7 @@ class Goals:
         self._tol, self._rtol = tol, rtol
         # Decision mode needs no interval: its set is searched only as far as the decision does.
         level = problem.confidence_level if problem.alpha is None else None
-        self._beyond = None if level is None else (1 - level) / 2
+        self._beyond = None if level is None else (1 - np.broadcast_to(level, len(problem.law))) / 2
         self.current = np.full(len(problem.law), P)
         self.status: list[str | None] = [None] * len(problem.law)
         self.changed = False
@@ -162,7 +162,7 @@ class Goals:
         known = table.sets(images)
         certain, possible = [each.certain for each in known], [each.possible for each in known]
         above, below = (certain, possible) if goal == LOW else (possible, certain)
-        level = self._beyond if goal == LOW else 1 - self._beyond
+        levels = (self._beyond if goal == LOW else 1 - self._beyond)[images]
         law = self._law.chosen(images)
-        means = means_at(law, np.full(len(images), level), above, below)
+        means = means_at(law, levels, above, below)
         return np.where(np.isfinite(means), means, law.statistic)
