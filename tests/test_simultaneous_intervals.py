@@ -13,6 +13,7 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults
 from attentest.errors import InputError
 from attentest.pipeline.hypotheses import parts_of
+from attentest.results.estimates import confidence_intervals_of
 from attentest.results.footnotes import component_notes
 from attentest.results.rows import row_of, rows_of_record
 from attentest.results.simultaneous import bonferroni_intervals, holm_intervals, values_of_components
@@ -20,6 +21,7 @@ from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.multiplicity import adjusted_pvalues, level_of_each
 from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.truncated_normal import TruncatedNormal
 from attentest.statistics.truncation_set import TruncationSet
 from toys import tiny_vit
@@ -189,3 +191,16 @@ def test_notes_where_holm_and_the_interval_differ(
     notes = component_notes(row, rejected, 0.05, 0.95)
     assert [note[: len(expected or "")] for note in notes] == ([] if expected is None else [expected])
     assert component_notes(row, rejected, 0.05, None) == component_notes(row, rejected, 0.1, 0.95) == []
+
+
+def test_levels_of_each_follow_results_of_several_laws() -> None:
+    """Results are grouped by their law to be computed together, and each keeps its own level."""
+    soft = RandomisedNormal(statistic=np.array([1.0]), observed_z=np.array([1.2]), gamma=np.array([0.5]))
+    mixed = [
+        Compared(law=law, truncation_set=known_set(SETS[2]), alternative="two-sided")
+        for law in (normal(1.0), soft, normal(1.0), soft)
+    ]
+    levels = [0.5, 0.6, 0.7, 0.8]
+    found = confidence_intervals_of(mixed, levels)
+    assert [one.confidence_level for one in found] == levels
+    assert found == [confidence_intervals_of([one], level)[0] for one, level in zip(mixed, levels, strict=True)]

@@ -48,15 +48,15 @@ def estimates_of(results: Sequence[Estimable]) -> Estimates:
 
 
 def confidence_intervals_of(
-    results: Sequence[Estimable], confidence_level: float | Sequence[float]
+    results: Sequence[Estimable], confidence_level: float | list[float]
 ) -> list[ConfidenceInterval]:
     """Return the confidence intervals of results, at one level or at a level for each."""
     groups, order = _by_law(results)
-    levels = np.empty(len(results))
-    levels[order] = np.broadcast_to(confidence_level, len(results))
+    given = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(results)
+    levels = [given[place] for place in np.argsort(order)]
     intervals: list[ConfidenceInterval] = []
     for law, sets, scales, alternatives in groups:
-        own = levels[len(intervals) : len(intervals) + len(law)].tolist()
+        own = levels[len(intervals) : len(intervals) + len(law)]
         intervals += confidence_intervals(law, sets, scales, alternatives, own)
     return [intervals[place] for place in order]
 

@@ -96,7 +96,12 @@ class SensitivityCurve:
             log_pvalues=LogPvalues(*(column(f"log_pvalue{end}") for end in ENDS)),
             estimates=Estimates(*(column(f"estimate{end}") for end in ENDS)),
             intervals=[
-                ConfidenceInterval(**{key: float(value) for key, value in row["confidence_interval"].items()})
+                ConfidenceInterval(
+                    **{
+                        key: float(row["confidence_interval"][key])
+                        for key in ("low", "high", "confidence_level", "error")
+                    }
+                )
                 for row in rows
             ],
         )

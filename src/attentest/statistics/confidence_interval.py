@@ -79,13 +79,14 @@ def confidence_intervals(
     sets: Sequence[TruncationSet],
     standard_errors: NDArray[np.float64],
     alternatives: Sequence[Tails],
-    confidence_level: float | Sequence[float],
+    confidence_level: float | list[float],
 ) -> list[ConfidenceInterval]:
     """Return intervals: with equal tails for "two-sided", bounded from below for "greater", from above for "less".
 
     The confidence level is one for all, or one for each.
     """
-    confidence_levels = [confidence(one) for one in np.broadcast_to(confidence_level, len(law)).tolist()]
+    given = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(law)
+    confidence_levels = [confidence(one) for one in given]
     tails = np.array([_tail(*one) for one in zip(alternatives, confidence_levels, strict=True)])
     lows, lows_at_most = _bounds(law, sets, tails)
     highs_at_least, highs = _bounds(law, sets, 1 - tails)
