@@ -95,16 +95,13 @@ class SensitivityCurve:
             standard_errors=column("standard_error"),
             log_pvalues=LogPvalues(*(column(f"log_pvalue{end}") for end in ENDS)),
             estimates=Estimates(*(column(f"estimate{end}") for end in ENDS)),
-            intervals=[
-                ConfidenceInterval(
-                    **{
-                        key: float(row["confidence_interval"][key])
-                        for key in ("low", "high", "confidence_level", "error")
-                    }
-                )
-                for row in rows
-            ],
+            intervals=[_interval(row["confidence_interval"]) for row in rows],
         )
+
+
+def _interval(values: Mapping[str, Any]) -> ConfidenceInterval:
+    low, high, level, error = (float(values[name]) for name in ("low", "high", "confidence_level", "error"))
+    return ConfidenceInterval(low=low, high=high, confidence_level=level, error=error)
 
 
 ENDS = ("", "_low", "_high")

@@ -58,8 +58,10 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, picture: Picture, size:
     axes.axvline(t, color=REGION_COLOUR, lw=1.3)
     small = density.extreme_share < SMALL
     axes.set(xlim=(start, end), ylim=(0, (ROOM if small else 1.08) * heights.max()))
-    dark = "half of p" if density.alternative == "equal-tailed" else "p"
-    _plain(axes, f"statistic z without a true difference; dark: {dark}", size)
+    label = "statistic z without a true difference; dark: p"
+    if density.alternative == "equal-tailed":
+        label = "z without a true difference; dark: half of p"  # as long: there is no room for more
+    _plain(axes, label, size)
     across = (t - start) / (end - start)
     axes.annotate(
         f"observed z = {t:.4g}",

@@ -55,7 +55,7 @@ def html_page(content: Mapping[str, Any], pictures: Mapping[int, Mapping[str, by
             float(row["estimate"]), (float(row["estimate_low"]), float(row["estimate_high"])), row["status"]
         ),
         interval=lambda row: _interval(row, "confidence"),
-        simultaneous=lambda row: _interval(row, "simultaneous") if "simultaneous_low" in row else "",
+        simultaneous=lambda row: _interval(row, "simultaneous"),
         ends=interval_text,
         verdict=VERDICTS.get,
         p=number_text,

@@ -1,0 +1,65 @@
+"""What do the two two-sided p-values cost, how often do they reject, and how often do they contradict the interval?
+
+The bundled 16x16 model on images of noise, without and with a bright square of 6 x 6 pixels.
+
+    python benchmarks/two_sided.py --images 100
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest import AttentionTest, bundled_model
+from attentest.results.footnotes import contradict
+from attentest.search import SpectralSearch
+from attentest.statistics.alternative import TwoSided
+
+ALPHA = 0.05
+
+
+def main() -> None:
+    """Print a row for each kind of images, selection and p-value."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args()
+    noise = np.random.default_rng(options.seed).normal(size=(options.images, 16, 16))
+    square = np.zeros((16, 16))
+    square[5:11, 5:11] = 1.0
+    print("| square | gamma | p | evaluations: p, decision, p and interval | rejected | contradicts the interval |")
+    print("|---|---|---|---|---|---|")
+    kinds: tuple[TwoSided, ...] = ("absolute", "equal-tailed")
+    for height in (0.0, 2.0):
+        for gamma in (0.0, 0.5):
+            for two_sided in kinds:
+                row = _row(noise + height * square, gamma, two_sided, options.device)
+                print(f"| {height:g} | {gamma:g} | {two_sided} | {row} |", flush=True)
+
+
+def _row(images: NDArray[np.float64], gamma: float, two_sided: TwoSided, device: str) -> str:
+    test = AttentionTest.from_pretrained(
+        bundled_model(),
+        noise=1.0,
+        randomise=gamma,
+        two_sided=two_sided,
+        search=SpectralSearch(tol=1e-4),
+        device=device,
+    )
+    alone = test.with_confidence_level(None)
+    runs = [alone.map(images), alone.map(images, alpha=ALPHA), test.map(images)]
+    cost = ", ".join(f"{np.mean([result.evaluations for result in run]):.0f}" for run in runs)
+    intervals = [result.confidence_interval(1 - ALPHA) for result in runs[2]]
+    against = sum(
+        contradict(result.reject_at(ALPHA), (interval.low, interval.high), 1 - ALPHA, ALPHA)
+        for result, interval in zip(runs[2], intervals, strict=True)
+    )
+    rejected = sum(decision is True for decision in runs[2].decisions(ALPHA))
+    return f"{cost} | {rejected} of {len(images)} | {against}"
+
+
+if __name__ == "__main__":
+    main()
