@@ -1,8 +1,8 @@
 """What do the two two-sided p-values cost, how often do they reject, and how often do they contradict the interval?
 
-The bundled 16x16 model on images of noise, without and with a bright square of 6 x 6 pixels.
+A bundled model on images of noise, without and with a bright square in the middle, of half the side of the image.
 
-    python benchmarks/two_sided.py --images 100
+    python benchmarks/two_sided.py --size 8 --images 100
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ ALPHA = 0.05
 def main() -> None:
     """Print a row for each kind of images, selection and p-value."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=16, help="side of the images of the bundled model")
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
-    noise = np.random.default_rng(options.seed).normal(size=(options.images, 16, 16))
-    square = np.zeros((16, 16))
-    square[5:11, 5:11] = 1.0
+    noise = np.random.default_rng(options.seed).normal(size=(options.images, options.size, options.size))
+    square = np.pad(np.ones((options.size // 2,) * 2), options.size // 4)
     print("| square | gamma | p | evaluations: p, decision, p and interval | rejected | contradicts the interval |")
     print("|---|---|---|---|---|---|")
     kinds: tuple[TwoSided, ...] = ("absolute", "equal-tailed")
     for height in (0.0, 2.0):
         for gamma in (0.0, 0.5):
             for two_sided in kinds:
-                row = _row(noise + height * square, gamma, two_sided, options.device)
+                row = _row(noise + height * square, gamma, two_sided, options)
                 print(f"| {height:g} | {gamma:g} | {two_sided} | {row} |", flush=True)
 
 
-def _row(images: NDArray[np.float64], gamma: float, two_sided: TwoSided, device: str) -> str:
+def _row(images: NDArray[np.float64], gamma: float, two_sided: TwoSided, options: argparse.Namespace) -> str:
     test = AttentionTest.from_pretrained(
-        bundled_model(),
+        bundled_model(options.size),
         noise=1.0,
         randomise=gamma,
         two_sided=two_sided,
         search=SpectralSearch(tol=1e-4),
-        device=device,
+        device=options.device,
     )
     alone = test.with_confidence_level(None)
     runs = [alone.map(images), alone.map(images, alpha=ALPHA), test.map(images)]
