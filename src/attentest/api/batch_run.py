@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 
 from attentest.api.attention_test import AttentionTest
 from attentest.api.engine import timed_batches
+from attentest.api.noise_sensitivity import LEFT_OUT
 from attentest.api.saved_arrays import SavedArrays
 from attentest.images.sample import ImageLike, as_sample
 from attentest.images.source import ImageSource
 from attentest.pipeline.stream import Tested
-from attentest.results.failure import FailedImage
+from attentest.results.failure import FailedImage, reason_of
 from attentest.results.progress import Progress
 from attentest.results.records import Records, Row
 from attentest.results.result import AttentionTestResult, values_of
 from attentest.results.simultaneous import values_of_components
 from attentest.search import Certification
+
+TESTED_SHARE = 0.2
+"""Share of the work on an image that its test is, where four more are made for its sensitivity to the noise."""
 
 Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 
@@ -47,6 +52,9 @@ class BatchRun:
         As in calling the test.
     connectivity
         1 or 2 to test the connected components of each region; None to test it as a whole.
+    sensitivity
+        Significance level of the sensitivity to the noise that each record has under "sensitivity"
+        (:meth:`AttentionTest.sensitivity`); None for none. For whole regions.
     save
         What to save of each image, if anything; the record has the files under "saved".
     keep
@@ -61,6 +69,7 @@ class BatchRun:
     alpha: float | None = None
     certification: Certification | None = None
     connectivity: int | None = None
+    sensitivity: float | None = None
     save: SavedArrays | None = None
     keep: Keep | None = None
 
@@ -79,7 +88,8 @@ class BatchRun:
     def missing(self, records: Records, retry: bool = False) -> list[int]:
         """Return the places of the images to be tested.
 
-        They have no record, one of another file or reference of that name, or one without the arrays to be saved.
+        They have no record, one of another file or reference of that name, or one without what it is to have: the
+        arrays to be saved, the sensitivity at this level.
         """
         return [
             place
@@ -88,6 +98,11 @@ class BatchRun:
             or record.get("file") != _stamp(image)
             or record.get("reference") != self._reference_name(place)
             or (retry and "error" in record)
+            or (
+                self.sensitivity is not None
+                and "error" not in record
+                and record.get("sensitivity", {}).get("alpha") != self.sensitivity
+            )
             or (self.save is not None and "error" not in record and not self.save.has(record.get("saved")))
         ]
 
@@ -98,9 +113,10 @@ class BatchRun:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the records of images, given by their places, batch by batch."""
+        bar = _Bar(progress=progress, total=len(tasks), tested_share=1.0 if self.sensitivity is None else TESTED_SHARE)
         batches = self.test.stream_batches(
             [self.images[place] for place in tasks],
-            progress,
+            bar.tested,
             references=self._references(tasks),
             on_error="row",
             alpha=self.alpha,
@@ -109,13 +125,16 @@ class BatchRun:
         )
         for some, batch, start in timed_batches(tasks, batches):
             values = self._values(batch)
-            for place, tested, found in zip(some, batch, values, strict=True):
+            for number, (place, tested, found) in enumerate(zip(some, batch, values, strict=True)):
                 if isinstance(tested, FailedImage):
                     continue
+                if self.sensitivity is not None:
+                    found["sensitivity"] = self._sensitivity(place, tested[0], partial(bar.varied, len(batch), number))
                 if self.save is not None:
                     found["saved"] = self.save.save(self.images[place], tested)
                 if self.keep is not None:
                     self.keep(self.images[place], tested)
+            bar.finished += len(batch)
             seconds = (time.perf_counter() - start) / len(batch)
             yield [self._record(place, found, seconds) for place, found in zip(some, values, strict=True)]
 
@@ -133,6 +152,18 @@ class BatchRun:
             values = iter({"components": one} for one in values_of_components(good, self.confidence_level))
         return [{"error": tested.reason} if isinstance(tested, FailedImage) else next(values) for tested in batch]
 
+    def _sensitivity(self, place: int, result: AttentionTestResult, progress: Progress) -> dict[str, Any]:
+        """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""
+        alpha = 0.05 if self.sensitivity is None else self.sensitivity
+        reference = self.references[place if len(self.references) > 1 else 0] if self.references else None
+        try:
+            found = self.test.sensitivity(
+                self.images[place], reference=reference, result=result, alpha=alpha, progress=progress
+            )
+        except Exception as error:  # noqa: BLE001  # whatever the error is, the image was tested and the others go on
+            found = replace(result.sensitivity(alpha=alpha), note=f"{LEFT_OUT}: {reason_of(error)}")
+        return found.to_dict()
+
     def _record(self, place: int, values: dict[str, Any], seconds: float) -> Row:
         image = self.images[place]
         which = {"image": image.name, "seconds": round(seconds, 6), "file": _stamp(image)}
@@ -149,6 +180,28 @@ class BatchRun:
 
     def _reference_name(self, place: int) -> str | None:
         return self.references[place if len(self.references) > 1 else 0].name if self.references else None
+
+
+@dataclass(kw_only=True)
+class _Bar:
+    """Divides the progress of each image between its test and what is done with its result."""
+
+    progress: Progress | None
+    total: int
+    tested_share: float
+    finished: int = 0
+
+    def tested(self, done: float, total: int | None) -> None:
+        """Report how many images are tested, of which those of this batch are not finished yet."""
+        self._move(self.finished + self.tested_share * (done - self.finished))
+
+    def varied(self, count: int, number: int, share: float, total: int | None) -> None:
+        """Report how much is done of one of the images of a batch that is tested."""
+        self._move(self.finished + self.tested_share * count + (1 - self.tested_share) * (number + share))
+
+    def _move(self, done: float) -> None:
+        if self.progress is not None:
+            self.progress(done, self.total)
 
 
 def _stamp(image: ImageSource) -> list[int] | None:

@@ -82,7 +82,10 @@ def _recorded(
 
     def keep(record: Row) -> Row:
         rows.set(record["image"], rows_of_record(record))
-        return {name: record[name] for name in ("file", "reference", "error", "saved") if name in record}
+        kept: Row = {name: record[name] for name in ("file", "reference", "error", "saved") if name in record}
+        if "sensitivity" in record:
+            kept["sensitivity"] = {"alpha": record["sensitivity"]["alpha"]}
+        return kept
 
     make_directory(out)
     file = RecordFile(out / RESULTS)

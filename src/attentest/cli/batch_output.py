@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -53,11 +53,14 @@ class BatchOutput:
         The CSV file, if there is to be one.
     as_json
         Whether to print the records.
+    take
+        Called with every record, if given.
     """
 
     alpha: float
     csv: Path | None = None
     as_json: bool = False
+    take: Callable[[Mapping[str, Any]], None] | None = None
     _file: TextIO | None = field(default=None, init=False)
 
     def write_rows(self, rows: Iterable[Row]) -> None:
@@ -77,11 +80,13 @@ class BatchOutput:
             raise InputError(f"the table {self.csv} cannot be written to ({error.strerror}).") from None
 
     def print_records(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Print records as JSON, if they are to be; otherwise none is asked for."""
-        if self.as_json:
+        """Print records as JSON, if they are to be, and hand them on; if neither, none is asked for."""
+        if self.as_json or self.take is not None:
             for record in records:
-                for line in json_lines(record, self.alpha):
+                for line in json_lines(record, self.alpha) if self.as_json else ():
                     print_json(line)
+                if self.take is not None:
+                    self.take(record)
 
     def close(self) -> None:
         """Close the CSV file."""

@@ -26,6 +26,7 @@ def check_together(
     decide: bool,
     confidence_level: float | None,
     no_interval: bool,
+    sensitivity: bool,
     references: Sequence[Path],
 ) -> None:
     """Refuse options that contradict each other."""
@@ -40,6 +41,13 @@ def check_together(
         )
     if no_interval and confidence_level is not None:
         raise InputError("--no-interval leaves out the interval that --confidence-level is for: give one of them.")
+    if sensitivity and decide:
+        raise InputError(
+            "--decide stops when the verdict for the assumed noise is certain, and --sensitivity is about other noise: "
+            "leave out one of them."
+        )
+    if sensitivity and components:
+        raise InputError("--sensitivity is of whole regions: leave out --sensitivity or --components.")
     if references and options.contrast != "reference":
         raise InputError(f"--reference is for --contrast reference, but --contrast is {options.contrast}.")
     if not references and options.contrast == "reference":
@@ -111,7 +119,20 @@ def check_outputs(
     if figure is not None:
         if components:
             raise InputError("--figure shows whole regions: leave out --figure or --components.")
-        _check_figure(figure, inputs)
+        _check_figure(figure, inputs, "--figure")
+
+
+def check_sensitivity_figure(figure: str | None, sensitivity: bool, images: int, inputs: Collection[Path]) -> None:
+    """Refuse a figure of sensitivities that are not asked for, a file for those of several images, and bad places."""
+    if figure is None:
+        return
+    if not sensitivity:
+        raise InputError("--sensitivity-figure is for --sensitivity, which is not there: add it.")
+    _check_figure(figure, inputs, "--sensitivity-figure")
+    if images > 1 and not is_folder(figure):
+        raise InputError(
+            f"--sensitivity-figure must be a folder, such as {Path(figure).stem}/, for several images, got {figure!r}."
+        )
 
 
 def is_folder(place: str) -> bool:
@@ -119,21 +140,21 @@ def is_folder(place: str) -> bool:
     return place.endswith(("/", os.sep)) or Path(place).is_dir()
 
 
-def _check_figure(place: str, inputs: Collection[Path]) -> None:
+def _check_figure(place: str, inputs: Collection[Path], option: str) -> None:
     """Refuse a file to which no figure can be written, and a folder that cannot be made."""
     from attentest.results.figures.figure_file import FIGURE_SUFFIXES, check_figure_path, new_figure
 
     path = Path(place)
     if not place:
-        raise InputError("--figure must be a file or a folder, got an empty text.")
+        raise InputError(f"{option} must be a file or a folder, got an empty text.")
     if is_folder(place):
         new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
         make_directory(path)
         if not os.access(path, os.W_OK):
-            raise InputError(f"--figure must be a folder that can be written to, and {path} cannot.")
+            raise InputError(f"{option} must be a folder that can be written to, and {path} cannot.")
     elif path.suffix.lower() not in FIGURE_SUFFIXES and not any(same_file(path, other) for other in inputs):
         raise InputError(
-            f"--figure must end in {', '.join(FIGURE_SUFFIXES)}, or in / for a folder of figures, got {place!r}."
+            f"{option} must end in {', '.join(FIGURE_SUFFIXES)}, or in / for a folder of figures, got {place!r}."
         )
     else:
         check_figure_path(path, inputs)

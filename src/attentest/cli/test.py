@@ -17,6 +17,7 @@ from attentest.cli.option_checks import (
     check_inputs,
     check_outputs,
     check_pairs,
+    check_sensitivity_figure,
     check_together,
     is_folder,
     saved_kinds,
@@ -205,6 +206,23 @@ def test(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="Also show p and interval for other noise: 0.5 to 2 times as large, which takes no time, and with "
+            "other correlation lengths, which takes four more tests of each image.",
+        ),
+    ] = False,
+    sensitivity_figure: Annotated[
+        str | None,
+        typer.Option(
+            help="For --sensitivity: also draw it to this .png, .svg or .pdf file, or that of each image into FOLDER/.",
+            metavar="FILE",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -244,6 +262,8 @@ def test(
 
     attentest test after.npy --contrast reference --reference before.npy --noise 1.0
 
+    attentest test scan.npy --noise 1.0 --sensitivity --sensitivity-figure noise.png
+
     attentest test scan.npy --noise 1.0 --certify --draws 999
 
     attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --report scans.html
@@ -251,7 +271,9 @@ def test(
     from attentest.images.source import ImageSource
 
     check_level(alpha)
-    check_together(options, components, connectivity, decide, confidence_level, no_interval, reference or [])
+    check_together(
+        options, components, connectivity, decide, confidence_level, no_interval, sensitivity, reference or []
+    )
     kinds = saved_kinds(save, retry, out)
     where.check()
     check_inputs(reference or [], options)
@@ -261,6 +283,7 @@ def test(
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
     check_outputs(inputs, csv, parquet, figure, components)
+    check_sensitivity_figure(sensitivity_figure, sensitivity, len(sources), inputs)
     if report is not None:
         check_report_option(report, "--report", inputs)
     elif report_cards is not None:
@@ -282,6 +305,16 @@ def test(
         from attentest.cli.figure_output import FigureOutput
 
         figures = FigureOutput(place=Path(figure), is_folder=is_folder(figure), alpha=alpha)
+    sensitivities = None
+    if sensitivity:
+        from attentest.cli.sensitivity_output import SensitivityOutput
+
+        sensitivities = SensitivityOutput(
+            names=[source.name for source in sources],
+            with_intervals=not no_interval,
+            figure=None if sensitivity_figure is None else Path(sensitivity_figure),
+            is_folder=sensitivity_figure is not None and is_folder(sensitivity_figure),
+        )
     run = BatchRun(
         test=options.attention_test(searched_level),
         images=sources,
@@ -290,11 +323,13 @@ def test(
         alpha=alpha if decide else None,
         certification=certification,
         connectivity=(connectivity or 1) if components else None,
+        sensitivity=alpha if sensitivity else None,
         save=SavedArrays(directory=folder, kinds=kinds, optional=unasked) if folder is not None and kinds else None,
         keep=figures.keep if figures is not None and where.is_local else None,
     )
     interruption = Interruption()
-    output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json)
+    take = None if sensitivities is None else sensitivities.take
+    output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json, take=take)
     with log.written_to(folder):
         rows = tested_rows(run, where.chosen(), output, interruption, out=folder, retry=retry)
     failed = [row for row in rows.all() if "error" in row]
@@ -303,12 +338,16 @@ def test(
             write_tables(rows, components, csv, parquet)
             if figures is not None:
                 figures.finish(run, rows)
+            if sensitivities is not None:
+                sensitivities.finish()
             if report is not None and folder is not None and len(rows):
                 most = USUAL_CARDS if report_cards is None else report_cards
                 write_folder_report(folder, report, alpha=alpha, cards=most, names=rows.names)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
             if not as_json and len(failed) < len(rows):
                 print_results(rows, components, alpha, searched_level)
+                if sensitivities is not None:
+                    sensitivities.print()
     say_failures(failed, len(rows), stack)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
     interruption.finish(len(sources), "images")

@@ -79,8 +79,17 @@ class Sensitivity:
         return tuple(end for end, beyond in ends if beyond == "other")
 
     def sentences(self) -> list[str]:
-        """Return in a sentence each how the verdict depends on the factor, and on the correlation length."""
-        return [self.same_verdict.text(), *([] if self.lengths is None else [self._length_sentence(self.lengths)])]
+        """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
+        found = [self.same_verdict.text()]
+        if self.lengths is not None:
+            found.append(self._length_sentence(self.lengths))
+        unsure = self.factors.values[self.factors.unsure]
+        if len(unsure):
+            found.append(
+                f"For factors of {_range_text([unsure[0], unsure[-1]])} intervals may be shorter than shown: the "
+                "search did not look far enough to know them."
+            )
+        return found
 
     def summary(self) -> str:
         """Return how the verdict depends on the noise, in words."""

@@ -21,6 +21,9 @@ SAME = 0.01
 NEGLIGIBLE = 1e-5
 """So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
 
+UNSURE = 0.05
+"""Share of the length of an interval that is much."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SensitivityCurve:
@@ -61,6 +64,11 @@ class SensitivityCurve:
     def pvalue_bounds(self) -> NDArray[np.float64]:
         """Least and greatest p-values (k, 2) that are compatible with what the search knows."""
         return np.stack([_probabilities(self.log_pvalues.low), _probabilities(self.log_pvalues.high)], axis=1)
+
+    @property
+    def unsure(self) -> NDArray[np.bool_]:
+        """Whether much of the length of an interval (k,) may be due to what the search left open."""
+        return np.array([not one.error <= UNSURE * (one.high - one.low) for one in self.intervals])
 
     def decisions(self, alpha: float) -> list[bool | None]:
         """Return for each value whether p is at most alpha; None where the bounds do not tell."""

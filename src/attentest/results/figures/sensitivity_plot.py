@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.palette import BLUE, GREY, NAIVE_COLOUR, VERMILION
@@ -26,11 +25,6 @@ SMALLEST_P = 1e-6
 
 FARTHEST_DRAWN = 1.0
 """An interval is drawn no farther out than this many times the range of the naive one."""
-
-UNSURE = 0.05
-"""Where more than this share of an interval's length may be due to the search, its ends are dotted."""
-
-DOTTED = "Dotted: the search did not look far enough to know the interval, which may be shorter."
 
 FACTOR_TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 
@@ -92,8 +86,7 @@ class Layout:
     @classmethod
     def of(cls, drawn: Drawn, width: float, title: str) -> Layout:
         """Return the layout of a figure of a width."""
-        sentences = [*drawn.sentences(), *([DOTTED] if _unsure(drawn.factors).any() else [])]
-        words = wrapped(" ".join(sentences), int((width - 8) / (LETTER * cls.size)))
+        words = wrapped(" ".join(drawn.sentences()), int((width - 8) / (LETTER * cls.size)))
         return cls(width=width, panels=panel_count(drawn), words=words, titled=bool(title))
 
     @property
@@ -212,12 +205,11 @@ def _draw_intervals(axes: Axes, drawn: Drawn, size: float) -> None:
     margin = 0.04 * (top - bottom)
     beyond = np.clip(ends, bottom - 2 * margin, top + 2 * margin)
     axes.fill_between(curve.values, beyond[:, 0], beyond[:, 1], color=BLUE, alpha=0.18, lw=0)
-    for which, label in ((0, "selective"), (1, None)):
-        sure = np.where(_unsure(curve), np.nan, beyond[:, which])
-        axes.plot(curve.values, sure, color=BLUE, lw=1.2, label=label)
-        axes.plot(curve.values, beyond[:, which], color=BLUE, lw=1.2, ls=":")
-        naive_label = "naive (not valid)" if label else None
-        axes.plot(curve.values, naive[:, which], color=NAIVE_COLOUR, lw=1.0, ls=(0, (4, 2)), label=naive_label)
+    sure = np.where(curve.unsure[:, None], np.nan, beyond)
+    at_most = "at most" if curve.unsure.any() else ""
+    axes.plot(curve.values, sure, color=BLUE, lw=1.2, label=["selective", ""])
+    axes.plot(curve.values, beyond, color=BLUE, lw=1.2, ls=":", label=[at_most, ""])
+    axes.plot(curve.values, naive, color=NAIVE_COLOUR, lw=1.0, ls=(0, (4, 2)), label=["naive (not valid)", ""])
     estimates = np.clip(curve.estimates.best, bottom - 2 * margin, top + 2 * margin)
     axes.plot(curve.values, estimates, color=BLUE, lw=1.8, ls=(0, (5, 1.5, 1, 1.5)), label="estimate")
     axes.axhline(0.0, color=GREY, lw=1.0, ls=(0, (3, 2)))
@@ -240,11 +232,6 @@ def _draw_lengths(axes: Axes, drawn: Drawn, curve: SensitivityCurve, least: floa
     axes.set_xlim(curve.values[0] - margin, curve.values[-1] + margin)
     _plain(axes, "correlation length in pixels", size)
     axes.set_title("selective p, same variances", size=size, pad=14)
-
-
-def _unsure(curve: SensitivityCurve) -> NDArray[np.bool_]:
-    """Return for which values (k,) much of the interval's length may be due to the search."""
-    return np.array([not interval.error <= UNSURE * (interval.high - interval.low) for interval in curve.intervals])
 
 
 def _band(axes: Axes, curve: SensitivityCurve, least: float) -> None:
