@@ -103,7 +103,7 @@ def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
         verdict=result.verdict(tested.alpha),
         panels=_panels(picture, dark),
         rows=_rows(result),
-        sensitivity=result.sensitivity(alpha=tested.alpha, factors=SHOWN_FACTORS).to_dict(),
+        sensitivity=result.sensitivity(alpha=tested.alpha, factors=SHOWN_FACTORS),
         notes=notes_on(tested),
         settings=_settings(tested),
         key=key,

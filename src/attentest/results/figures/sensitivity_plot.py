@@ -134,6 +134,7 @@ def sensitivity_figure(drawn: Drawn, *, width: float = WIDTH, title: str = "") -
     """Draw a sensitivity on a figure of its own, of a width in mm."""
     layout = Layout.of(drawn, width, title)
     figure = new_figure(width * MM, layout.height * MM)
+    figure.set_layout_engine("none")  # the layout says where everything is
     draw_figure(figure, drawn, layout, title)
     return figure
 
@@ -213,7 +214,7 @@ def _draw_intervals(axes: Axes, drawn: Drawn, size: float) -> None:
     estimates = np.clip(curve.estimates.best, bottom - 2 * margin, top + 2 * margin)
     axes.plot(curve.values, estimates, color=BLUE, lw=1.8, ls=(0, (5, 1.5, 1, 1.5)), label="estimate")
     axes.axhline(0.0, color=GREY, lw=1.0, ls=(0, (3, 2)))
-    _mark_assumed(axes, 1.0, size)
+    axes.axvline(1.0, color=GREY, lw=0.8, zorder=0)
     axes.set_ylim(bottom - margin, top + margin)
     axes.locator_params(axis="y", nbins=6)
     _factor_axis(axes, curve, size)
