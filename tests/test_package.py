@@ -60,6 +60,7 @@ def test_dir_lists_the_public_names() -> None:
         "RayEngine",
         "Results",
         "SearchError",
+        "Sensitivity",
         "attention",
         "bundled_model",
         "calibrate",

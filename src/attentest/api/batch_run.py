@@ -129,7 +129,8 @@ class BatchRun:
                 if isinstance(tested, FailedImage):
                     continue
                 if self.sensitivity is not None:
-                    found["sensitivity"] = self._sensitivity(place, tested[0], partial(bar.varied, len(batch), number))
+                    varied = partial(bar.varied, len(batch), number)
+                    found["sensitivity"] = self._sensitivity(place, tested[0], self.sensitivity, varied)
                 if self.save is not None:
                     found["saved"] = self.save.save(self.images[place], tested)
                 if self.keep is not None:
@@ -152,14 +153,11 @@ class BatchRun:
             values = iter({"components": one} for one in values_of_components(good, self.confidence_level))
         return [{"error": tested.reason} if isinstance(tested, FailedImage) else next(values) for tested in batch]
 
-    def _sensitivity(self, place: int, result: AttentionTestResult, progress: Progress) -> dict[str, Any]:
+    def _sensitivity(self, place: int, result: AttentionTestResult, alpha: float, progress: Progress) -> dict[str, Any]:
         """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""
-        alpha = 0.05 if self.sensitivity is None else self.sensitivity
-        reference = self.references[place if len(self.references) > 1 else 0] if self.references else None
+        given: dict[str, Any] = {"reference": self._reference(place), "result": result, "alpha": alpha}
         try:
-            found = self.test.sensitivity(
-                self.images[place], reference=reference, result=result, alpha=alpha, progress=progress
-            )
+            found = self.test.sensitivity(self.images[place], **given, progress=progress)
         except Exception as error:  # noqa: BLE001  # whatever the error is, the image was tested and the others go on
             found = replace(result.sensitivity(alpha=alpha), note=f"{LEFT_OUT}: {reason_of(error)}")
         return found.to_dict()
@@ -178,8 +176,12 @@ class BatchRun:
             return [as_sample(self.references[0])] * len(places)
         return [self.references[place] for place in places]
 
+    def _reference(self, place: int) -> ImageSource | None:
+        return self.references[place if len(self.references) > 1 else 0] if self.references else None
+
     def _reference_name(self, place: int) -> str | None:
-        return self.references[place if len(self.references) > 1 else 0].name if self.references else None
+        reference = self._reference(place)
+        return None if reference is None else reference.name
 
 
 @dataclass(kw_only=True)

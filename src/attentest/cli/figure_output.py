@@ -71,7 +71,7 @@ class FigureOutput:
         missing = set(wanted) - self._drawn - set(self._smallest)
         places = [place for place, image in enumerate(run.images) if image.name in missing]
         if places and self._failure is None:
-            again = replace(run, save=None, keep=self.keep)
+            again = replace(run, sensitivity=None, save=None, keep=self.keep)
             with progress_bar(f"testing {len(places)} image(s) again to draw them") as progress:
                 for _ in again.run(places, progress):
                     pass

@@ -187,7 +187,7 @@ class Sensitivity:
     def table(self) -> list[tuple[str, str, str, str, str]]:
         """Return a few rows of text: what is assumed of the noise, p, verdict, estimate and interval."""
         rows = [
-            (f"standard deviation x {row[FACTOR]:.2g}", row)
+            (f"standard deviation x {row[FACTOR]:.3g}", row)
             for row in self.factors.rows(FACTOR, self.alpha)
             if len(self.factors) <= len(SHOWN_FACTORS) or np.isclose(row[FACTOR], SHOWN_FACTORS).any()
         ]
