@@ -14,6 +14,7 @@ from attentest.attention import ScoreFunction, ScoreProperties
 from attentest.contrast import Contrast
 from attentest.images.sample import channels_last
 from attentest.noise import ImageNoise, NoiseModel
+from attentest.noise.implausible import implausible_noise
 from attentest.pipeline.geometry import Geometry
 from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
 from attentest.pipeline.inputs import Input
@@ -139,6 +140,7 @@ class Pipeline:
         kept_images = [channels_last(each.image.pixels) for each in inputs]
         randomised = [None if data.added is None else channels_last(data.seen_image(i)) for i in range(len(inputs))]
         maps = [attention.copy() for attention in observation.maps_on_images()]
+        settings = [self._recorded(each, connectivity) for each in inputs]
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
@@ -165,7 +167,7 @@ class Pipeline:
                     seen=data.seen,
                     selectable=observation.selectable,
                     standard_error=float(lines.standard_error[row]),
-                    settings=self._recorded(inputs[image], connectivity),
+                    settings=settings[image],
                 )
                 for row, image in enumerate(chunk.image)
             ]
@@ -274,7 +276,11 @@ class Pipeline:
         return np.array([level_of_each(self.confidence_level, int(count)) for count in parts.siblings()])
 
     def _recorded(self, given: Input, connectivity: int | None) -> dict[str, Any]:
-        own = {"noise": dict(given.noise.describe()), "noisy_reference": given.noisy_reference}
+        own = {
+            "noise": dict(given.noise.describe()),
+            "noise_doubt": implausible_noise(given.noise, given.image.pixels),
+            "noisy_reference": given.noisy_reference,
+        }
         return {**self.settings, "components": connectivity, **own}
 
 

@@ -129,6 +129,8 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
         )
     if row["two_sided"] == "equal-tailed":
         notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
+    if row.get("noise_doubt"):
+        notes.append(f"the noise is doubtful: {row['noise_doubt'].removesuffix('.')}")
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
     return notes

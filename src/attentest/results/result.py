@@ -146,6 +146,12 @@ class AttentionTestResult(ResultPlots):
         return images if isinstance(images, int) else None
 
     @property
+    def noise_doubt(self) -> str | None:
+        """Why the image can hardly have the noise of the noise model, by its finest details; None if it can."""
+        doubt: str | None = self.settings.get("noise_doubt")
+        return doubt
+
+    @property
     def statistic(self) -> float:
         """Standardised difference, region minus background unless another contrast was chosen: T(X) of the paper."""
         return float(self.law.statistic[0])

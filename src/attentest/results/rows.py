@@ -62,6 +62,7 @@ COLUMNS = (
     "approximate_noise",
     "reference_images",
     "degrees_of_freedom",
+    "noise_doubt",
     "evaluations",
     "status",
     "audit_points",
@@ -70,7 +71,17 @@ COLUMNS = (
 )
 """Columns of a table, in order; a row may hold more."""
 
-TEXT_COLUMNS = ("image", "region_unit", "alternative", "two_sided", "contrast", "noise", "status", "error")
+TEXT_COLUMNS = (
+    "image",
+    "region_unit",
+    "alternative",
+    "two_sided",
+    "contrast",
+    "noise",
+    "noise_doubt",
+    "status",
+    "error",
+)
 TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
 
@@ -191,6 +202,6 @@ def _described(settings: Mapping[str, Any]) -> Row:
         "contrast": settings["contrast"]["name"],
         "noise": noise.get("model", ""),
         "approximate_noise": bool(noise.get("approximate", False)),
-        **{name: settings.get(name) for name in ("reference_images", "degrees_of_freedom")},
+        **{name: settings.get(name) for name in ("reference_images", "degrees_of_freedom", "noise_doubt")},
         "noisy_reference": settings.get("noisy_reference"),
     }

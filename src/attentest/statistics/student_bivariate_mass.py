@@ -34,6 +34,9 @@ PANEL, LEAST_PANELS = 2.5, 2
 NODES = 12
 """Nodes of Gauss-Legendre quadrature on a panel."""
 
+BLUNT = 8.0
+"""With fewer degrees of freedom the density is not smooth where its support ends."""
+
 NARROW = 0.3
 """If an interval of V is narrower than this, in units of gamma times its distance from T, three nodes measure it."""
 
@@ -120,20 +123,39 @@ def _log_integrals(given: _Rectangles) -> Floats:
     for first in range(0, len(which), MOST_TOGETHER):
         rows = slice(first, first + MOST_TOGETHER)
         some = given.chosen(which[rows])
-        t = start[rows, None] + width[rows, None] * _PLACES
-        at = some.log_density(t) + _log_interval(some, t)
+        t, log_weights = _nodes(some, start[rows], width[rows])
+        at = some.log_density(t) + _log_interval(some, t) + log_weights
         greatest = at.max(axis=1)
         shift = np.where(np.isneginf(greatest), 0.0, greatest)
         with np.errstate(divide="ignore"):
-            logs[rows] = shift + np.log(np.exp(at - shift[:, None]) @ _WEIGHTS * width[rows])
+            logs[rows] = shift + np.log(np.exp(at - shift[:, None]) @ _WEIGHTS)
     return log_sums(which, logs, len(given.left))
+
+
+def _nodes(given: _Rectangles, start: Floats, width: Floats) -> tuple[Floats, Floats]:
+    """Return the nodes (m, n) on panels (m,) of the axis of T, and the logs of the lengths (m, n) they stand for."""
+    t = start[:, None] + width[:, None] * _PLACES
+    log_lengths = np.broadcast_to(np.log(width)[:, None], t.shape).copy()
+    blunt = np.flatnonzero(given.degrees < BLUNT)
+    if len(blunt):
+        # With the distance from the mean as the sine of an angle the integrand is smooth where the support ends, too.
+        shift = given.shift[blunt]
+        radius = np.hypot(np.sqrt(given.degrees[blunt]), shift)
+        ends = start[blunt] + shift, start[blunt] + width[blunt] + shift
+        first, last = (np.arcsin(np.clip(end / radius, -1.0, 1.0)) for end in ends)
+        angle = first[:, None] + (last - first)[:, None] * _PLACES
+        t[blunt] = radius[:, None] * np.sin(angle) - shift[:, None]
+        with np.errstate(divide="ignore"):
+            log_lengths[blunt] = np.log((radius * (last - first))[:, None] * np.cos(angle))
+    return t, log_lengths
 
 
 def _log_interval(given: _Rectangles, t: Floats) -> Floats:
     """Return log P(left <= V <= right given T = t), (m, n) for t (m, n)."""
     width = ((given.right - given.left) / given.gamma)[:, None]
     start, end = ((side[:, None] - t) / given.gamma[:, None] for side in (given.left, given.right))
-    mirrored = start + end < 0
+    with np.errstate(invalid="ignore"):  # -inf + inf, for the whole line: any order will do
+        mirrored = start + end < 0
     near, far = np.where(mirrored, -end, start), np.where(mirrored, -start, end)  # |near| <= |far|, far >= 0
     narrow = width * np.maximum(1.0, far) < NARROW
     logs = np.empty_like(t)
