@@ -11,7 +11,7 @@ truth: mean of the relative error, and its root mean square. Too small a varianc
 - fields: noise whose variance changes over the image.
 - gains: reference images that differ by a factor.
 - surround: the noise of an object in a dark surround, from the tested image itself, with the surround and without it;
-  and of brain slices, with --brain FILE.
+  and of brain slices, with --brain FILE, whose stationary covariance is compared as well.
 """
 
 from __future__ import annotations
@@ -254,6 +254,14 @@ def surround_part(repeats: int, brain: str | None) -> None:
         slices = load_slices(brain)
         shown = slices.flair[slices.shows_brain()].astype(np.float64)
         row("brain slices", "not known", shown[rng.permutation(len(shown))[:300]])
+        healthy = slices.flair[slices.shows_brain() & ~slices.tumour].astype(np.float64)
+        eta = contrasts(rng, healthy.shape[1]).reshape(REGIONS, -1)
+        variances = [
+            np.einsum("ki,ki->k", eta, estimator().fit(healthy).noise_.apply(eta))
+            for estimator in (DampedCovariance, StationaryCovariance)
+        ]
+        ratios = np.sqrt(variances[1] / variances[0])
+        print(f"\nstandard errors of differences in {len(healthy)} brain slices, now / before: {np.round(ratios, 3)}")
 
 
 def main() -> None:
