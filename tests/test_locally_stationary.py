@@ -18,6 +18,7 @@ from attentest.noise import (
     save_noise,
 )
 from attentest.noise.local_variance import default_smoothing, smoothed_variance
+from attentest.results.report.noise_words import noise_words
 
 SHAPE = (6, 7)
 STRIPES = np.array([[0.4, 0.1, 0.0], [0.1, 1.0, 0.1], [0.0, 0.1, 0.4]])
@@ -106,6 +107,9 @@ def test_it_is_saved_and_says_what_it_is(suffix: str, tmp_path: Path) -> None:
     assert described["model"] == "locally stationary"
     assert (described["shape"], described["lags"], described["sigmas"]) == ([6, 7], [1, 1], [0.0, field.max()])
     assert described["sigma"] == pytest.approx(np.sqrt((field**2).mean()), rel=1e-14)
+    assert noise_words(described).startswith(
+        f"A standard deviation from 0 to {field.max():.6g}, by the place in the image,"
+    )
     facts = model.facts()
     assert facts["standard deviation"] == f"0 to {field.max():.3g}, by the pixel"
     assert facts["pixels without noise"] == "16.7%"

@@ -61,7 +61,7 @@ def state(noise: Any) -> Any:
     arguments = {
         name: getattr(noise, name)
         for name in (
-            "sigma rho variance shape covariance autocovariance channels spatial model origin count gain deviations "  # noqa: SIM905
+            "sigma rho variance shape covariance autocovariance channels spatial model origin count factor deviations "  # noqa: SIM905
             "autocorrelation".split()
         )
         if hasattr(noise, name)

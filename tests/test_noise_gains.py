@@ -24,6 +24,7 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.noise.image_gains import gain_against, image_gains
+from attentest.results.report.noise_words import noise_words
 
 SHAPE = (8, 10)
 MEAN = 40 + 10 * np.cos(np.arange(8.0))[:, None] * np.sin(np.arange(10.0))
@@ -97,7 +98,9 @@ def test_the_noise_of_a_tested_image_by_its_own_gain() -> None:
     assert gain == pytest.approx(1.7, rel=0.02)
     v = np.random.default_rng(0).normal(size=80)
     np.testing.assert_allclose(model.apply(v), gain**2 * fitted.noise_.apply(v), rtol=1e-12)
+    assert noise_words(own.describe()).startswith("Scaled by the gain of each image, from this noise: a standard dev")
     for described in (own.describe(), model.describe()):
+        assert noise_words(described).endswith("so that p is approximate.")
         assert described["approximate"] is True
         assert described["estimator"] == "StationaryCovariance"
         assert described["images"] == 11
@@ -107,9 +110,11 @@ def test_the_noise_of_a_tested_image_by_its_own_gain() -> None:
 
 def test_a_scaled_model_says_what_it_is() -> None:
     model = Scaled(AR1(0.5, 2.0), 1.5)
-    assert model.describe() == {"model": "scaled", "gain": 1.5, "of": AR1(0.5, 2.0).describe()}
-    assert model.facts()["gain"] == "1.5"
+    assert model.describe() == {"model": "scaled", "factor": 1.5, "of": AR1(0.5, 2.0).describe()}
+    assert model.facts()["factor on standard deviations"] == "1.5"
     assert model.size is None
+    words = noise_words(model.describe())
+    assert words.startswith("1.5 times as large as this noise: a standard deviation of 2, and a correlation of 0.5 to")
 
 
 def surrounded(count: int = 30) -> np.ndarray:
@@ -179,7 +184,8 @@ def two_pixels_apart() -> np.ndarray:
         (lambda: OwnGain(PooledVariance().fit([MEAN, 2 * MEAN])).for_image(MEAN[None, :4]), r"but the image is \(1, 4"),
         (lambda: OwnGain(PooledVariance().fit([MEAN, 2 * MEAN])).for_image(-MEAN[None]), "it must be positive"),
         (lambda: as_noise(OwnGain(PooledVariance().fit([MEAN, 2 * MEAN]))), "OwnGain makes one per image"),  # type: ignore[arg-type]
-        (lambda: Scaled(Isotropic(1.0), 0.0), "must be positive"),
+        (lambda: Scaled(Isotropic(1.0), 0.0), "factor must be positive"),
+        (lambda: Scaled(Isotropic(1.0), 1e200), "factor must be from 1e-150"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused(make: object, message: str) -> None:

@@ -41,7 +41,7 @@ def _model(noise: Mapping[str, Any]) -> str:
         if name == "averaged":
             return f"That of the mean of {noise['count']} images, each with this noise: {_lower(_model(noise['of']))}"
         if name == "scaled":
-            return f"{_number(noise['gain'])} times as large as this noise: {_lower(_model(noise['of']))}"
+            return f"{_number(noise['factor'])} times as large as this noise: {_lower(_model(noise['of']))}"
         if name == "own gain":
             return f"Scaled by the gain of each image, from this noise: {_lower(_model(noise['of']))}"
         if name == "from image":
