@@ -155,6 +155,7 @@ def test_smoothing_in_closed_form() -> None:
     expected = (weights * variance).sum() / weights.sum() / ((others * variance).sum() / others.sum())
     assert ratio == pytest.approx(expected, rel=1e-3)
     assert found.sum() == pytest.approx(variance[used].sum(), rel=1e-12)
+    np.testing.assert_allclose(smoothed_variance(variance, used, 1e9)[used], variance[used].mean(), rtol=1e-9)
 
 
 def test_smoothing_is_less_with_more_images_and_more_with_correlation() -> None:

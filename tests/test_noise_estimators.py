@@ -255,7 +255,7 @@ def test_the_curve_finds_its_own_parameters(
     assert np.abs(found - curve(rows[:, None], columns)).max() < 0.01
 
 
-@pytest.mark.parametrize("shape", [(1, 6), (5, 1), (2, 2), (1, 2)])
+@pytest.mark.parametrize("shape", [(1, 90), (5, 1), (2, 2), (1, 2)])
 def test_narrow_images_have_a_stationary_covariance(shape: tuple[int, int]) -> None:
     noise = StationaryCovariance().fit(grey_images(Isotropic(1.0), 50, shape=shape)).noise_
     covariance = matrix(noise, shape[0] * shape[1])

@@ -30,8 +30,8 @@ PRECISION, MOST_STEPS = 1e-4, 60
 def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     """Return the curve A exp(-((i / a)^q + (j / b)^q)^(p / q)) through correlations, for lags of i rows and j columns.
 
-    With p = q = 1 the logarithm of the correlation falls linearly along either axis, with q = 2 it depends on the
-    distance alone, and with p = q = 2 it is the square of the distance; A < 1 leaves room for independent noise.
+    With p = q = 1 it is an autoregression along both axes, with q = 2 a function of the distance alone (but for the
+    two lengths), with p = q = 2 that of blurred noise; A < 1 leaves room for independent noise.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     upper = [1.0, *np.log([LONGEST_LENGTH * side for side in sides]), 2.0, 2.0]
     # The start is the best of a few lengths along both axes, because there may be a minimum for a short correlation
     # and another one for a long correlation.
-    starts = [[0.8, length, length, 1.0, 1.5] for length in np.log(np.geomspace(1.0, max(2.0, max(sides)), 6))]
+    lengths = np.log(np.geomspace(1.0, max(2.0, max(sides)), 6))
+    starts = [np.minimum([0.8, length, length, 1.0, 1.5], upper) for length in lengths]
 
     def error(parameters: FloatArray) -> FloatArray:
         return np.asarray(root * (_curve(parameters, rows, columns) - measured))
@@ -64,7 +65,7 @@ def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     def jacobian(parameters: FloatArray) -> FloatArray:
         return np.asarray(root[:, None] * _derivatives(parameters, rows, columns))
 
-    start = min(starts, key=lambda parameters: float(np.sum(error(np.asarray(parameters)) ** 2)))
+    start = min(starts, key=lambda parameters: float(np.sum(error(parameters) ** 2)))
     best = least_squares(error, start, jacobian, (lower, upper), ftol=PRECISION, xtol=PRECISION, max_nfev=MOST_STEPS).x
     return lambda rows, columns: _curve(best, rows, columns)
 

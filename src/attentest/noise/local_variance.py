@@ -13,6 +13,9 @@ DEGREES_OF_FREEDOM = 100
 would blur the field, and fewer would make variances of contrasts too small, because residuals are divided by standard
 deviations that they have a part in."""
 
+GAUSSIAN_ENDS = 4.0
+"""Standard deviations at which the Gaussian is cut off."""
+
 LARGEST_SHARE = 0.25
 """Largest standard deviation of the smoothing, as a share of the shorter side: nearly the same weight everywhere."""
 
@@ -32,8 +35,10 @@ def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: 
     smoothing
         Standard deviation of the Gaussian in pixels.
     """
-    weights = ndimage.gaussian_filter(used.astype(np.float64), smoothing, mode="constant")
-    means = ndimage.gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant")
+    # A Gaussian that is wider than the image is cut off where no two pixels are that far apart.
+    radius = tuple(min(int(GAUSSIAN_ENDS * smoothing + 0.5), side - 1) for side in used.shape)
+    weights = ndimage.gaussian_filter(used.astype(np.float64), smoothing, mode="constant", radius=radius)
+    means = ndimage.gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant", radius=radius)
     local = np.divide(means, weights, out=np.zeros_like(means), where=used)
     return np.asarray(local * (variance[used].sum() / local.sum()))
 
