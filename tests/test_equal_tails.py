@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from attentest import AttentionTest, Results
+from attentest.cli.batch_output import json_lines
+from attentest.cli.option_names import option_names
 from attentest.errors import InputError
 from attentest.results.certificate import Certificate
 from attentest.results.footnotes import contradict
@@ -244,6 +246,21 @@ def test_old_records_are_of_the_papers_p(papers: Results) -> None:
     assert row_of("x", old) == row_of("x", values)
     one_sided = papers[0].with_alternative("less").to_dict()
     assert rows_of_record({"image": "x", **one_sided})[0]["two_sided"] is None
+
+
+def test_json_and_notebooks_say_where_p_and_interval_disagree(papers: Results) -> None:
+    """A p-value of 0.04 beside an interval that contains 0; with equal tails there is no such note."""
+    result = next(one for one in papers if 0 in one.confidence_interval())
+    bound = float(np.log(0.04))
+    significant = replace(result, log_pvalue=bound, log_pvalue_bounds=(bound, bound))
+    for two_sided, said in (("absolute", True), ("equal-tailed", False)):
+        settings_now = {**result.settings, "two_sided": two_sided}
+        changed = replace(significant, two_sided=two_sided, settings=settings_now)  # type: ignore[arg-type]
+        with option_names({"two_sided": "--two-sided"}):
+            (line,) = json_lines({"image": "x", **changed.to_dict()}, 0.05)
+        assert any('--two-sided "equal-tailed"' in note for note in line["footnotes"]) is said
+        assert ("p and the interval disagree" in changed._repr_html_()) is said
+        assert json_lines({"image": "x", **changed.to_dict()}, 0.1)[0]["footnotes"] == []  # another level
 
 
 def test_null_pvalues_are_uniform() -> None:

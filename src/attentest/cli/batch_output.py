@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import print_json
 from attentest.errors import InputError
 from attentest.results.footnotes import component_notes, row_notes
@@ -25,7 +26,7 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
         values = {name: value for name, value in record.items() if name not in ("seconds", "file", "saved")}
         rejected = pvalues_of(rows).decisions(alpha, None)[0]
         notes = row_notes(rows[0], rejected, alpha, record["confidence_level"])
-        return [{**values, "alpha": alpha, "reject": rejected, "footnotes": notes}]
+        return [{**values, "alpha": alpha, "reject": rejected, "footnotes": _for_options(notes)}]
     decisions = pvalues_of(rows).decisions(alpha, "holm")
     return [
         {
@@ -35,10 +36,15 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
             **values,
             "alpha": alpha,
             "reject": rejected,
-            "footnotes": component_notes(row, rejected, alpha, values["confidence_level"]),
+            "footnotes": _for_options(component_notes(row, rejected, alpha, values["confidence_level"])),
         }
         for row, values, rejected in zip(rows, record["components"], decisions, strict=True)
     ]
+
+
+def _for_options(notes: Sequence[str]) -> list[str]:
+    """Return footnotes that name options in place of parameters."""
+    return [with_option_names(note, own_options()) for note in notes]
 
 
 @dataclass(kw_only=True)

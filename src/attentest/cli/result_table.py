@@ -134,7 +134,7 @@ def _print_lines(
     table.print()
     tested = [line.row for line in lines if "error" not in line.row]
     if tested:
-        notes += shared_notes(tested[0], None if interval in left_out else confidence_level)
+        notes += shared_notes(tested[0], None if interval in left_out else confidence_level, _simultaneous(lines))
     notes += [*advice, *disagreements(tested)]
     if len(tested) < len(lines):
         where = _alternatives(["the messages on standard error", *complete])

@@ -24,8 +24,18 @@ def marked(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
     ]
 
 
-def shared_notes(row: Row, interval_level: float | None) -> Iterator[str]:
-    """Yield what must be said of the test that all rows share: how regions were chosen, which noise was assumed."""
+def shared_notes(row: Row, interval_level: float | None, simultaneous: bool) -> Iterator[str]:
+    """Yield what must be said of the test that all rows share: how regions were chosen, which noise was assumed.
+
+    Parameters
+    ----------
+    row
+        One of the rows.
+    interval_level
+        Level of the confidence intervals that are shown; None if none are.
+    simultaneous
+        Whether they are those that cover together.
+    """
     if row["region_unit"] == "patches":
         yield "regions consist of whole patches (--region patches)"
     if row["gamma"]:
@@ -36,7 +46,7 @@ def shared_notes(row: Row, interval_level: float | None) -> Iterator[str]:
         yield "approximate: the noise was estimated from the tested images themselves (--noise)"
     if row["two_sided"] == "equal-tailed":
         yield "p is twice the probability of the smaller tail (--two-sided equal-tailed)"
-    if interval_level is not None and "simultaneous_low" in row:
+    if interval_level is not None and simultaneous:
         yield (
             f"intervals are simultaneous: those of an image all cover together with {100 * interval_level:.10g}% "
             "(Bonferroni); each by itself is in --json and --csv"

@@ -67,7 +67,7 @@ def component_notes(
     from attentest.statistics.pvalue import decision  # imported here: as above
 
     notes = row_notes(row, None, alpha, None)
-    if interval_level is None or "error" in row:
+    if interval_level is None or "simultaneous_low" not in row:  # not tested, or a record of an earlier version
         return notes
     interval, count = (row["simultaneous_low"], row["simultaneous_high"]), row["simultaneous_count"]
     alone = decision(row["pvalue_low"], row["pvalue_high"], alpha / count)
