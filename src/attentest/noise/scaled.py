@@ -50,7 +50,7 @@ class Scaled(DerivedNoise):
 
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each pixel."""
-        return self.gain**2 * super().variances(n)
+        return self.factor**2 * super().variances(n)
 
     def describe(self) -> dict[str, Any]:
         """Return the factor and the other noise model."""
