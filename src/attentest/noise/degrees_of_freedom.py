@@ -40,9 +40,6 @@ TOGETHER = 2**22
 STEP = 1e-4
 """Step of the numerical derivative with respect to a correlation."""
 
-LONGEST = 10_000
-"""Lags beyond which the powers of a correlation are not added up: it is at most 1 - 1e-3 then."""
-
 
 def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:
     """Return the degrees of freedom (k,) of the variances of contrasts (k, n); infinite for noise that is known.
@@ -92,18 +89,12 @@ def _(model: AR1, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     low, value, high = (np.einsum("ki,ki->k", eta, AR1(at).apply(eta)) for at in (rho - step, rho, rho + step))
     slope = (high - low) / (2 * step)
     by_variance, by_product = value - rho * slope, slope
-    n = eta.shape[1]
-    lags = np.arange(-LONGEST, LONGEST + 1)
-
-    def gamma(shift: int) -> FloatArray:
-        return np.asarray(float(rho) ** np.abs(lags + shift)) if rho else np.asarray(lags + shift == 0, dtype=float)
-
-    # Bartlett's formula for the covariances of sample autocovariances.
-    own = 2 * (gamma(0) ** 2).sum()
-    crossed = 2 * (gamma(0) * gamma(1)).sum()
-    product = (gamma(0) ** 2 + gamma(1) * gamma(-1)).sum()
+    # Bartlett's formula: n times the variances of v and r, and their covariance, over a long series of variance 1.
+    rest = 1 - rho**2
+    own, crossed = 2 * (1 + rho**2) / rest, 4 * rho / rest
+    product = (1 + rho**2) / rest + rho**2 + 2 * rho**2 / rest
     variance = by_variance**2 * own + 2 * by_variance * by_product * crossed + by_product**2 * product
-    return np.asarray(2 * value**2 * n / variance)
+    return np.asarray(2 * value**2 * eta.shape[1] / variance)
 
 
 @_per_image.register
