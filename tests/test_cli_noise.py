@@ -79,7 +79,8 @@ def test_json_says_the_same() -> None:
     found = json.loads(run("fit", *FILES, "--out", "noise.json", "--json").stdout)
     sigma = PooledVariance().fit(IMAGES).noise_.describe()["sigma"]
     described = {"model": "isotropic", "sigma": sigma, "estimator": "PooledVariance", "images": 12}
-    assert found == {"file": "noise.json", "shape": [1, 6, 5], **described}
+    # One degree of freedom for each pixel of the 11 residual images.
+    assert found == {"file": "noise.json", "shape": [1, 6, 5], "degrees_of_freedom": pytest.approx(330), **described}
     assert json.loads(run("show", "noise.json", "--json").stdout) == described
 
 

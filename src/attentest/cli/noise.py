@@ -18,6 +18,7 @@ from attentest.cli.options import EstimatorName, FrameOption, ReportJsonOption, 
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.errors import InputError
 from attentest.registry import NOISE_ESTIMATORS, NOISE_FORMATS
+from attentest.results.footnotes import FEW_DEGREES
 
 if TYPE_CHECKING:
     from attentest.noise import NoiseEstimator
@@ -137,6 +138,8 @@ def fit(
     found = {"file": str(out), **load_noise(out).describe(), "shape": list(chosen.mean_.shape)}
     if per_image_gain:
         found["gains"] = chosen.gains_.tolist()
+    degrees = _degrees_of_freedom(chosen)
+    found["degrees_of_freedom"] = degrees
     if as_json:
         print_json(found)
     else:
@@ -146,6 +149,11 @@ def fit(
             least, most = chosen.gains_.min(), chosen.gains_.max()
             say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
         say(", ".join(f"{name} {_shown(value)}" for name, value in chosen.noise_.describe().items()))
+        few = ", which is little: tests allow for it, and more images make their intervals shorter"
+        say(
+            f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
+            f"{few if degrees < FEW_DEGREES else ''}"
+        )
         typer.echo(str(out))
 
 
@@ -183,6 +191,17 @@ def _check_options(estimator: str, options: Iterable[str]) -> None:
                 f"--{option.replace('_', '-')} is for the estimator{'s' if most else ''} {names}, but --estimator is "
                 f"{estimator}."
             )
+
+
+def _degrees_of_freedom(estimator: NoiseEstimator) -> float:
+    """Return the degrees of freedom of the variance of the difference between the two halves of an image."""
+    import numpy as np
+
+    from attentest.noise import as_noise, degrees_of_freedom
+
+    pixels = estimator.mean_[0].size
+    halves = np.where(np.arange(pixels) < pixels // 2, 1.0, -1.0)
+    return float(degrees_of_freedom(as_noise(estimator), np.tile(halves, len(estimator.mean_))[None])[0])
 
 
 def _shown(value: Any) -> str:

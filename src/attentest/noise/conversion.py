@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +13,14 @@ from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FitsNoise, ImageNoise, NoiseModel
 
 NoiseLike: TypeAlias = "NoiseModel | FitsNoise | float"
+
+
+@runtime_checkable
+class RecordsEstimation(Protocol):
+    """An estimator that says how it estimated its noise model."""
+
+    def record(self) -> Mapping[str, Any]:
+        """Return the name of the estimator, the number of images and its parameters as JSON-ready values."""
 
 
 def as_noise(noise: NoiseLike) -> NoiseModel:
@@ -49,6 +58,6 @@ def _fitted(estimator: FitsNoise) -> NoiseModel:
         raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
     if isinstance(model, Estimated):
         return model
-    parameters: dict[str, Any] = getattr(estimator, "parameters", dict)()
-    chosen = {key: value for key, value in parameters.items() if value is not None}
-    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None), **chosen})
+    if isinstance(estimator, RecordsEstimation):
+        return Estimated(model, estimator.record())
+    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None)})

@@ -85,10 +85,21 @@ class NoiseEstimator(ABC):
         """Return the parameters of the estimator by name, as JSON-ready values; each is an attribute."""
         return {name: getattr(self, name) for name in signature(type(self)).parameters}
 
+    def record(self) -> dict[str, Any]:
+        """Return how the noise was estimated: the estimator, the number of images, and parameters that are no default.
+
+        The noise model of a test has this record, which says how far to trust it.
+        """
+        return {"estimator": type(self).__name__, "images": self.n_images_, **self._chosen()}
+
+    def _chosen(self) -> dict[str, Any]:
+        """Return the parameters that are not the default."""
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        return {name: value for name, value in self.parameters().items() if value != defaults[name]}
+
     def __repr__(self) -> str:
         found = [f"n_images_={self.n_images_}", f"noise_={self.noise_!r}"] if hasattr(self, "noise_") else []
-        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        given = [f"{name}={value!r}" for name, value in self.parameters().items() if value != defaults[name]]
+        given = [f"{name}={value!r}" for name, value in self._chosen().items()]
         return f"{type(self).__name__}({', '.join([*given, *found])})"
 
     def _repr_html_(self) -> str:
