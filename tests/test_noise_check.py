@@ -26,9 +26,9 @@ from attentest.noise import (
     Stationary,
     check_assumptions,
 )
-from attentest.noise.check.autocorrelation import autocorrelation, lag_features, mean_deviations
+from attentest.noise.check.autocorrelation import autocorrelation, lag_names, lag_values, mean_deviations
 from attentest.noise.check.cells import coarse_cells, two_way
-from attentest.noise.check.clipping import at_the_ends, on_grid, value_range
+from attentest.noise.check.clipping import at_the_ends, bin_edges, on_grid, value_range
 from attentest.noise.check.measures import Measures, measure
 from attentest.noise.check.verdicts import holm, ranked, verdicts
 from attentest.noise.check.words import ORDER
@@ -137,7 +137,7 @@ def test_autocorrelation_is_that_of_direct_sums() -> None:
         assert found[3 - down, 4 - across] == pytest.approx(direct, rel=1e-12)
     opposite = (fields[:, 1:, :-2] * fields[:, :-1, 2:]).mean() / variance
     assert found[4, 2] == pytest.approx(opposite, rel=1e-12)
-    values, names = lag_features(found)
+    values, names = lag_values(found), lag_names(found)
     assert len(values) == len(names) == 25
     assert values[names.index("1 row and 2 columns to the left apart")] == pytest.approx(opposite)
 
@@ -156,6 +156,9 @@ def test_ends_and_grey_levels() -> None:
     assert at_the_ends(images).tolist() == [2.0, 0.0]  # one of each image does not count
     levels = np.random.default_rng(0).integers(0, 256, 4000) / 255
     assert value_range(levels).step == pytest.approx(1 / 255)
+    edges = bin_edges(value_range(np.arange(0.0, 200.0).repeat(2)))
+    np.testing.assert_allclose(np.diff(edges), 4.0)  # four grey levels each
+    assert edges[0] == pytest.approx(-0.5)
     assert value_range(np.random.default_rng(0).normal(size=4000)).step == 0
     np.testing.assert_allclose(on_grid(np.array([0.24, 0.26]), 0.5), [0.0, 0.5])
 

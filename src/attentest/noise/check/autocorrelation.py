@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.fft import irfft2, next_fast_len, rfft2
 
 from attentest.noise.protocol import FloatArray
@@ -37,29 +40,39 @@ def autocorrelation(fields: FloatArray) -> FloatArray:
     return np.asarray(covariances / max(float(covariances[down, across]), np.finfo(np.float64).tiny))
 
 
-def lag_features(correlation: FloatArray) -> tuple[FloatArray, list[str]]:
-    """Return correlations at short lags and averages over rings of longer ones, with their names.
+def lag_values(correlation: FloatArray) -> FloatArray:
+    """Return correlations at short lags, and averages over rings of longer ones; opposite lags count once.
 
     Parameters
     ----------
     correlation : (2P+1, 2Q+1)
-        As :func:`autocorrelation` returns it; each pair of opposite lags counts once.
+        As :func:`autocorrelation` returns it.
     """
-    middle = tuple(side // 2 for side in correlation.shape)
-    down, across = np.meshgrid(*(np.arange(-half, half + 1) for half in middle), indexing="ij")
+    near, rings = _lag_groups(correlation.shape[0] // 2, correlation.shape[1] // 2)
+    return np.concatenate([correlation[near], [correlation[ring].mean() for ring in rings.values()]])
+
+
+def lag_names(correlation: FloatArray) -> list[str]:
+    """Return what each of the values of :func:`lag_values` is about."""
+    middle = correlation.shape[0] // 2, correlation.shape[1] // 2
+    near, rings = _lag_groups(*middle)
+    lags = (np.argwhere(near) - middle).tolist()
+    return [*(_lag_name(down, across) for down, across in lags), *rings]
+
+
+@cache
+def _lag_groups(most_down: int, most_across: int) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """Return masks (2P+1, 2Q+1) of the short lags, and of rings of longer ones by their names."""
+    down, across = np.mgrid[-most_down : most_down + 1, -most_across : most_across + 1]
     once = (down > 0) | ((down == 0) & (across > 0))
     distance = np.maximum(np.abs(down), np.abs(across))
-    near = once & (distance <= NEAR)
-    values = list(correlation[near])
-    names = [_lag_name(row, column) for row, column in zip(down[near].tolist(), across[near].tolist(), strict=True)]
-    start = NEAR + 1
-    while start <= max(middle):
+    rings = {}
+    start, longest = NEAR + 1, max(most_down, most_across)
+    while start <= longest:
         end = start + start // 2  # rings that widen with the lag: 4 to 6, 7 to 10, 11 to 16, ...
-        ring = once & (distance >= start) & (distance <= end)
-        values.append(float(correlation[ring].mean()))
-        names.append(f"{start} to {min(end, max(middle))} pixels apart")
+        rings[f"{start} to {min(end, longest)} pixels apart"] = once & (distance >= start) & (distance <= end)
         start = end + 1
-    return np.array(values), names
+    return once & (distance <= NEAR), rings
 
 
 def region_sides(shape: tuple[int, int]) -> list[int]:

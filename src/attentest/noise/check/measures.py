@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtri
 
-from attentest.noise.check.autocorrelation import autocorrelation, lag_features
+from attentest.noise.check.autocorrelation import autocorrelation, lag_names, lag_values
 from attentest.noise.check.cells import Cells, coarse_cells, two_way
 from attentest.noise.check.clipping import at_the_ends
 from attentest.noise.protocol import FloatArray
@@ -107,7 +107,7 @@ def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -
     }.items():
         tested[name], effects[name] = numbers, effect
     correlation = autocorrelation(centred.reshape(-1, *centred.shape[2:]))
-    lags = np.concatenate([lag_features(correlation)[0], _channel_correlations(centred)])
+    lags = np.concatenate([lag_values(correlation), _channel_correlations(centred)])
     tested[CORRELATION] = effects[CORRELATION] = lags
     flat = shape_only.ravel()
     return Measures(
@@ -123,7 +123,7 @@ def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -
 def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
     """Return what each number that is tested for the correlation is about."""
     between = [f"channels {one} and {other}" for one in range(channels) for other in range(one + 1, channels)]
-    return [*(f"pixels {lag}" for lag in lag_features(correlation)[1]), *between]
+    return [*(f"pixels {lag}" for lag in lag_names(correlation)), *between]
 
 
 def _positive(value: float) -> float:
