@@ -6,7 +6,8 @@ model is independent noise of the true standard deviation. Where a model is give
 the same 499 sets of simulated images, which saves most of the time; of a model that is fitted, images are simulated
 for each set anew.
 
-    python benchmarks/noise_check.py [--size 16] [--repeats 200] [--fitted-repeats 100] [--only level|fitted|power]
+    python benchmarks/noise_check.py [--size 16] [--images 5 20] [--repeats 200] [--fitted-repeats 100]
+        [--only level|fitted|power]
 """
 
 from __future__ import annotations
@@ -32,9 +33,6 @@ from attentest.noise import (
 from attentest.noise.check.measures import Measures, measure
 from attentest.noise.check.verdicts import verdicts
 from attentest.noise.check.words import ORDER
-
-COUNTS = (5, 20)
-"""Numbers of reference images."""
 
 BANK = 499
 """Sets of simulated images that the sets of a row are compared with."""
@@ -128,12 +126,13 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--fitted-repeats", type=int, default=100)
+    parser.add_argument("--images", type=int, nargs="+", default=(5, 20), help="numbers of reference images")
     parser.add_argument("--only", choices=("level", "fitted", "power"))
     arguments = parser.parse_args()
     size, repeats = arguments.size, arguments.repeats
     wanted = ("level", "fitted", "power") if arguments.only is None else (arguments.only,)
     print(f"{'images':40} {'K':>6} {'sets':>5} {'any':>7} " + " ".join(f"{name[:11]:>11}" for name in ORDER))
-    for count in COUNTS:
+    for count in arguments.images:
         for name, (noise, estimator) in noises(size).items():
             rng = np.random.default_rng(0)
             if "level" in wanted:
