@@ -256,7 +256,7 @@ def bad(**changes: object) -> AttentionTest:
         (lambda: bad(noise=0.0), "sigma .* must be positive and finite.* got 0.0"),
         (lambda: bad(noise=-2), "got -2"),
         (lambda: bad(noise=Dense(np.eye(3))), "for 3 pixels, but the model's images have 4"),
-        (lambda: bad(noise=np.eye(4)), "a fitted estimator from attentest.noise, got ndarray"),
+        (lambda: bad(noise=np.eye(4)), "a fitted estimator from attentest.noise, got ndarray: see .*choosing-noise.md"),
         (lambda: bad(alternative="both"), "alternative must be"),
         (lambda: bad(search="quick"), "search must be spectral, adaptive, fixed or combination, got 'quick'"),
         (lambda: bad(model="vit"), "got str: to load a saved model use AttentionTest.from_pretrained"),

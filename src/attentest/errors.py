@@ -11,6 +11,10 @@ LONGEST_INTEGER = 256
 """Most bits of a whole number that a message repeats; Python itself refuses to print one of 4,300 digits."""
 
 
+NOISE_GUIDE = 'the page "Choosing a noise model" of the documentation (docs/choosing-noise.md)'
+"""Where it is said how to choose the noise, for messages that ask for it."""
+
+
 class AttentestError(Exception):
     """Base class of the errors that attentest raises."""
 

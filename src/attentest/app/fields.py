@@ -148,6 +148,7 @@ def _noise(usual: Form) -> dict[str, Any]:
             [("a number", NUMBER), ("from control images", CONTROLS), ("from this image, approximate", IMAGE)],
             value=usual.noise,
             label="Noise of the pixels",
+            info="What would differ if the same image were taken again. How to choose it: docs/choosing-noise.md.",
             elem_id="noise",
         )
         with gr.Row() as number:

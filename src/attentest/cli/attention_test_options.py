@@ -50,7 +50,7 @@ class AttentionTestOptions:
         str,
         typer.Option(
             help="Standard deviation of the pixel noise, or one per channel (3.1,2.9,4.0); a file of attentest noise "
-            f"fit; or, approximate, estimated from each image: {IMAGE_NOISE.choices()}.",
+            f"fit; or, approximate, from each image: {IMAGE_NOISE.choices()}. See docs/choosing-noise.md.",
             metavar="SIGMA",
             show_default=False,
         ),

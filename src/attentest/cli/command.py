@@ -7,11 +7,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attentest.cli.help_page import print_help
 from attentest.cli.option_names import option_names, options_of
-from attentest.errors import InputError
+from attentest.errors import NOISE_GUIDE, InputError
+
+ADVICE = {
+    "noise": "It is what would differ if the same image were taken again: a standard deviation, or a file of attentest "
+    f"noise fit. How to choose it: {NOISE_GUIDE}."
+}
+"""What to say to those who leave out a required option, by the name of its parameter."""
 
 
 class Command(TyperCommand):
@@ -23,7 +30,12 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the command line."""
-        rest = super().parse_args(ctx, list(args))
+        try:
+            rest = super().parse_args(ctx, list(args))
+        except typer.BadParameter as error:
+            if error.param is not None and error.param.name in ADVICE:
+                error.message = ADVICE[error.param.name]  # follows "Missing option"
+            raise
         values, _, parameters = self.make_parser(ctx).parse_args(list(args))
         check_repeated(parameters)
         check_empty_paths(parameters, values, ctx.params)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attentest.cli.option_names import option_names
-from attentest.errors import InputError, shortened
+from attentest.errors import NOISE_GUIDE, InputError, shortened
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
 if TYPE_CHECKING:
@@ -47,7 +47,10 @@ def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> Nois
         return load_noise(path)
     if text in IMAGE_NOISE:
         return FromImage(text)
-    sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE)
+    try:
+        sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE)
+    except InputError as error:
+        raise InputError(f"{str(error).removesuffix('.')}: see {NOISE_GUIDE}.") from None
     with option_names({"sigma": option}):
         if len(sigmas) > 1:
             return PerChannel(sigmas, AR1(rho) if rho else 1.0)

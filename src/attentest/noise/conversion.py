@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from attentest.errors import InputError
+from attentest.errors import NOISE_GUIDE, InputError
 from attentest.noise.estimated import Estimated
 from attentest.noise.isotropic import Isotropic
 from attentest.noise.model import FitsNoise, ImageNoise, NoiseModel
@@ -38,7 +38,7 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
         )
     raise InputError(
         f"noise must be a standard deviation, or a model or a fitted estimator from attentest.noise, "
-        f"got {type(noise).__name__}."
+        f"got {type(noise).__name__}: see {NOISE_GUIDE}."
     )
 
 
