@@ -197,8 +197,8 @@ def test_deciding_and_writing_a_table_go_together() -> None:
     [
         (
             "--noise much",
-            "--noise must be a number, several separated by commas, a noise file .*, sample or wavelet, got 'much': see "
-            ".*docs/choosing-noise.md",
+            "--noise must be a number, several separated by commas, a noise file .*, sample or wavelet, got 'much': "
+            "see .*docs/choosing-noise.md",
         ),
         ("--noise none.json", "there is no noise file none.json"),
         ("--noise noise.json --rho 0.2", "--rho goes with a number for --noise, but 'noise.json' was given"),
