@@ -152,7 +152,7 @@ def test_the_interval_of_a_rate_is_as_wide_as_patients_differ() -> None:
     assert clustered_rate(alone, patients) == narrow
 
 
-def test_wavelets_take_the_dark_around_the_head_for_the_noise(brain_data: Path) -> None:
+def test_wavelets_leave_out_the_dark_around_the_head(brain_data: Path) -> None:
     slices = load_slices(brain_data)
     kept = slices.take(slices.shows_brain())
     free = kept.take(np.flatnonzero(~kept.tumour)[::20])
@@ -163,5 +163,5 @@ def test_wavelets_take_the_dark_around_the_head_for_the_noise(brain_data: Path) 
             found.append(from_image(image, "wavelet").describe()["sigma"])
         except InputError:
             found.append(0.0)
-    # More than half of the pixels lie outside the head, so the median of the details is theirs.
-    assert np.median(found) < 0.1 * pooled
+    # More than half of the pixels lie outside the head, and their details are 0.03 of this.
+    assert 0.1 * pooled < np.median(found) < pooled

@@ -224,7 +224,12 @@ def test_a_test_from_end_to_end(test_: AttentionTest, results: Results, papers: 
         for alpha in (0.02, 0.3, 0.6):
             rejected = result.reject_at(alpha)
             assert (rejected is True) == (0 not in result.confidence_interval(1 - alpha))
-        factors = NoiseFactors(law=result.law, known=result.truncation_set, alternative=result.tails)
+        factors = NoiseFactors(
+            law=result.law,
+            known=result.truncation_set,
+            alternative=result.tails,
+            standard_error=result.standard_error,
+        )
         assert np.exp(factors.log_pvalues([1.0]).best[0]) == pytest.approx(result.pvalue, rel=1e-9)
         assert result.naive_pvalue == paper.naive_pvalue
     assert results.table()["two_sided"] == ["equal-tailed"] * len(IMAGES)

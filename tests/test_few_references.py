@@ -22,8 +22,9 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.results.batch import Results
-from attentest.results.footnotes import selection_notes
+from attentest.results.footnotes import row_notes
 from attentest.results.result import AttentionTestResult
+from attentest.results.rows import row_of
 from attentest.search import SpectralSearch
 from attentest.simulation.null_images import NullImages
 from attentest.simulation.reestimated_noise import ReestimatedNoise, estimator_of
@@ -65,13 +66,20 @@ def test_results_say_from_how_many_images_their_noise_was_estimated(few: Attenti
 
 
 def test_a_footnote_where_they_are_few(few: AttentionTestResult) -> None:
-    from attentest.results.rows import row_of
-
-    (note,) = (note for note in selection_notes(row_of("a", few.to_dict())) if "degrees of freedom" in note)
-    assert "from 2 reference images" in note
+    (note,) = row_notes(row_of("a", few.to_dict()), None, 0.05, None)
+    assert "from 2 reference images with fewer than 30 degrees of freedom" in note
     many = result_with(PooledVariance().fit(RNG.normal(size=(50, 8, 8))))
     assert many.degrees_of_freedom == pytest.approx(49 * 64)
-    assert not any("degrees of freedom" in note for note in selection_notes(row_of("a", many.to_dict())))
+    assert row_notes(row_of("a", many.to_dict()), None, 0.05, None) == []
+
+
+def test_a_footnote_where_image_and_noise_do_not_fit() -> None:
+    image = 257 * RNG.normal(size=(16, 16))
+    found = AttentionTest(tiny_vit(16), noise=1.0, confidence_level=None, search=SpectralSearch(tol=1e-3))(image)
+    assert found.noise_doubt is not None
+    assert "same units" in found.noise_doubt
+    (note,) = row_notes(row_of("a", found.to_dict()), None, 0.05, None)
+    assert "doubtful" in note
 
 
 def test_noise_that_is_known_is_as_before() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.special import xlogy
 
-from attentest.noise.model import FloatArray
+from attentest.noise.protocol import FloatArray
 
 Tail: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 """The correlation of pixels by the absolute lags in rows and in columns, which are broadcast."""

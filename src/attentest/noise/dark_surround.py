@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
+from attentest.noise.protocol import FloatArray
 
 LARGEST_RATIO = 1 / 3
 """Details of a surround are at most this share of those of the object."""

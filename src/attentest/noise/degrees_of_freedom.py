@@ -41,6 +41,11 @@ STEP = 1e-4
 """Step of the numerical derivative with respect to a correlation."""
 
 
+LEAST = 2.0
+"""Fewest degrees of freedom: with fewer the density would be greatest at the ends of its support, and p-values would not
+be monotone in the mean. So few are hardly ever estimated, and themselves an estimate."""
+
+
 def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:
     """Return the degrees of freedom (k,) of the variances of contrasts (k, n); infinite for noise that is known.
 
@@ -51,7 +56,9 @@ def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:
         return degrees_of_freedom(noise.model, eta)
     if not isinstance(noise, Estimated) or noise.images is None:
         return np.full(len(eta), np.inf)
-    return np.maximum((noise.images - 1) * _per_image(noise.model, eta, noise.origin), 1.0)
+    # Pixels that never varied told nothing.
+    share = float(noise.origin.get("used_share", 1.0))
+    return np.maximum((noise.images - 1) * share * _per_image(noise.model, eta, noise.origin), LEAST)
 
 
 @singledispatch
@@ -132,8 +139,13 @@ def _(model: LocallyStationary, eta: FloatArray, origin: Mapping[str, Any]) -> F
 def _(model: PerChannel, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
     # As if the covariance of the channels were known: it is pooled over the pixels as the correlation in space is.
     planes = eta.reshape(len(eta), len(model.channels), -1)
-    each = [_per_image(model.spatial, planes[:, channel], origin) for channel in range(planes.shape[1])]
-    return np.asarray(np.min(each, axis=0))
+    found = np.full(len(eta), np.inf)
+    for channel in range(planes.shape[1]):
+        some = planes[:, channel].any(axis=1)  # a channel without weight has no say
+        if some.any():
+            own = _per_image(model.spatial, planes[some, channel], origin)
+            found[some] = np.minimum(found[some], own)
+    return found
 
 
 @_per_image.register

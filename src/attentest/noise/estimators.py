@@ -78,6 +78,7 @@ class NoiseEstimator(ABC):
         """Estimate the noise from independent images of one shape and the same mean, and return the estimator."""
         reference = self._reference(images)
         self.noise_ = self._estimate(reference)
+        self._used_share = float(reference.varying.mean()) if getattr(self, "ignore_constant", False) else 1.0
         self.mean_, self.gains_, self.n_images_ = reference.mean, reference.gains, reference.count
         return self
 
@@ -90,7 +91,8 @@ class NoiseEstimator(ABC):
 
         The noise model of a test has this record, which says how far to trust it.
         """
-        return {"estimator": type(self).__name__, "images": self.n_images_, **self._chosen()}
+        found = {"estimator": type(self).__name__, "images": self.n_images_, **self._chosen()}
+        return found if self._used_share == 1 else {**found, "used_share": self._used_share}
 
     def _chosen(self) -> dict[str, Any]:
         """Return the parameters that are not the default."""

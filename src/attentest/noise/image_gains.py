@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray
+from attentest.noise.protocol import FloatArray
 
 MOST_ROUNDS = 50
 GAIN_PRECISION = 1e-12

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from attentest.noise.model import FloatArray
+from attentest.noise.protocol import FloatArray
 
 DEGREES_OF_FREEDOM = 100
 """Degrees of freedom of the variance at a pixel, if there are that many: it then has a relative error of 14%. More

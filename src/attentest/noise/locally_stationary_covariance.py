@@ -33,6 +33,8 @@ class LocallyStationaryCovariance(NoiseEstimator):
         "equal" or "per-image", see :class:`NoiseEstimator`.
     """
 
+    ignore_constant = True
+
     def __init__(self, smoothing: float | None = None, max_lag: int | None = None, *, gain: str = EQUAL_GAIN) -> None:
         super().__init__(gain=gain)
         self.smoothing = None if smoothing is None else positive_number(smoothing, "smoothing")

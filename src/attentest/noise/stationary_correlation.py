@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise.correlation_tail import fitted_tail
-from attentest.noise.model import FloatArray
+from attentest.noise.protocol import FloatArray
 from attentest.noise.parameters import MOST_DRAWN
 
 PROJECTION_STEPS = 20

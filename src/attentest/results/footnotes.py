@@ -47,6 +47,7 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
     if interval_level is not None:
         interval = row["confidence_low"], row["confidence_high"]
         notes += _interval_notes(row, interval, contradict(rejected, interval, interval_level, alpha))
+    notes += noise_notes(row)
     if not row.get("certificate_agrees", True):
         notes.append("the certified p contradicts the search")
     return notes
@@ -104,6 +105,24 @@ def contradict(rejected: bool | None, interval: tuple[float, float], interval_le
     return same_level and rejected is not None and rejected == (interval[0] <= 0 <= interval[1])
 
 
+def noise_notes(row: Mapping[str, Any]) -> list[str]:
+    """Return what must be said of the noise model of a row, in words that rows have in common."""
+    notes = []
+    degrees = row.get("degrees_of_freedom")
+    if degrees is not None and degrees < FEW_DEGREES:
+        images = "" if row["reference_images"] is None else f" from {row['reference_images']} reference images"
+        notes.append(
+            f"the noise is an estimate{images} with fewer than {FEW_DEGREES:.0f} degrees of freedom: p and interval "
+            "allow for it, and more images would make the interval shorter"
+        )
+    if row.get("noise_doubt"):
+        notes.append(
+            "the noise is doubtful: the finest details of the image are much larger or smaller than it would make "
+            "them; check the units, and the noise model"
+        )
+    return notes
+
+
 def selection_notes(row: Mapping[str, Any]) -> list[str]:
     """Return what must be said of how the test of a row was made, where it is not as in the paper."""
     if "error" in row:
@@ -117,20 +136,8 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
             f"randomised selection: the region was chosen on the image plus noise of {row['gamma']:g} times its "
             f"own{seed}; map and region are those of that sum, the statistic is that of the image itself"
         )
-    degrees = row.get("degrees_of_freedom")
-    if degrees is not None and degrees < FEW_DEGREES:
-        images = "" if row["reference_images"] is None else f" from {row['reference_images']} reference images"
-        from scipy.special import ndtri, stdtrit  # imported here because the help of the command line needs none
-
-        longer = float(stdtrit(degrees, 0.975) / ndtri(0.975))
-        notes.append(
-            f"the noise is an estimate{images} with {degrees:.0f} degrees of freedom: p and interval allow for it (a "
-            f"95% interval without selection is {longer:.2g} times as long as with known noise); more images help"
-        )
     if row["two_sided"] == "equal-tailed":
         notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
-    if row.get("noise_doubt"):
-        notes.append(f"the noise is doubtful: {row['noise_doubt'].removesuffix('.')}")
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
     return notes
