@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
 from attentest.noise.number_text import deviations_text
 from attentest.noise.parameters import sample_shape
 
@@ -89,6 +89,6 @@ class Diagonal(SaveableNoise):
         """Return 0: pixels are independent."""
         return 0.0
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Exponential:
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
         """Return noise of the same variances with an exponential correlation."""
         return Exponential(np.sqrt(self.variance).reshape(shape), length)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
 from attentest.noise.parameters import sample_shape, standard_deviation
 
 
@@ -52,6 +52,6 @@ class Isotropic(SaveableNoise):
         """Return 0: pixels are independent."""
         return 0.0
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Exponential:
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
         """Return noise of the same standard deviation with an exponential correlation."""
         return Exponential(np.full(shape, self.sigma), length)

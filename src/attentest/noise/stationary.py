@@ -12,7 +12,7 @@ from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
 from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
 from attentest.noise.number_text import falls_within, lags_text
 from attentest.noise.parameters import sample_shape, standard_deviation
 from attentest.noise.stretched_lags import stretched_lags
@@ -105,7 +105,7 @@ class Stationary(SaveableNoise):
         down, across = self._correlations()
         return (falls_within(down) + falls_within(across)) / 2
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Stationary | Exponential:
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
         """Return the same with its lags stretched; independent noise gets an exponential correlation."""
         own = self.correlation_length()
         if not own:
