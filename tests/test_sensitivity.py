@@ -211,6 +211,7 @@ def test_it_says_where_the_verdict_changes() -> None:
     assert found.summary().split("\n")[1:] == [
         'With the same variances and another correlation length, the verdict is "significant" at 1 to 2 pixels, '
         '"not significant" at 3 pixels (assumed: 1).',
+        "For factors of 0.5 to 2 intervals may be shorter than shown: the search did not look far enough to know them.",
         "The factors took no evaluation of the model, the correlation lengths 123 of them.",
     ]
     assert 'the verdict is "significant" at 1 to 2 pixels (assumed: 1)' in made((0.01, 0.02)).summary()
