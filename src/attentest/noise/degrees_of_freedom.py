@@ -42,8 +42,8 @@ STEP = 1e-4
 
 
 LEAST = 2.0
-"""Fewest degrees of freedom: with fewer the density would be greatest at the ends of its support, and p-values would not
-be monotone in the mean. So few are hardly ever estimated, and themselves an estimate."""
+"""Fewest degrees of freedom: with fewer, p-values would not be monotone in the mean of the statistic, because its
+density would be greatest at the ends of its support. Estimates so poor are rare, and their number is rough itself."""
 
 
 def degrees_of_freedom(noise: NoiseModel, eta: FloatArray) -> FloatArray:

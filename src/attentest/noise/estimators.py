@@ -68,6 +68,7 @@ class NoiseEstimator(ABC):
     mean_: FloatArray
     gains_: FloatArray
     n_images_: int
+    _used_share: float
 
     def __init__(self, *, gain: str = EQUAL_GAIN) -> None:
         if gain not in (EQUAL_GAIN, PER_IMAGE_GAIN):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
 from attentest.noise.number_text import deviations_text
 from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
 from attentest.noise.stationary import Stationary
@@ -78,12 +78,12 @@ class LocallyStationary(SaveableNoise):
         """Return the distance in pixels within which correlations fall to 1/e."""
         return self._correlation.correlation_length()
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> LocallyStationary | Exponential:
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
         """Return the same with its lags stretched; independent noise gets an exponential correlation."""
         other = self._correlation.with_correlation_length(length, shape)
-        if isinstance(other, Exponential):
-            return Exponential(self.deviations.reshape(shape), length)
-        return LocallyStationary(self.deviations, other.autocovariance)
+        if isinstance(other, Stationary):
+            return LocallyStationary(self.deviations, other.autocovariance)
+        return Exponential(self.deviations.reshape(shape), length)
 
     def describe(self) -> dict[str, Any]:
         """Return name, size, root mean square, least and greatest standard deviation, and the largest lags."""

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise.correlation_tail import fitted_tail
-from attentest.noise.protocol import FloatArray
 from attentest.noise.parameters import MOST_DRAWN
+from attentest.noise.protocol import FloatArray
 
 PROJECTION_STEPS = 20
 """Steps towards the nearest spectrum that is nowhere negative; eta' Sigma eta changes by less than 0.2% after 10."""

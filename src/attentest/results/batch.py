@@ -248,6 +248,9 @@ class Results(Sequence[AttentionTestResult]):
             - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
             - ``gamma``, 0 without randomised selection, and ``randomise_seed``, None unless it was given;
             - ``contrast``, ``noise``, ``approximate_noise``: names, and whether the noise is that of the image itself;
+            - ``reference_images``, ``degrees_of_freedom``: how many images the noise was estimated from, and those of
+              the standard error; None for noise that is known;
+            - ``noise_doubt``: why the image can hardly have this noise, None if it can;
             - ``audit_points``, ``audit_contradictions``: None for the grid searches;
             - ``certificate_pvalue``, ``certificate_draws`` and others, if a result has a certificate;
             - ``error``: why an image could not be tested.
