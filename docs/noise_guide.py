@@ -1,7 +1,7 @@
 """Pictures and tables of the guide "Choosing a noise model" (docs/choosing-noise.md).
 
     python docs/noise_guide.py                 # the decision tree and the real image: about a minute
-    python docs/noise_guide.py --parts rates   # rejection rates of wrong models: about ten minutes
+    python docs/noise_guide.py --parts rates   # rejection rates of wrong models
 
 The pictures go to docs/figures/, the tables are printed as they are in the page. Needs the extra ``dev``.
 """
@@ -225,7 +225,7 @@ def draw_image() -> None:
     figure.savefig(FIGURES / "noise-choices.png", dpi=160)
 
 
-def draw_rates(images: int) -> None:
+def draw_rates(images: int, device: str | None) -> None:
     """Count rejections of null images by tests with each noise model; draw the bars and print the table."""
     truth = true_noise(NULL_SIDE, 1.0, NULL_LENGTH)
     reference = truth.sample(np.random.default_rng(0), NULL_REFERENCES).reshape(-1, NULL_SIDE, NULL_SIDE)
@@ -243,7 +243,12 @@ def draw_rates(images: int) -> None:
     print("| noise model | p at most 0.05 |\n|---|---|")
     for name, noise in models.items():
         test = AttentionTest.from_pretrained(
-            bundled_model(), noise=noise, randomise=1.0, confidence_level=None, search=SpectralSearch(tol=1e-3)
+            bundled_model(),
+            noise=noise,
+            randomise=1.0,
+            confidence_level=None,
+            search=SpectralSearch(tol=1e-3),
+            device=device,
         )
         (rates[name],) = calibrate(test, images, 0, noise=truth, alphas=(0.05,)).rates
         print(f"| {name} | {rates[name].value:.3f} ({rates[name].low:.3f} to {rates[name].high:.3f}) |", flush=True)
@@ -274,8 +279,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", default="tree,image", help="any of tree, image and rates")
     parser.add_argument("--images", type=int, default=200, help="null images for each noise model")
+    parser.add_argument("--device", default=None, help="where null images are tested, such as cuda")
     options = parser.parse_args()
-    parts = {"tree": draw_tree, "image": draw_image, "rates": lambda: draw_rates(options.images)}
+    parts = {"tree": draw_tree, "image": draw_image, "rates": lambda: draw_rates(options.images, options.device)}
     for part in options.parts.split(","):
         parts[part]()
 
