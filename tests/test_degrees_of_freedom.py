@@ -102,6 +102,20 @@ def test_colour_images_have_those_of_the_worst_channel() -> None:
     assert colour == pytest.approx(grey)
 
 
+def test_a_channel_without_weight_has_no_say() -> None:
+    spatial = Stationary(np.exp(-LAGS), (SIDE, SIDE))
+    grey = degrees_of_freedom(estimated(spatial, 5), halves())
+    first_only = np.concatenate([halves(), np.zeros_like(halves())], axis=1)
+    assert degrees_of_freedom(estimated(PerChannel([1.0, 2.0], spatial), 5), first_only) == pytest.approx(grey)
+
+
+def test_pixels_that_never_vary_tell_nothing() -> None:
+    images = np.zeros((4, SIDE, SIDE))
+    images[:, :2] = np.random.default_rng(0).normal(size=(4, 2, SIDE))
+    noise = as_noise(PooledVariance(ignore_constant=True).fit(images))
+    assert degrees_of_freedom(noise, halves()) == pytest.approx(3 * 2 * SIDE)
+
+
 TRUTHS: dict[str, tuple[NoiseModel, NoiseEstimator]] = {
     "pooled": (Isotropic(2.0), PooledVariance()),
     "pixel": (Diagonal(np.linspace(1, 9, SIDE**2)), PixelVariance()),
