@@ -140,8 +140,8 @@ def _variance_map(measured: Measured) -> Finding:
             "p-values are too small where the noise is stronger than the model says, and too large where it is weaker."
         ),
         advice=(
-            "Use a noise model with a variance for each pixel (PixelVariance if pixels are independent, "
-            "ShrunkCovariance for small images), or leave out the area that differs."
+            "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
+            "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs."
         ),
     )
 
