@@ -141,7 +141,8 @@ def _variance_map(measured: Measured) -> Finding:
         ),
         advice=(
             "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
-            "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs."
+            "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that "
+            "differs."
         ),
     )
 
