@@ -368,7 +368,7 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
         ("--attention", "--attention must be rollout, last-layer, layer:K or first-layer, got 'none'."),
         ("--contrast", "--contrast must be .* region-mean or reversed:STRENGTH, got 'none'."),
         ("--filter", "--filter must be .* gaussian:SIGMA, box or a .npy file, got 'none'."),
-        ("--noise", "--noise must be .* a noise file .*, sample, wavelet or range, got 'none'."),
+        ("--noise", "--noise must be .* a noise file .*, sample, wavelet or range, got 'none': see the page .*"),
     ):
         noise_option = [] if option == "--noise" else ["--noise", "1"]
         done = CliRunner().invoke(extended, ["test", "0.npy", *noise_option, option, "none"])
