@@ -23,13 +23,13 @@ from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
+    EstimatorName,
     FrameOption,
     ReportJsonOption,
     RetryOption,
     SeedOption,
     WindowOption,
     check_level,
-    names_in,
 )
 from attentest.cli.output import SOME_FAILED, print_json, progress_bar, say, table_console
 from attentest.cli.record_header import record_header
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from attentest.results.calibration import Calibration
     from attentest.results.records import Row
     from attentest.simulation.null_images import NullImages
-
-    EstimatorName = str
-else:
-    EstimatorName = names_in(NOISE_ESTIMATORS)
 
 REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
 """Files in the output directory: what is reported, and the rows of the images that it is reported from."""
