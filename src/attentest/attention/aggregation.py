@@ -27,7 +27,12 @@ ROW_SUM_TOLERANCE = 1e-3
 
 @runtime_checkable
 class Aggregation(Protocol):
-    """Which attention weights of a model are read, and how they become scores."""
+    """Which attention weights of a model are read, and how they become scores.
+
+    An aggregation may also have an attribute ``class_row_of_last``, False by default: whether of the last layer needed
+    it uses only the first row, that of the class token, where the model has one. ``take`` may then get that row alone,
+    (m, heads, 1, N).
+    """
 
     @property
     def head_fusion(self) -> HeadFusion:
@@ -66,6 +71,8 @@ class Rollout:
 
     head_fusion: HeadFusion = "mean"
 
+    class_row_of_last = True
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "head_fusion", _checked_fusion(self.head_fusion))
 
@@ -79,12 +86,15 @@ class Rollout:
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the aggregated attention to each patch, (m, gh, gw)."""
-        row = torch.zeros_like(taken[-1][:, :1, :])
+        *before, last = taken
+        start = torch.zeros_like(last[:, :1])
         if tokens.class_token:
-            row[..., 0] = 1.0
+            start[..., 0] = 1.0
+            row = start + last[:, :1]
         else:
-            row[..., tokens.prefix :] = 1.0 / (tokens.count - tokens.prefix)
-        for attention in reversed(taken):
+            start[..., tokens.prefix :] = 1.0 / (tokens.count - tokens.prefix)
+            row = start + start @ last
+        for attention in reversed(before):
             row = row + row @ attention
         return _on_grid(row[:, 0], tokens)
 
@@ -107,6 +117,8 @@ class LayerAttention:
 
     layer: int = -1
     head_fusion: HeadFusion = "mean"
+
+    class_row_of_last = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layer", whole_number(self.layer, "layer", -MOST_LAYERS, MOST_LAYERS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder
 from attentest.attention.model_library import ModelLibrary, model_libraries
+from attentest.attention.plain_forward import PlainForward
 from attentest.attention.refusal import refusal
-from attentest.attention.score_function import LARGEST_BATCH
+from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, ModelError
 
@@ -75,7 +77,6 @@ class ViTScores:
             batch_size = whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
         encoder = read_encoder(model, image_size, device, owned)
         self._encoder = encoder
-        self._rough_encoder: Encoder | None = None
         self.image_shape = (encoder.channels, *encoder.image_size)
         self.grid_shape = encoder.tokens.grid
         self.covered = encoder.covered
@@ -89,7 +90,8 @@ class ViTScores:
                 AttentestWarning,
                 stacklevel=2,
             )
-        self._probe()
+        self._forward, self._is_plain = self._probed()
+        self._rough_forward: Scores | None = None
 
     def __repr__(self) -> str:
         return (
@@ -99,7 +101,7 @@ class ViTScores:
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W); differentiable in forward mode."""
-        return self._scores(self._encoder, images)
+        return self._scores(self._forward, images)
 
     @property
     def rough_is_faster(self) -> bool:
@@ -108,13 +110,15 @@ class ViTScores:
 
     def rough(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W) computed in float32, as float64."""
-        if self._rough_encoder is None:
-            self._rough_encoder = self._encoder.cast(torch.float32)
+        if self._rough_forward is None:
+            encoder = self._encoder.cast(torch.float32)
+            plain = PlainForward.of(encoder, self._aggregation) if self._is_plain else None
+            self._rough_forward = plain or partial(self._scores_of_modules, encoder)
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
         alone = len(images) % self.batch_size == 1
         given = torch.cat([images, images[-1:]]) if alone else images
-        scores = self._scores(self._rough_encoder, given.to(torch.float32)).to(torch.float64)
+        scores = self._scores(self._rough_forward, given.to(torch.float32)).to(torch.float64)
         return scores[:-1] if alone else scores
 
     def sha256(self) -> str:
@@ -135,31 +139,41 @@ class ViTScores:
             "attention": self._aggregation.describe(),
         }
 
-    def _scores(self, encoder: Encoder, images: Tensor) -> Tensor:
-        parts = [self._scores_together(encoder, part) for part in images.to(self.device).split(self.batch_size)]
+    def _scores(self, forward: Scores, images: Tensor) -> Tensor:
+        parts = [forward(part) for part in images.to(self.device).split(self.batch_size)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _scores_together(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
+    def _scores_of_modules(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
+        """Return the scores (m, gh, gw) as the model's own modules compute them."""
         # No parameter requires a gradient, so autograd records nothing; forward-mode derivatives work all the same.
         reader = AttentionReader(self._aggregation, encoder.tokens, encoder.layers, len(images), heads)
         return reader.read(lambda: encoder.forward(encoder.module, images))
 
     @torch.no_grad()
-    def _probe(self) -> None:
-        """Pass one image through the model, to refuse now a model whose attention cannot be read."""
-        _, height, width = self.image_shape
-        image = torch.linspace(-1, 1, height * width, dtype=torch.float64, device=self.device)
-        images = image.reshape(1, 1, height, width).expand(1, *self.image_shape)
+    def _probed(self) -> tuple[Scores, bool]:
+        """Return the forward pass, and whether it is that of plain layers; refuse a model whose attention is hidden.
+
+        An image of noise is passed through the model's modules, and through its weights as plain layers if they can be
+        read as such: these are used only if they give the same scores.
+        """
+        encoder = self._encoder
+        chance = torch.Generator("cpu").manual_seed(0)
+        noise = torch.randn(1, *self.image_shape, dtype=torch.float64, generator=chance, device="cpu")
+        image = noise.to(self.device)
         try:
-            self._scores_together(self._encoder, images, self._encoder.heads)
+            expected = self._scores_of_modules(encoder, image, encoder.heads)
         except AttentestError:
             raise
         except Exception as error:  # noqa: BLE001  # a model may raise anything
             reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
             raise ModelError(
-                f"the model of type {self._encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
+                f"the model of type {encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
                 "check that the model is complete and takes images of this size."
             ) from None
+        plain = PlainForward.of(encoder, self._aggregation)
+        if plain is not None and plain.agrees(image, expected):
+            return plain, True
+        return partial(self._scores_of_modules, encoder), False
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder
