@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from attentest.attention import LayerAttention, Rollout, ViTScores
+from attentest.attention.fused_forward import FusedForward
 from attentest.attention.plain_forward import PlainForward
 from families import FAMILY_MODELS, VARIANTS, family_model, normal
 
@@ -22,7 +23,7 @@ def through_modules(scores: ViTScores) -> Any:
 
 @pytest.mark.parametrize("name", FAMILY_MODELS)
 def test_the_families_whose_layers_are_plain_are_read_as_such(name: str) -> None:
-    assert ViTScores(family_model(name))._is_plain == (name in PLAIN)
+    assert isinstance(ViTScores(family_model(name))._forward, PlainForward) == (name in PLAIN)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -65,7 +66,7 @@ def test_a_layer_that_computes_something_else_is_passed_through_its_modules() ->
     layer.layernorm_before = NormTwice(width)
     torch.nn.init.normal_(layer.layernorm_before.weight, generator=torch.Generator().manual_seed(0))
     scores = ViTScores(model)
-    assert not scores._is_plain
+    assert not isinstance(scores._forward, PlainForward)
     images = normal(2, *scores.image_shape)
     torch.testing.assert_close(scores(images), through_modules(scores)(images))
 
@@ -96,3 +97,16 @@ def test_float32_scores_are_close() -> None:
     images = normal(3, *scores.image_shape)
     torch.testing.assert_close(scores.rough(images), scores(images), rtol=1e-4, atol=1e-6)
     assert isinstance(scores._rough_forward, PlainForward)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("name", ["vit", "dinov2_with_registers", "siglip_vision_model"])
+@pytest.mark.parametrize("aggregation", [Rollout(), LayerAttention(), Rollout(head_fusion="max")], ids=str)
+def test_kernels_on_a_gpu_compute_the_scores_of_the_modules(name: str, aggregation: Any) -> None:
+    scores = ViTScores(family_model(name), attention=aggregation, device="cuda")
+    exact_gelu = name != "siglip_vision_model"
+    assert isinstance(scores._forward, FusedForward) == (exact_gelu and aggregation != Rollout(head_fusion="max"))
+    images = normal(5, *scores.image_shape).to("cuda")
+    expected = through_modules(scores)(images)
+    torch.testing.assert_close(scores(images), expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(scores.rough(images), expected, rtol=1e-4, atol=1e-6)

@@ -48,16 +48,16 @@ class PlainForward:
         x = self._embedded(images)
         taken = []
         for number, layer in enumerate(self._weights.layers[: self._needed.stop]):
-            normed = _normed(x, layer.first_norm)
+            tokens = normed(x, layer.first_norm)
             if number + 1 == self._needed.stop:
-                taken.append(self._aggregation.take(self._last_attention(normed, layer), self._tokens))
+                taken.append(self._aggregation.take(self._last_attention(tokens, layer), self._tokens))
                 break
-            queries, keys, values = self._divided(_mapped(normed, layer.inputs))
-            attention = self._attention(queries, keys)
+            queries, keys, values = self._divided(_mapped(tokens, layer.inputs))
+            attention = torch.softmax(self._logits(queries, keys), dim=-1)
             if number in self._needed:
                 taken.append(self._aggregation.take(attention, self._tokens))
             x = x + _mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
-            hidden = layer.activation(_mapped(_normed(x, layer.second_norm), layer.up))
+            hidden = layer.activation(_mapped(normed(x, layer.second_norm), layer.up))
             x = x + _mapped(hidden, layer.down)
         return self._aggregation.scores(taken, self._tokens)
 
@@ -78,29 +78,32 @@ class PlainForward:
         constant, prefix = self._weights.constant, self._tokens.prefix
         embedded = linear(patches, self._weights.patches) + constant[:, prefix:]
         tokens = torch.cat([constant[:, :prefix].expand(len(images), -1, -1), embedded], dim=1)
-        return tokens if self._weights.norm is None else _normed(tokens, self._weights.norm)
+        return tokens if self._weights.norm is None else normed(tokens, self._weights.norm)
 
     def _divided(self, mapped: Tensor) -> tuple[Tensor, ...]:
         """Return queries, keys and values (m, heads, N, d / heads) from one tensor (m, N, 3 d)."""
         divided: tuple[Tensor, ...] = mapped.unflatten(2, (3, self._heads, -1)).permute(2, 0, 3, 1, 4).unbind()
         return divided
 
-    def _attention(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return torch.softmax((queries * queries.shape[-1] ** -0.5) @ keys.transpose(-2, -1), dim=-1)
+    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the logits (m, heads, rows, N) of the attention."""
+        scale: float = queries.shape[-1] ** -0.5
+        return torch.matmul(queries * scale, keys.transpose(-2, -1))
 
-    def _last_attention(self, normed: Tensor, layer: PlainLayer) -> Tensor:
+    def _last_attention(self, tokens: Tensor, layer: PlainLayer) -> Tensor:
         """Return the attention (m, heads, rows, N) of the last layer: all of its rows, or that of the class token."""
-        width = normed.shape[2]
+        width = tokens.shape[2]
         weight, bias = (part[: 2 * width].unflatten(0, (2, width)) for part in layer.inputs[:2])
-        rows = normed[:, :1] if self._class_row else normed
+        rows = tokens[:, :1] if self._class_row else tokens
         queries, keys = (
-            linear(tokens, weight[i], bias[i]).unflatten(2, (self._heads, -1)).transpose(1, 2)
-            for i, tokens in enumerate((rows, normed))
+            linear(some, weight[i], bias[i]).unflatten(2, (self._heads, -1)).transpose(1, 2)
+            for i, some in enumerate((rows, tokens))
         )
-        return self._attention(queries, keys)
+        return torch.softmax(self._logits(queries, keys), dim=-1)
 
 
-def _normed(x: Tensor, norm: Norm) -> Tensor:
+def normed(x: Tensor, norm: Norm) -> Tensor:
+    """Return the layer norm of tokens (m, N, d)."""
     return layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
 
 

@@ -14,6 +14,7 @@ from attentest.attention.aggregation import AggregationLike, as_aggregation
 from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder
+from attentest.attention.fused_forward import FusedForward
 from attentest.attention.model_library import ModelLibrary, model_libraries
 from attentest.attention.plain_forward import PlainForward
 from attentest.attention.refusal import refusal
@@ -90,7 +91,7 @@ class ViTScores:
                 AttentestWarning,
                 stacklevel=2,
             )
-        self._forward, self._is_plain = self._probed()
+        self._forward = self._probed()
         self._rough_forward: Scores | None = None
 
     def __repr__(self) -> str:
@@ -112,8 +113,8 @@ class ViTScores:
         """Return the scores (m, gh, gw) of images (m, C, H, W) computed in float32, as float64."""
         if self._rough_forward is None:
             encoder = self._encoder.cast(torch.float32)
-            plain = PlainForward.of(encoder, self._aggregation) if self._is_plain else None
-            self._rough_forward = plain or partial(self._scores_of_modules, encoder)
+            fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._aggregation)
+            self._rough_forward = fast or partial(self._scores_of_modules, encoder)
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
         alone = len(images) % self.batch_size == 1
@@ -150,8 +151,8 @@ class ViTScores:
         return reader.read(lambda: encoder.forward(encoder.module, images))
 
     @torch.no_grad()
-    def _probed(self) -> tuple[Scores, bool]:
-        """Return the forward pass, and whether it is that of plain layers; refuse a model whose attention is hidden.
+    def _probed(self) -> Scores:
+        """Return the fastest forward pass; refuse a model whose attention cannot be read.
 
         An image of noise is passed through the model's modules, and through its weights as plain layers if they can be
         read as such: these are used only if they give the same scores.
@@ -170,10 +171,11 @@ class ViTScores:
                 f"the model of type {encoder.kind!r} fails on an image of shape {self.image_shape} ({reason}): "
                 "check that the model is complete and takes images of this size."
             ) from None
-        plain = PlainForward.of(encoder, self._aggregation)
-        if plain is not None and plain.agrees(image, expected):
-            return plain, True
-        return partial(self._scores_of_modules, encoder), False
+        for kind in (FusedForward, PlainForward):
+            fast = kind.of(encoder, self._aggregation)
+            if fast is not None and fast.agrees(image, expected):
+                return fast
+        return partial(self._scores_of_modules, encoder)
 
     def _default_batch_size(self, memory: int) -> int:
         encoder = self._encoder

@@ -1,0 +1,81 @@
+"""The forward pass over plain layers on a GPU, with kernels of its own for all that is not a matrix product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+from torch.nn.functional import gelu, linear
+
+from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
+from attentest.attention.encoder import Encoder
+from attentest.attention.plain_forward import PlainForward, normed
+from attentest.attention.plain_layers import PlainWeights
+
+
+class FusedForward(PlainForward):
+    """The same scores as :class:`PlainForward`, in less than half the time: what is between products is not stored.
+
+    Where derivatives are asked for, it computes as that does.
+    """
+
+    def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:
+        super().__init__(encoder, weights, aggregation)
+        from attentest.attention import fused_kernels  # needs Triton
+
+        self._kernels: Any = fused_kernels
+
+    @classmethod
+    def of(cls, encoder: Encoder, aggregation: Aggregation) -> FusedForward | None:
+        """Return the forward pass of an encoder on a GPU, if its kernels compute what the scores need."""
+        averaged = isinstance(aggregation, LayerAttention) or aggregation == Rollout()
+        if encoder.device.type != "cuda" or not averaged:
+            return None
+        try:
+            forward = super().of(encoder, aggregation)
+        except ImportError:  # Triton is not installed
+            return None
+        if not isinstance(forward, cls) or not all(_is_gelu(layer.activation) for layer in forward._weights.layers):
+            return None
+        return forward
+
+    def agrees(self, images: Tensor, expected: Tensor) -> bool:
+        """Return whether the scores of images are those expected, (m, gh, gw), to within rounding."""
+        try:
+            return super().agrees(images, expected)
+        except Exception:  # noqa: BLE001  # a kernel may fail to compile in many ways, and can be done without
+            return False
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
+        if unpack_dual(images).tangent is not None:
+            return super().__call__(images)
+        kernels, layers = self._kernels, self._weights.layers[: self._needed.stop]
+        x = self._embedded(images)
+        tokens = normed(x, layers[0].first_norm)
+        taken = []
+        for number, layer in enumerate(layers[:-1]):
+            mapped = linear(tokens, layer.inputs.weight, layer.inputs.bias)
+            queries, keys, values = self._divided(mapped)
+            attention = queries @ keys.transpose(-2, -1)
+            mean = kernels.softmax_and_mean_(attention, queries.shape[-1] ** -0.5, number in self._needed)
+            if mean is not None:
+                taken.append(mean)
+            attended = (attention @ values).transpose(1, 2).flatten(2)
+            tokens = kernels.added_and_normed(x, linear(attended, layer.out.weight), layer.out, layer.second_norm)
+            hidden = kernels.gelu_(linear(tokens, layer.up.weight), layer.up.bias)
+            following = layers[number + 1].first_norm
+            tokens = kernels.added_and_normed(x, linear(hidden, layer.down.weight), layer.down, following)
+        taken.append(self._aggregation.take(self._last_attention(tokens, layers[-1]), self._tokens))
+        return self._aggregation.scores(taken, self._tokens)
+
+
+def _is_gelu(activation: Any) -> bool:
+    """Return whether an activation is the GELU with the error function, which the kernel computes."""
+    x = torch.linspace(-3, 3, 64, dtype=torch.float64)
+    try:
+        return bool((activation(x) - gelu(x)).abs().max() < 1e-12)
+    except (RuntimeError, TypeError):
+        return False

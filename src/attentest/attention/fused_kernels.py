@@ -1,0 +1,136 @@
+"""Steps of a forward pass between its matrix products, each one kernel on a GPU.
+
+Imported only where CUDA is used and Triton is installed, which comes with torch there. Each kernel is compiled when it
+is first used, in about a second, and kept on disk by Triton.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-any-return"
+
+from __future__ import annotations
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from attentest.attention.plain_layers import Affine, Norm
+
+AT_ONCE = 1024
+"""Elements that one program of the elementwise kernel takes."""
+
+
+def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor | None:
+    """Replace logits (m, heads, N, N) by the softmax of scale * logits; return its mean over heads if needed."""
+    images, heads, rows, tokens = logits.shape
+    mean = logits.new_empty((images, rows, tokens) if mean_needed else 1)
+    _softmax_kernel[(images, rows)](
+        logits,
+        mean,
+        SCALE=scale,
+        HEADS=heads,
+        ROWS=rows,
+        TOKENS=tokens,
+        PADDED=triton.next_power_of_2(tokens),
+        MEAN=mean_needed,
+        num_warps=1 if tokens <= 256 else 4,
+    )
+    return mean if mean_needed else None
+
+
+def added_and_normed(x: Tensor, change: Tensor, affine: Affine, norm: Norm) -> Tensor:
+    """Add (change + bias) * scale to x (m, N, d), in place, and return the layer norm of the sum."""
+    normed = torch.empty_like(x)
+    width = x.shape[-1]
+    _norm_kernel[(x.numel() // width,)](
+        x,
+        change,
+        affine.bias,
+        affine.bias if affine.scale is None else affine.scale,
+        norm.weight,
+        norm.bias,
+        normed,
+        EPS=norm.eps,
+        WIDTH=width,
+        PADDED=triton.next_power_of_2(width),
+        SCALED=affine.scale is not None,
+        num_warps=1 if width <= 128 else 4,
+    )
+    return normed
+
+
+def gelu_(hidden: Tensor, bias: Tensor) -> Tensor:
+    """Replace hidden (m, N, n) by the exact GELU of hidden + bias."""
+    count = hidden.numel()
+    _gelu_kernel[(triton.cdiv(count, AT_ONCE),)](
+        hidden, bias, count, ROOT_HALF=math.sqrt(0.5), WIDTH=hidden.shape[-1], AT_ONCE=AT_ONCE
+    )
+    return hidden
+
+
+# Constants are made tensors of the dtype in question: Triton rounds a number by itself to float32.
+
+
+@triton.jit
+def _softmax_kernel(
+    logits,
+    mean,
+    SCALE: tl.constexpr,
+    HEADS: tl.constexpr,
+    ROWS: tl.constexpr,
+    TOKENS: tl.constexpr,
+    PADDED: tl.constexpr,
+    MEAN: tl.constexpr,
+):
+    image, row = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns = tl.arange(0, PADDED)
+    there = columns < TOKENS
+    total = tl.zeros((PADDED,), dtype=logits.dtype.element_ty)
+    scale = tl.full((), SCALE, logits.dtype.element_ty)
+    for head in tl.static_range(HEADS):
+        place = logits + ((image * HEADS + head) * ROWS + row) * TOKENS + columns
+        value = tl.load(place, mask=there, other=float("-inf")) * scale
+        weights = tl.exp(value - tl.max(value, axis=0))
+        weights = weights / tl.sum(weights, axis=0)
+        tl.store(place, weights, mask=there)
+        total += weights
+    if MEAN:
+        tl.store(mean + (image * ROWS + row) * TOKENS + columns, total / HEADS, mask=there)
+
+
+@triton.jit
+def _norm_kernel(
+    x,
+    change,
+    bias,
+    scale,
+    weight,
+    shift,
+    normed,
+    EPS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PADDED: tl.constexpr,
+    SCALED: tl.constexpr,
+):
+    start = tl.program_id(0).to(tl.int64) * WIDTH
+    features = tl.arange(0, PADDED)
+    there = features < WIDTH
+    added = tl.load(change + start + features, mask=there, other=0.0) + tl.load(bias + features, mask=there, other=0.0)
+    if SCALED:
+        added = added * tl.load(scale + features, mask=there, other=0.0)
+    value = tl.load(x + start + features, mask=there, other=0.0) + added
+    tl.store(x + start + features, value, mask=there)
+    centred = tl.where(there, value - tl.sum(value, axis=0) / WIDTH, 0.0)
+    variance = tl.sum(centred * centred, axis=0) / WIDTH + tl.full((), EPS, x.dtype.element_ty)
+    scaled = centred / tl.sqrt(variance) * tl.load(weight + features, mask=there, other=0.0)
+    tl.store(normed + start + features, scaled + tl.load(shift + features, mask=there, other=0.0), mask=there)
+
+
+@triton.jit
+def _gelu_kernel(hidden, bias, count, ROOT_HALF: tl.constexpr, WIDTH: tl.constexpr, AT_ONCE: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * AT_ONCE + tl.arange(0, AT_ONCE)
+    there = place < count
+    value = tl.load(hidden + place, mask=there, other=0.0) + tl.load(bias + place % WIDTH, mask=there, other=0.0)
+    root_half = tl.full((), ROOT_HALF, hidden.dtype.element_ty)
+    tl.store(hidden + place, 0.5 * value * (1.0 + tl.erf(value * root_half)), mask=there)
