@@ -15,6 +15,7 @@ from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, check_image, value_bytes
 from attentest.noise import ImageNoise, NoiseModel
+from attentest.noise.few_pixels import few_pixels_variance
 from attentest.pipeline.geometry import Geometries, Geometry
 from attentest.results.failure import FailedImage, OnError, reason_of
 
@@ -179,10 +180,8 @@ def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> It
 def _check_rounding(image: Sample, noise: NoiseModel) -> None:
     """Refuse an image whose pixels are so large that float64 does not resolve their noise."""
     pixels = image.pixels.reshape(-1)
-    where = int(np.argmax(np.abs(pixels)))
-    unit = np.zeros_like(pixels)
-    unit[where] = 1.0
-    variance = float(noise.apply(unit)[where])
+    where = max(int(np.argmax(pixels)), int(np.argmin(pixels)), key=lambda place: abs(pixels[place]))
+    variance = few_pixels_variance(noise, np.array([where]), np.ones(1), pixels.size)
     largest, sigma = abs(float(pixels[where])), float(np.sqrt(max(variance, 0.0)))
     if sigma > 0 and largest * np.finfo(np.float64).eps > LARGEST_ROUNDING * sigma:
         raise InputError(
