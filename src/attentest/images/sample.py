@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | PathLike | ImageSourc
 
 LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
 """The values of black and white, for the dtypes that define them."""
+
+VALUES_TOGETHER = 2**17
+"""Pixel values that are copied at a time where their bytes are read: a copy of a large image takes much memory."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -125,9 +128,18 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
     return values, None if named is None else LEVELS[named]
 
 
-def value_bytes(pixels: NDArray[np.float64]) -> bytes:
-    """Return bytes that are the same for equal pixel values, also where one is 0.0 and the other -0.0."""
-    return (pixels + 0.0).tobytes()
+class Hash(Protocol):
+    """A hash of ``hashlib``."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+
+
+def add_values(found: Hash, pixels: NDArray[np.float64]) -> None:
+    """Add the bytes of pixel values, the same for equal values, also where one is 0.0 and the other -0.0, to a hash."""
+    flat = pixels.reshape(-1)
+    for start in range(0, flat.size, VALUES_TOGETHER):
+        found.update((flat[start : start + VALUES_TOGETHER] + 0.0).tobytes())
 
 
 def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, as_sample, check_image, value_bytes
+from attentest.images.sample import ImageLike, Sample, add_values, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.few_pixels import few_pixels_variance
 from attentest.pipeline.geometry import Geometries, Geometry
@@ -62,7 +62,9 @@ class Input:
         """Digest of the reference image, None without one or if it is exact: images that share it are dependent."""
         if self.reference is None or self.reference_noise is None:
             return None
-        return hashlib.blake2b(value_bytes(self.reference.pixels), digest_size=16).hexdigest()
+        found = hashlib.blake2b(digest_size=16)
+        add_values(found, self.reference.pixels)
+        return found.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
-from attentest.images.sample import value_bytes
+from attentest.images.sample import add_values
 from attentest.pipeline.inputs import Input
 
 LEAST, MOST = 0.01, 10.0
@@ -48,9 +48,10 @@ class Randomisation:
 
     def _drawn(self, given: Input) -> NDArray[np.float64]:
         pixels = given.image.pixels
-        seed = b"" if self.seed is None else self.seed.to_bytes(8, "little")
-        digest = hashlib.blake2b(value_bytes(pixels) + seed, key=KEY, digest_size=32).digest()
-        rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+        found = hashlib.blake2b(key=KEY, digest_size=32)
+        add_values(found, pixels)
+        found.update(b"" if self.seed is None else self.seed.to_bytes(8, "little"))
+        rng = np.random.Generator(np.random.PCG64(int.from_bytes(found.digest(), "little")))
         return (given.selection_noise or given.noise).sample(rng, 1, pixels.size).reshape(pixels.shape)
 
 

@@ -14,7 +14,7 @@ import torch
 from attentest.api import AttentionTest
 from attentest.api.engine import timed_batches
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, value_bytes
+from attentest.images.sample import ImageLike, Sample, add_values
 from attentest.noise import Estimated, NoiseEstimator, NoiseLike, NoiseModel
 from attentest.noise.checksum import described
 from attentest.pipeline.stream import Tested
@@ -126,10 +126,12 @@ class NullImages:
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
+        mean = hashlib.sha256()
+        add_values(mean, self.mean.pixels)
         return {
             "images": "null images",
             "shape": list(self.mean.shape),
-            "mean_sha256": hashlib.sha256(value_bytes(self.mean.pixels)).hexdigest(),
+            "mean_sha256": mean.hexdigest(),
             "black_and_white": self.mean.levels,
             "drawn_noise": described(self.noise),
             **({} if self.estimated is None else {"estimated": self.estimated.describe()}),

@@ -12,7 +12,7 @@ import numpy as np
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.images.sample import value_bytes
+from attentest.images.sample import add_values
 from attentest.noise import (
     AR1,
     Averaged,
@@ -71,8 +71,9 @@ class ReestimatedNoise:
 
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise of an image (C, H, W), estimated from reference images of its own."""
-        digest = hashlib.blake2b(value_bytes(pixels), digest_size=16).digest()
-        rng = np.random.default_rng([*self.seed, int.from_bytes(digest)])
+        found = hashlib.blake2b(digest_size=16)
+        add_values(found, pixels)
+        rng = np.random.default_rng([*self.seed, int.from_bytes(found.digest())])
         drawn = self.truth.sample(rng, self.images, pixels.size).reshape(self.images, *pixels.shape)
         # An array of one channel is an image (H, W); of several they come last.
         channels_last = drawn[:, 0] if pixels.shape[0] == 1 else np.moveaxis(drawn, 1, -1)
