@@ -103,6 +103,7 @@ def test_four_extremes_say_what_all_margins_say(patch_grid: PatchGrid, step: flo
     clear = every.amax(dim=1).abs() > 1e-14  # on which side of zero rounding falls is anybody's guess
     assert clear.sum() >= 398
     assert torch.equal((combined(rule, which, mixed) < 0)[clear], inside[clear])
+    assert torch.equal(rule.inside(which, mixed)[clear], inside[clear])
     pixels = patch_grid.unit_scores(mixed).flatten(1)
     region = regions.flatten(1)
     extremes, _ = rule.extremes(which, rule.pixels(which, mixed))

@@ -54,8 +54,11 @@ def test_the_region_is_the_greatest_pixels(name: str, q: float) -> None:
 
 @pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("q", [0.02, 0.13, 0.5, 0.97])
-def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, q: float) -> None:
+def test_margins_are_negative_exactly_where_the_region_is_the_same(
+    name: str, q: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Scores near the observed ones, so that some give the same region: every pixel's margin, and the extremes'."""
+    monkeypatch.setattr("attentest.region.all_pixels.PIXELS_TOGETHER", 1)  # row by row: rows lack kinds of pixels
     size, grid = GRIDS[name]
     patch_grid, rule = PatchGrid(size, grid), TopFraction(q)
     rng = np.random.default_rng(1)
@@ -67,6 +70,7 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, q:
     same = (rule.regions(attention_map(scores, patch_grid), patch_grid) == region).flatten(1).all(dim=1)
     assert 0 < int(same.sum()) < 300
     assert torch.equal((margins(which, scores) < 0).all(dim=1), same)
+    assert torch.equal(margins.inside(which, scores), same)
     pixels = margins.pixels(which, scores)
     extremes, attained = margins.extremes(which, pixels)
     assert torch.equal((extremes @ margins.weights.T < 0).all(dim=1), same)

@@ -137,6 +137,7 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(name: str, ru
     margins = rule.margins(rule.regions(attention_map(torch.from_numpy(observed), grid), grid), grid)
     which, values = torch.zeros(40, dtype=torch.int64), torch.from_numpy(scores)
     assert (margins(which, values) < 0).all(dim=1).tolist() == same
+    assert margins.inside(which, values).tolist() == same
     assert margins(which, values).shape[1] == np.prod(grid.size)
     extremes, _ = margins.extremes(which, margins.pixels(which, values))
     assert (extremes @ margins.weights.T < 0).all(dim=1).tolist() == same

@@ -79,6 +79,9 @@ class CurveMargins:
         greatest = pixels.max(dim=1, keepdim=True)
         return greatest.values, greatest.indices
 
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        return (scores.flatten(1) < 0).all(dim=1)
+
 
 def curve_problem(
     z_obs: list[float], *curves: Callable[[Tensor], Tensor], batch_size: int = 1024, **options: Any

@@ -32,7 +32,8 @@ def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
     values = patch_grid.unit_scores(scores)
     low = values.amin(dim=(-2, -1), keepdim=True)
     span = values.amax(dim=(-2, -1), keepdim=True) - low
-    return (values - low) / torch.where(span > 0, span, 1.0)
+    values = values - low  # not in one line: of a large image, three maps at a time are one too many
+    return values / torch.where(span > 0, span, 1.0)
 
 
 def unusable_scores(scores: Tensor) -> tuple[int, str] | None:

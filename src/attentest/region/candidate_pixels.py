@@ -12,6 +12,9 @@ COST_RATIO = 6
 """Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
 they are fewer than all pixels by this factor."""
 
+COUNTS_TOGETHER = 2**18
+"""Pixels that are counted at a time."""
+
 
 class CandidatePixels:
     """For k images, pixels among which the greatest and the least score of every kind of pixel lie.
@@ -52,8 +55,8 @@ class SparsePixels:
 
     Parameters
     ----------
-    patches : (k, n, 4), weights : (k, n, 4)
-        The patches from which each candidate is interpolated, and their weights.
+    patches : (4, k, n), weights : (4, k, n)
+        The four patches from which each candidate is interpolated, and their weights.
     kinds : (k, n)
         The kind of each candidate.
     """
@@ -68,34 +71,53 @@ class SparsePixels:
         for value in kinds.unique():
             kind = kinds == value
             candidate |= _first_or_last(kind, patch_grid.columns) & _first_or_last(kind.mT, patch_grid.rows).mT
-        count = int(candidate.flatten(1).sum(dim=1).max())
+        counts = candidate.flatten(1).sum(dim=1)
+        count = int(counts.max())
         if count * COST_RATIO > candidate[0].numel():
             return None
-        # Candidates first; images with fewer repeat their first one, which changes no extreme.
-        order = candidate.flatten(1).to(torch.uint8).sort(dim=1, descending=True, stable=True)
-        chosen = torch.where(order.values[:, :count] > 0, order.indices[:, :count], order.indices[:, :1])
+        place = candidate.flatten(1).nonzero()[:, 1]
+        # Images with fewer candidates repeat their first one, which changes no extreme.
+        number = torch.arange(count, device=kinds.device)
+        first = (counts.cumsum(dim=0) - counts).unsqueeze(1)
+        chosen = place[first + torch.where(number < counts.unsqueeze(1), number, 0)]
         width = candidate.shape[-1]
         (top, row_weights), (left, column_weights) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
         row, column = chosen // width, chosen % width
         patches_per_row = patch_grid.columns.matrix.shape[1]
         patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
         weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
-        return cls(patches.flatten(-2), weights.flatten(-2), kinds.flatten(1).gather(1, chosen))
+        return cls(_four_first(patches), _four_first(weights), kinds.flatten(1).gather(1, chosen))
 
     def values(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
-        patches = self._patches[image]
-        values = scores.flatten(1).gather(1, patches.flatten(1)).unflatten(1, patches.shape[1:])
-        return torch.sum(values * self._weights[image], dim=-1)
+        flat = scores.flatten(1)
+        found = flat.new_zeros(len(flat), self.kinds.shape[1])
+        # One patch after the other: all four at once would take four times the memory.
+        for patches, weights in zip(self._patches, self._weights, strict=True):
+            if len(patches) == 1:  # the same for all: no copy for each
+                found.addcmul_(flat.gather(1, patches.expand(len(flat), -1)), weights)
+            else:
+                found.addcmul_(flat.gather(1, patches[image]), weights[image])
+        return found
 
 
 def _first_or_last(kind: Tensor, axis: PatchAxis) -> Tensor:
     """Return which pixels of a kind (k, H, W) are the first or last of it in their row between two patch centres."""
-    count = torch.nn.functional.pad(kind.cumsum(dim=-1), (1, 0))
-    before = count[..., torch.searchsorted(axis.cell, axis.cell)]
-    after = count[..., torch.searchsorted(axis.cell, axis.cell, right=True)]
-    here = count[..., 1:]
-    return kind & ((here == before + 1) | (here == after))
+    start, end = (torch.searchsorted(axis.cell, axis.cell, right=right) for right in (False, True))
+    found = torch.empty_like(kind)
+    # Some rows at a time, because the counts take far more memory than the pixels.
+    rows = max(1, COUNTS_TOGETHER // (len(kind) * kind.shape[-1]))
+    for row in range(0, kind.shape[1], rows):
+        some = kind[:, row : row + rows]
+        count = torch.nn.functional.pad(some.cumsum(dim=-1, dtype=torch.int32), (1, 0))
+        here = count[..., 1:]
+        found[:, row : row + rows] = some & ((here == count[..., start] + 1) | (here == count[..., end]))
+    return found
+
+
+def _four_first(values: Tensor) -> Tensor:
+    """Return values (k, n, 2, 2) as (4, k, n)."""
+    return values.flatten(-2).movedim(-1, 0).contiguous()
 
 
 def _two_patches(axis: PatchAxis) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,8 @@ Placement: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
 IDENTITY: Placement = ((1.0, 0.0), (1.0, 0.0))
 """The placement where the model's input is the image itself."""
 
+EVERY_ROW = slice(None)
+
 
 class PatchGrid:
     """A grid of patches over the pixels of an image, and the units of which regions consist.
@@ -72,12 +74,17 @@ class PatchGrid:
     def _seen(self) -> tuple[slice, slice]:
         return slice(self.rows.start, self.rows.stop), slice(self.columns.start, self.columns.stop)
 
-    def unit_scores(self, scores: Tensor) -> Tensor:
-        """Return the scores (m, H', W') of the units, from those of the patches (m, gh, gw)."""
-        return self.rows.matrix @ scores @ self.columns.matrix.T
+    def unit_scores(self, scores: Tensor, rows: slice = EVERY_ROW) -> Tensor:
+        """Return the scores (m, H', W') of the units, or of some rows of them, from those of patches (m, gh, gw)."""
+        return self.rows.matrix[rows] @ scores @ self.columns.matrix.T
 
     def on_image(self, values: Tensor) -> Tensor:
-        """Return values (..., H', W') of the units as values of the pixels (..., H, W), zero where none are seen."""
+        """Return values (..., H', W') of the units as values of the pixels (..., H, W), zero where none are seen.
+
+        They are the values themselves, not a copy, where every pixel is a unit.
+        """
+        if self.size == self.image_size == tuple(values.shape[-2:]):
+            return values  # every pixel is a unit
         whole = values.new_zeros(*values.shape[:-2], *self.image_size)
         whole[..., *self._seen] = values[..., self.rows.unit[:, None], self.columns.unit]
         return whole

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attentest.checks import real_number
 from attentest.errors import InputError
+from attentest.region.all_pixels import extremes_of_all
 from attentest.region.attention_map import attention_map
 from attentest.region.candidate_pixels import CandidatePixels
 from attentest.region.patch_grid import PatchGrid
@@ -112,7 +113,14 @@ class ThresholdMargins:
 
     def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
-        region = self._candidates.kinds(image)
+        return self._extremes(image, self._candidates.kinds(image), pixels)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
+        found = extremes_of_all(self._extremes, self._regions, image, scores, self._patch_grid)
+        return (found @ self.weights.T < 0).all(dim=1)
+
+    def _extremes(self, image: Tensor, region: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         found = (
             pixels.min(dim=1),
             pixels.max(dim=1),

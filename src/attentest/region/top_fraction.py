@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attentest.checks import real_number
 from attentest.errors import InputError
+from attentest.region.all_pixels import extremes_of_all
 from attentest.region.attention_map import attention_map
 from attentest.region.candidate_pixels import CandidatePixels
 from attentest.region.patch_axis import PatchAxis
@@ -79,12 +80,14 @@ class TopMargins:
         self._patch_grid = patch_grid
         first_equal = _equal_pixels(patch_grid)
         flat = regions.flatten(1)
-        members = torch.zeros_like(flat, dtype=torch.int64).index_add_(1, first_equal, flat.long())[:, first_equal]
+        members = torch.zeros_like(flat, dtype=torch.int32)
+        members = members.index_add_(1, first_equal, flat.to(torch.int32))[:, first_equal]
         size = torch.bincount(first_equal, minlength=len(first_equal))[first_equal]
-        kinds = torch.where(flat, INSIDE, OUTSIDE)
+        kinds = torch.where(flat, INSIDE, OUTSIDE).to(torch.uint8)
         kinds[(members > 0) & (members < size)] = SPLIT
-        self._kinds = kinds
-        self._candidates = CandidatePixels(kinds.unflatten(1, regions.shape[1:]), patch_grid)
+        self._kinds = kinds.unflatten(1, regions.shape[1:])
+        self._present = torch.stack([(kinds == kind).any(dim=1) for kind in (INSIDE, OUTSIDE, SPLIT)], dim=1)
+        self._candidates = CandidatePixels(self._kinds, patch_grid)
         # Signs of the lowest pixel inside, the highest outside, and the split pixels as highest and as lowest.
         self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
         self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
@@ -92,8 +95,8 @@ class TopMargins:
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
         pixels = attention_map(scores, self._patch_grid).flatten(1)
-        kinds = self._kinds[image]
-        extremes, _ = self._extremes(kinds, pixels)
+        kinds = self._kinds[image].flatten(1)
+        extremes, _ = self._extremes(image, kinds, pixels)
         not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
         split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
         below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
@@ -105,11 +108,16 @@ class TopMargins:
 
     def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
-        return self._extremes(self._candidates.kinds(image), pixels)
+        return self._extremes(image, self._candidates.kinds(image), pixels)
 
-    def _extremes(self, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
+        found = extremes_of_all(self._extremes, self._kinds, image, scores, self._patch_grid)
+        return (found @ self.weights.T < 0).all(dim=1)
+
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
-        some_inside, some_outside, some_split = (kind.any(dim=1, keepdim=True) for kind in (inside, outside, split))
+        some_inside, some_outside, some_split = self._present[image].unsqueeze(2).unbind(dim=1)
         # Where a kind has no pixels another takes its place, so that its condition repeats one of the others.
         lowest = torch.where(some_inside, inside, split)
         highest = torch.where(some_outside, outside, split)

@@ -47,6 +47,9 @@ class Margins(Protocol):
     def extremes(self, image: Tensor, pixels: Tensor, /) -> tuple[Tensor, Tensor]:
         """Return e (m, E) and the indices (m, E) of the pixels that attain it."""
 
+    def inside(self, image: Tensor, scores: Tensor, /) -> Tensor:
+        """Return whether all margins of images (m,) with scores (m, gh, gw) are negative, (m,) bool."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SearchProblem:
@@ -149,10 +152,9 @@ class SearchProblem:
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
         inside = np.empty(len(z), dtype=np.bool_)
-        together = min(self.batch_size, self._margins_together)
-        for start in range(0, len(z), together):
-            part = slice(start, start + together)
-            inside[part] = (self.margins_at(image[part], z[part]).amax(dim=1) < 0).cpu().numpy()
+        for start in range(0, len(z), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            inside[part] = self.inside(image[part], self.scores_at(image[part], z[part]))
         return inside
 
     @torch.no_grad()
@@ -161,8 +163,8 @@ class SearchProblem:
         inside = np.empty(len(image), dtype=np.bool_)
         for start in range(0, len(image), self._margins_together):
             part = slice(start, start + self._margins_together)
-            margins = self.margins(torch.from_numpy(image[part]).to(self.device), scores[part])
-            inside[part] = (margins.amax(dim=1) < 0).cpu().numpy()
+            chosen = torch.from_numpy(image[part]).to(self.device)
+            inside[part] = self.margins.inside(chosen, scores[part]).cpu().numpy()
         return inside
 
     @property
