@@ -18,6 +18,7 @@ from torch import Tensor
 
 from attentest.checks import changed_parameters, positive_number, real_number, whole_number
 from attentest.errors import InputError
+from attentest.images.band_matrix import BandMatrix
 from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
 
@@ -162,7 +163,7 @@ class Preprocessing:
             )
         return (self.resize, following) if height <= width else (following, self.resize)
 
-    def _axis(self, size: int, resized: int, crop: int) -> tuple[Tensor | None, tuple[float, float]]:
+    def _axis(self, size: int, resized: int, crop: int) -> tuple[BandMatrix | None, tuple[float, float]]:
         """Return the matrix (crop, size) of one axis, None for the identity, and its scale and offset."""
         offset = self._offset(resized, crop)
         placement = (resized / size, float(offset))
@@ -175,7 +176,7 @@ class Preprocessing:
         else:
             resizing = resize_matrix(size, resized, self.interpolation, self.antialias)
             matrix[pad : pad + length] = resizing[cut : cut + length]
-        return matrix, placement
+        return BandMatrix.of(matrix), placement
 
     def _offset(self, resized: int, crop: int) -> int:
         """Return the position of the first pixel of a resized axis in the crop."""
@@ -207,8 +208,8 @@ class InputMap:
 
     image_shape: tuple[int, int, int]
     input_shape: tuple[int, int, int]
-    rows: Tensor | None
-    columns: Tensor | None
+    rows: BandMatrix | None
+    columns: BandMatrix | None
     gain: Tensor
     shift: Tensor
     placement: tuple[tuple[float, float], tuple[float, float]]
@@ -225,8 +226,8 @@ class InputMap:
                 f"this map is for images of shape {self.image_shape}, got {tuple(directions.shape)}: plan the "
                 "preprocessing again for this shape."
             )
-        placed = directions if self.columns is None else directions @ self.columns.T
-        placed = placed if self.rows is None else self.rows @ placed
+        placed = directions if self.columns is None else self.columns.along_rows(directions)
+        placed = placed if self.rows is None else self.rows.along_columns(placed)
         return placed * self.gain[:, None, None]
 
     def to(self, device: torch.device | str) -> InputMap:
