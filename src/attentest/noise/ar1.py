@@ -37,11 +37,15 @@ class AR1(SaveableNoise):
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` by one recursive filter forwards and one backwards."""
-        return self.sigma**2 * covariance_product(v, self.rho)
+        product = covariance_product(v, self.rho)
+        product *= self.sigma**2
+        return product
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` stationary vectors of length ``n``."""
-        return self.sigma * stationary_series(rng.standard_normal(sample_shape(k, n, None)), self.rho)
+        series = stationary_series(rng.standard_normal(sample_shape(k, n, None)), self.rho)
+        series *= self.sigma
+        return series
 
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each pixel."""

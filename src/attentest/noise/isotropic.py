@@ -34,7 +34,9 @@ class Isotropic(SaveableNoise):
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors of length ``n``."""
-        return self.sigma * rng.standard_normal(sample_shape(k, n, None))
+        draws = rng.standard_normal(sample_shape(k, n, None))
+        draws *= self.sigma
+        return draws
 
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each pixel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,9 @@ from attentest.noise.stretched_lags import stretched_lags
 
 MOST_PIXELS = 2**26
 """Largest number of pixels, 8,192 x 8,192: their torus takes 2 GiB."""
+
+TOGETHER = 2**20
+"""Values on tori that are transformed at a time."""
 
 
 class Stationary(SaveableNoise):
@@ -68,14 +71,19 @@ class Stationary(SaveableNoise):
         """Return ``Sigma v`` along the last axis: the corner of a convolution on the torus."""
         if v.shape[-1] != self.size:
             raise InputError(f"this noise model is for {self.size} pixels, but {v.shape[-1]} were given.")
-        images = v.reshape(*v.shape[:-1], *self.shape)
-        return self._filtered(images, self._spectrum).reshape(v.shape)
+        images, found = v.reshape(-1, *self.shape), np.empty(v.shape)
+        filtered = found.reshape(-1, *self.shape)
+        for some in self._few(len(images)):
+            filtered[some] = self._filtered(images[some], self._spectrum)
+        return found
 
     def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
         """Draw ``k`` vectors."""
         draws, length = sample_shape(k, n, self.size)
-        white = rng.standard_normal((draws, *self._torus))
-        return self._filtered(white, np.sqrt(self._spectrum)).reshape(draws, length)
+        gain, found = np.sqrt(self._spectrum), np.empty((draws, *self.shape))
+        for some in self._few(draws):
+            found[some] = self._filtered(rng.standard_normal((len(found[some]), *self._torus)), gain)
+        return found.reshape(draws, length)
 
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each pixel."""
@@ -123,12 +131,18 @@ class Stationary(SaveableNoise):
         scaled = self.autocovariance[rows:, columns:] / self._deviation**2
         return scaled[1:, 0], scaled[0, 1:]
 
+    def _few(self, count: int) -> Iterator[slice]:
+        """Yield parts of a number of fields, as many at a time as their tori are not too large for."""
+        together = max(1, TOGETHER // (self._torus[0] * self._torus[1]))
+        return (slice(start, start + together) for start in range(0, count, together))
+
     def _filtered(self, fields: FloatArray, gain: FloatArray) -> FloatArray:
-        """Return the corners (..., H, W) of fields (..., h, w) on the torus after multiplying their spectrum."""
-        if not fields.size:
-            return np.zeros((*fields.shape[:-2], *self.shape))
-        waves = np.fft.rfft2(fields, s=self._torus) * gain
-        return np.fft.irfft2(waves, s=self._torus)[..., : self.shape[0], : self.shape[1]]
+        """Return the corners (m, H, W) of fields (m, h, w) on the torus after multiplying their spectrum."""
+        waves = np.fft.rfft2(fields, s=self._torus)
+        waves *= gain
+        # As irfft2, without the rows that are not in the corner.
+        rows = np.fft.ifft(waves, axis=-2)[:, : self.shape[0]]
+        return np.fft.irfft(rows, n=self._torus[1])[..., : self.shape[1]]
 
 
 def _image_shape(shape: Any) -> tuple[int, int]:
