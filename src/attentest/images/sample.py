@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -143,5 +144,10 @@ def add_values(found: Hash, pixels: NDArray[np.float64]) -> None:
 
 
 def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a copy of pixels (C, H, W) as images are given and shown: (H, W), or (H, W, C) in colour."""
-    return pixels[0].copy() if len(pixels) == 1 else np.ascontiguousarray(np.moveaxis(pixels, 0, -1))
+    """Return pixels (C, H, W), not a copy, as images are given and shown: (H, W), or (H, W, C) in colour."""
+    return pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1)
+
+
+def stacked(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return arrays of one shape as one; not a copy of a single one, which may be large."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)

@@ -48,7 +48,12 @@ class Parts:
         return np.asarray(self.per_part(self.labels) == self.component[:, None, None])
 
     def per_part(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Repeat per-image values (k, ...) once per part, (r, ...); not a copy where whole regions are compared."""
+        """Repeat per-image values (k, ...) once per part, (r, ...).
+
+        It is not a copy where whole regions are compared, or there is one image.
+        """
+        if len(values) == 1:
+            return np.broadcast_to(values, (len(self), *values.shape[1:]))
         whole = self.labels is None and len(self) == len(values)
         return values if whole else values[self.image]
 
@@ -127,13 +132,15 @@ def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
     terms = None
     if data.references is not None:
         reference_eta = _eta(contrast.reference_weights, data, parts)
-        values = np.einsum("ki,ki->k", reference_eta, data.references.reshape(len(data.references), -1)[parts.image])
+        references = parts.per_part(data.references.reshape(len(data.references), -1))
+        values = np.einsum("ki,ki->k", reference_eta, references)
         variances, degrees = np.zeros(len(parts)), np.full(len(parts), np.inf)
         if data.reference_noise:
             own = [data.reference_noise[image] for image in parts.image]
             variances = np.einsum("ki,ki->k", reference_eta, covariance_times(own, reference_eta))
             degrees = by_model(degrees_of_freedom, own, reference_eta)
         terms = ReferenceTerms(values=values, variances=variances, degrees=degrees)
+        del reference_eta, references
     images = parts.per_part(data.images.reshape(len(data.images), -1))
     added = None if data.added is None else parts.per_part(data.added.reshape(len(data.added), -1))
     added_noise = [data.added_noise[image] for image in parts.image] if data.added_noise else noise

@@ -12,15 +12,16 @@ from attentest.errors import InputError
 from attentest.noise import NoiseModel, degrees_of_freedom
 from attentest.noise.linear_system import solved
 
+PRODUCTS_TOGETHER = 2**18
+"""Products that are added at a time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One line for each of k images.
+    """One line for each of k images: of it, all that does not follow from the image that the model sees.
 
     Parameters
     ----------
-    images : (k, n)
-        The images that the model sees, flattened: the points X(z_obs).
     covariance_eta : (k, n)
         Sigma eta.
     statistic : (k,)
@@ -36,7 +37,6 @@ class Lines:
         Degrees of freedom of the estimates of that variance: infinite for noise that is known.
     """
 
-    images: NDArray[np.float64]
     covariance_eta: NDArray[np.float64]
     statistic: NDArray[np.float64]
     z_obs: NDArray[np.float64]
@@ -48,11 +48,6 @@ class Lines:
     def b(self) -> NDArray[np.float64]:
         """Directions (k, n): Sigma eta / sqrt(eta' Sigma eta)."""
         return self.covariance_eta / self.standard_error[:, None]
-
-    @property
-    def a(self) -> NDArray[np.float64]:
-        """Origins (k, n): the nuisance component Q of the paper."""
-        return self.images - self.b * self.z_obs[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +97,13 @@ def lines_through(
         X + W beside its coordinate z = T + v' W must depend on neither, so that Sigma_W v must point along the line:
         v = x / b' x with Sigma_W x = b. For Sigma_W = Sigma this is eta up to a factor.
     """
+    error = np.sqrt(2 / by_model(degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
     # A variance at the level of the rounding of its own terms is zero.
-    terms = eta * covariance_eta
-    floor = eta.shape[1] * np.finfo(np.float64).eps * np.abs(terms, out=terms).sum(axis=1)
+    floor = eta.shape[1] * np.finfo(np.float64).eps * _sums_of_absolute_products(eta, covariance_eta)
     values = np.einsum("ki,ki->k", eta, images)
     own = variance
-    error = np.sqrt(2 / by_model(degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
     if references is not None:
         variance, values = variance + references.variances, values + references.values
     if not np.all(np.isfinite(variance)):
@@ -131,16 +125,14 @@ def lines_through(
                 "the noise model gives the pixels that are compared no variance, so that nothing can be randomised: "
                 "use randomise=0."
             )
-        dual = eta / scale[:, None]  # x in the explanation of added_noise
+        moved = np.einsum("ki,ki->k", eta, added) / scale
         for row, (model, own_model) in enumerate(zip(added_noise or noise, noise, strict=True)):
             if model is not own_model:
                 direction = covariance_eta[row] / scale[row]
-                dual[row] = solved(model, direction)
-                own_share[row] = direction @ dual[row]
-        z_obs = statistic + np.einsum("ki,ki->k", dual, added) / own_share
-        images = images + added
+                dual = solved(model, direction)  # x in the explanation of added_noise; otherwise it is eta / scale
+                own_share[row], moved[row] = direction @ dual, dual @ added[row]
+        z_obs = statistic + moved / own_share
     return Lines(
-        images=images,
         covariance_eta=covariance_eta,
         statistic=statistic,
         z_obs=z_obs,
@@ -148,6 +140,16 @@ def lines_through(
         own_share=own_share,
         degrees=_degrees(error),
     )
+
+
+def _sums_of_absolute_products(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums (k,) of the absolute products of values (k, n), some at a time: images may be large."""
+    sums = np.zeros(len(first))
+    step = max(1, PRODUCTS_TOGETHER // max(1, len(first)))
+    for start in range(0, first.shape[1], step):
+        products = first[:, start : start + step] * second[:, start : start + step]
+        sums += np.abs(products, out=products).sum(axis=1)
+    return sums
 
 
 def _degrees(error: NDArray[np.float64]) -> NDArray[np.float64]:

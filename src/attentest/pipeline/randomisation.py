@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
-from attentest.images.sample import add_values
+from attentest.images.sample import add_values, stacked
 from attentest.pipeline.inputs import Input
 
 LEAST, MOST = 0.01, 10.0
@@ -40,7 +40,7 @@ class Randomisation:
 
     def added(self, inputs: Sequence[Input]) -> NDArray[np.float64]:
         """Return the noise (k, C, H, W) that is added to images: gamma times noise as each of them has."""
-        return np.stack([self.gamma * self._drawn(each) for each in inputs])
+        return stacked([self.gamma * self._drawn(each) for each in inputs])
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values."""

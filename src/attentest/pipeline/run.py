@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from attentest.attention import ScoreFunction, ScoreProperties
 from attentest.contrast import Contrast
-from attentest.images.sample import channels_last
+from attentest.images.sample import channels_last, stacked
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.implausible import implausible_noise
 from attentest.pipeline.geometry import Geometry
@@ -34,6 +35,8 @@ from attentest.statistics.randomised_student import MOST_DEGREES as MOST_RANDOMI
 from attentest.statistics.randomised_student import RandomisedStudent
 from attentest.statistics.truncated_normal import TruncatedNormal
 from attentest.statistics.truncated_student import MOST_DEGREES, TruncatedStudent
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 SEARCH_SHARE = 0.05
 """Share of the progress that the search stands for where results are certified too, which takes most of the time."""
@@ -135,20 +138,22 @@ class Pipeline:
         geometry = inputs[0].geometry
         observation, data = self._observed(inputs, first_number)
         parts = parts_of(observation.regions_on_images(), connectivity)
-        # Copies, so that a result that is kept does not keep the arrays of the whole batch.
-        regions = [region.copy() for region in parts.regions]
+        regions, maps = _each_its_own(parts.regions), _each_its_own(observation.maps_on_images())
         kept_images = [channels_last(each.image.pixels) for each in inputs]
-        randomised = [None if data.added is None else channels_last(data.seen_image(i)) for i in range(len(inputs))]
-        maps = [attention.copy() for attention in observation.maps_on_images()]
+        randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
         settings = [self._recorded(each, connectivity) for each in inputs]
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
         for number, chunk in enumerate(chunks):
             lines = lines_of(data, chunk, self.contrast)
-            law = self._law(lines)
+            law, standard_error = self._law(lines), lines.standard_error
+            direction = self._direction(lines, geometry)
+            del lines  # of the size of the images, while the search only needs that of the model's inputs
+            if data.added is not None and number == 0:
+                randomised = [channels_last(data.seen_image(i)) for i in range(len(inputs))]
             seeds = seeds_of(data, chunk)
-            problem = self._problem(observation, chunk, lines, law, geometry, first_number, alpha, seeds)
+            problem = self._problem(observation, chunk, direction, law, first_number, alpha, seeds)
 
             def progress(share: float, done: int = number) -> None:
                 if report is not None:
@@ -166,7 +171,7 @@ class Pipeline:
                     randomised_image=randomised[image],
                     seen=data.seen,
                     selectable=observation.selectable,
-                    standard_error=float(lines.standard_error[row]),
+                    standard_error=float(standard_error[row]),
                     settings=settings[image],
                 )
                 for row, image in enumerate(chunk.image)
@@ -194,8 +199,8 @@ class Pipeline:
         observation, data = self._observed([given], None)
         parts = parts_of(observation.regions_on_images(), None)
         lines = lines_of(data, parts, self.contrast)
-        law = self._law(lines)
-        problem = self._problem(observation, parts, lines, law, given.geometry, None, None, seeds_of(data, parts))
+        law, direction = self._law(lines), self._direction(lines, given.geometry)
+        problem = self._problem(observation, parts, direction, law, None, None, seeds_of(data, parts))
         z = float(law.z_obs[0]) + distances
         batches = [z[start : start + problem.batch_size] for start in range(0, len(z), problem.batch_size)]
         found = [problem.margins_at(np.zeros(len(some), dtype=np.int64), some).cpu().numpy() for some in batches]
@@ -209,7 +214,7 @@ class Pipeline:
 
     def _observed(self, inputs: Sequence[Input], first_number: int | None) -> tuple[Observation, ImageData]:
         """Return the model output for images, after randomisation if there is one, and what hypotheses need."""
-        images = np.stack([each.image.pixels for each in inputs])
+        images = stacked([each.image.pixels for each in inputs])
         added = None if self.randomisation is None else self.randomisation.added(inputs)
         seen_images = images if added is None else images + added
         observation = self.observe(seen_images, inputs[0].geometry, first_number)
@@ -228,13 +233,22 @@ class Pipeline:
             return known
         return RandomisedStudent(statistic=statistic, observed_z=lines.z_obs, gamma=gamma, degrees=estimated)
 
+    def _direction(self, lines: Lines, geometry: Geometry) -> Tensor:
+        """Return the directions (r, C, h, w) of lines in the model's inputs.
+
+        The map from image to input is affine, so a line through an image is a line through its input.
+        """
+        covariance_eta, scale = (
+            torch.from_numpy(values).to(self.scores.device) for values in (lines.covariance_eta, lines.standard_error)
+        )
+        return geometry.inputs.linear(covariance_eta.unflatten(1, geometry.shape)) / scale[:, None, None, None]
+
     def _problem(
         self,
         observation: Observation,
         parts: Parts,
-        lines: Lines,
+        direction: Tensor,
         law: Law,
-        geometry: Geometry,
         first_number: int | None,
         alpha: float | None,
         seeds: NDArray[np.uint64],
@@ -243,8 +257,6 @@ class Pipeline:
         if parts.labels is not None:
             observation = observation.chosen(parts.image)
         device = self.scores.device
-        # The map from image to input is affine, so a line through an image is a line through its input.
-        direction = geometry.inputs.linear(torch.from_numpy(lines.b).to(device).unflatten(1, geometry.shape))
         origin = torch.from_numpy(law.z_obs).to(device)
         rough = self.properties.rough
         return SearchProblem(
@@ -301,8 +313,13 @@ def _image_data(
         noise=[each.noise for each in inputs],
         seen=observation.patch_grid.seen.numpy(),
         channel_weights=inputs[0].geometry.channel_weights,
-        references=np.stack(references) if references else None,
+        references=stacked(references) if references else None,
         reference_noise=[each.reference_noise for each in inputs if each.reference_noise is not None],
         added=added,
         added_noise=[each.selection_noise or each.noise for each in inputs],
     )
+
+
+def _each_its_own(arrays: NDArray[Scalar]) -> list[NDArray[Scalar]]:
+    """Return arrays one by one, as copies if there are several, so that keeping one does not keep the whole batch."""
+    return list(arrays) if len(arrays) == 1 else [array.copy() for array in arrays]
