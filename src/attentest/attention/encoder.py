@@ -72,7 +72,12 @@ class Encoder:
 
     def cast(self, dtype: torch.dtype) -> Encoder:
         """Return a copy that computes in another dtype."""
-        return replace(self, module=copy.deepcopy(self.module).to(dtype))
+        # Weights are copied as they are converted: a copy of all in the old dtype first would take as much as they do.
+        converted: dict[int, Any] = {
+            id(weight): nn.Parameter(weight.to(dtype, copy=True), requires_grad=False)
+            for weight in self.module.parameters()
+        }
+        return replace(self, module=copy.deepcopy(self.module, converted).to(dtype))
 
 
 def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> nn.Module:
