@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -114,25 +112,3 @@ def test_no_file_imports_itself_through_others() -> None:
 
 def test_the_package_uses_no_mocks() -> None:
     assert not [path for path in files() if any(name.startswith("unittest") for name in imported(path))]
-
-
-def modules_after(*commands: str) -> list[set[str]]:
-    """Return the modules loaded after each of some statements, run one after another in a new interpreter."""
-    script = "import sys\n" + "".join(f"{command}\nprint(*sys.modules)\n" for command in commands)
-    run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    return [set(line.split()) for line in run.stdout.splitlines()]
-
-
-def test_importing_attentest_is_light() -> None:
-    package, command_line = modules_after("import attentest", "import attentest.cli")
-    slow = {"torch", "transformers", "numpy", "scipy", "gradio"}
-    assert not package & {*slow, "typer"}
-    assert not command_line & slow
-    assert "studies" not in rooms(command_line)
-
-
-def test_the_core_needs_no_optional_part() -> None:
-    (loaded,) = modules_after("from attentest import AttentionTest")
-    assert "attentest.api" in loaded
-    assert not loaded & {"matplotlib", "typer", "torchvision", "timm"}
-    assert not rooms(loaded) & {"studies", "cli"}

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
 from attentest.attention.attention_reader import ATTENTION_NAME, plain_attention
 from attentest.attention.constant_method import set_constant_method
@@ -17,8 +16,6 @@ from attentest.attention.encoder import Encoder, checked_size, float64_copy, pai
 from attentest.attention.model_library import ModelLibrary
 from attentest.attention.position_embeddings import resampled_positions
 from attentest.attention.tokens import Tokens
-
-AttentionInterface.register(ATTENTION_NAME, plain_attention)
 
 
 def _forward(encoder: nn.Module, images: Tensor) -> Any:
@@ -115,6 +112,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     size = checked_size(pair(config.image_size) if image_size is None else image_size, patch_size)
     grid = size[0] // patch_size[0], size[1] // patch_size[1]
     encoder: Any = float64_copy(module, device, kind, owned)
+    _register_attention()
     encoder.set_attn_implementation(ATTENTION_NAME)
     if hasattr(encoder.config, "mask_ratio"):
         encoder.config.mask_ratio = 0.0  # no patch is left out
@@ -134,6 +132,13 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         mlp_width=int(getattr(config, "intermediate_size", 0) or 4 * config.hidden_size),
         weights=stored_dtype(module),
     )
+
+
+def _register_attention() -> None:
+    """Make our attention known to transformers, which is slow to import and here has been imported by the model."""
+    from transformers.modeling_utils import AttentionInterface
+
+    AttentionInterface.register(ATTENTION_NAME, plain_attention)
 
 
 def _takes_any_size(encoder: nn.Module) -> bool:

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from huggingface_hub.utils import logging as hub_logging
-from transformers.utils import logging as transformers_logging
-
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Suppress the output of the library while it loads or saves a model, then restore its settings."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging as transformers_logging  # here because transformers is slow to import
+
     verbosity, hub_verbosity = transformers_logging.get_verbosity(), hub_logging.get_verbosity()
     bar = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import transformers
 from torch import nn
-from transformers.utils import cached_file
 
 from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
@@ -157,6 +155,8 @@ class _Files:
         if self.directory is not None:
             path = self.directory / name
             return path if path.is_file() else None
+        from transformers.utils import cached_file
+
         try:
             with quiet_transformers():
                 found = cached_file(self.source, name, _raise_exceptions_for_missing_entries=needed, **self.options)
@@ -173,7 +173,7 @@ def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pic
     """Refuse a configuration of a larger model than the weights are of, before the library builds it."""
     try:
         with quiet_transformers():
-            defaults = getattr(transformers, family.encoder).config_class()
+            defaults = _encoder_class(family).config_class()
         announced = AnnouncedSize.of(config, defaults)
     except InputError as error:
         raise ModelError(f"the config.json of {files.source} cannot be used: {error}") from None
@@ -211,8 +211,15 @@ def _stored_weights(files: _Files, allow_pickle: bool) -> int | None:
     return None
 
 
+def _encoder_class(family: Family) -> Any:
+    """Return the class of a family's encoder; only the file of transformers that defines it is imported, in seconds."""
+    import transformers
+
+    return getattr(transformers, family.encoder)
+
+
 def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
-    model_class: Any = getattr(transformers, family.encoder)
+    model_class = _encoder_class(family)
     options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler else {}
     try:
         with quiet_transformers():

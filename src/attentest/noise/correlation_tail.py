@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 from scipy.special import xlogy
 
 from attentest.noise.protocol import FloatArray
@@ -40,6 +39,8 @@ def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     weights : (2H-1, 2W-1)
         Weight of each lag: its number of pairs.
     """
+    from scipy.optimize import least_squares  # here because scipy.optimize is slow to import
+
     centre = [side // 2 for side in correlation.shape]
     down, across = (_lags((side + 1) // 2) for side in centre)
     # Opposite lags are the same, so those upwards are left out.

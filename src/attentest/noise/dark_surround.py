@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from attentest.errors import InputError
 from attentest.noise.protocol import FloatArray
@@ -56,9 +55,11 @@ def object_blocks(plane: FloatArray, details: FloatArray) -> NDArray[np.bool_]:
 
 def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
     """Return the pixels (H, W) that are connected with the border through pixels up to Otsu's threshold."""
+    from scipy.ndimage import label, median_filter  # here because scipy.ndimage is slow to import
+
     scale = np.abs(plane).max()  # so that squares of large values do not overflow
-    smooth = ndimage.median_filter(plane / scale if scale > 0 else plane, WINDOW)
-    labels, _ = ndimage.label(smooth <= _otsu_threshold(smooth))
+    smooth = median_filter(plane / scale if scale > 0 else plane, WINDOW)
+    labels, _ = label(smooth <= _otsu_threshold(smooth))
     border = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
     return np.isin(labels, np.unique(border[border > 0]))
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import LinAlgError, cholesky
 
 from attentest.checks import float_array
 from attentest.errors import InputError
@@ -82,13 +81,15 @@ class Dense(SaveableNoise):
     @cached_property
     def factor(self) -> FloatArray:
         """Lower Cholesky factor (n, n) of the covariance plus a tiny diagonal, which a singular covariance needs."""
+        from scipy.linalg import cholesky  # here because scipy.linalg is slow to import
+
         largest = float(np.diag(self.covariance).max())
         regular = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
         try:
             if largest <= 0:
-                raise LinAlgError("no positive variance")
+                raise np.linalg.LinAlgError("no positive variance")
             return np.asarray(cholesky(regular, lower=True, check_finite=False), dtype=np.float64)
-        except LinAlgError:
+        except np.linalg.LinAlgError:
             smallest = float(np.linalg.eigvalsh(self.covariance)[0])
             raise InputError(
                 "covariance must be positive semi-definite with some variance, "

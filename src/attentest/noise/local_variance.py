@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 
 from attentest.noise.protocol import FloatArray
 
@@ -35,10 +34,12 @@ def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: 
     smoothing
         Standard deviation of the Gaussian in pixels.
     """
+    from scipy.ndimage import gaussian_filter  # here because scipy.ndimage is slow to import
+
     # A Gaussian that is wider than the image is cut off where no two pixels are that far apart.
     radius = tuple(min(int(GAUSSIAN_ENDS * smoothing + 0.5), side - 1) for side in used.shape)
-    weights = ndimage.gaussian_filter(used.astype(np.float64), smoothing, mode="constant", radius=radius)
-    means = ndimage.gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant", radius=radius)
+    weights = gaussian_filter(used.astype(np.float64), smoothing, mode="constant", radius=radius)
+    means = gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant", radius=radius)
     local = np.divide(means, weights, out=np.zeros_like(means), where=used)
     return np.asarray(local * (variance[used].sum() / local.sum()))
 

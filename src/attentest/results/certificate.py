@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from attentest.images.notebook_html import definition_table
 from attentest.results.pvalue_text import range_text
@@ -96,6 +95,8 @@ class Certificate:
 
     def _agreement(self, low: float, high: float) -> float:
         """Return the two-sided binomial probability of the draws, for a probability between two."""
+        from scipy.stats import binom  # here because scipy.stats is slow to import
+
         at_most, at_least = binom.cdf(self._beyond, self.draws, low), binom.sf(self._beyond - 1, self.draws, high)
         return float(min(1.0, 2 * min(at_most, at_least)))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
+from importlib import metadata
 
 import numpy as np
 import scipy
 import torch
-import transformers
 
 from attentest import __version__
 
@@ -18,7 +18,7 @@ def versions() -> dict[str, str]:
         "attentest": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
+        "transformers": metadata.version("transformers"),  # which takes seconds to import
         "numpy": np.__version__,
         "scipy": scipy.__version__,
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri
 
 from attentest.checks import confidence
 from attentest.errors import InputError
@@ -86,13 +87,14 @@ class Rate:
 
 
 def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
-    """Return the proportion of cases (m,) that are hits."""
+    """Return the proportion of cases (m,) that are hits, with Wilson's interval (1927)."""
     confidence_level = confidence(confidence_level)
     total = len(hits)
     if total == 0:
         raise InputError("a rate needs at least one result, got none.")
     count = int(np.sum(hits))
-    found = stats.binomtest(count, total).proportion_ci(confidence_level, method="wilson")
-    return Rate(
-        count=count, total=total, low=float(found.low), high=float(found.high), confidence_level=confidence_level
-    )
+    z = float(ndtri((1 + confidence_level) / 2))
+    centre = (count + z**2 / 2) / (total + z**2)
+    half = z / (total + z**2) * math.sqrt(count * (total - count) / total + z**2 / 4)
+    low, high = (0.0 if count == 0 else centre - half), (1.0 if count == total else centre + half)
+    return Rate(count=count, total=total, low=low, high=high, confidence_level=confidence_level)

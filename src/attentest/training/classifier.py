@@ -9,19 +9,21 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import ViTConfig, ViTForImageClassification
 
 from attentest.attention.quiet import quiet_transformers
 from attentest.errors import InputError, ModelError
 from attentest.training.architectures import ARCHITECTURES, patch_size_of
 from attentest.training.model_directory import check_target
+
+if TYPE_CHECKING:  # reading the results of a study imports this file, and transformers takes seconds to import
+    from transformers import ViTConfig, ViTForImageClassification
 
 RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
@@ -46,6 +48,8 @@ def classifier_config(architecture: str, image_size: int, dropout: float) -> ViT
     dropout
         Dropout of the hidden layers in training; attention weights are never dropped.
     """
+    from transformers import ViTConfig
+
     shape = ARCHITECTURES[architecture]
     return ViTConfig(
         hidden_size=shape.hidden,
@@ -84,6 +88,8 @@ class TrainedModel:
     @classmethod
     def read(cls, directory: str | Path) -> TrainedModel:
         """Read a directory that `save` wrote."""
+        from transformers import ViTForImageClassification
+
         directory = Path(directory)
         preprocessing = directory / PREPROCESSING_FILE
         try:
@@ -182,6 +188,8 @@ def fit_classifier(
     ViTForImageClassification
         On the device, in evaluation mode.
     """
+    from transformers import ViTForImageClassification
+
     # Initial weights and dropout can only be seeded through torch's global generators: fork them, so that the
     # caller's random state does not change.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
