@@ -74,7 +74,7 @@ def test_a_saved_model_of_images_and_texts_gives_its_vision_part(
 def test_weights_saved_in_half_precision_are_loaded_as_they_are(name: str, dtype: str, tmp_path: Path) -> None:
     half = FAMILY_MODELS[name]().to(getattr(torch, dtype))
     encoder = load_model(saved(half, tmp_path / "model")).encoder
-    assert encoder.dtype == getattr(torch, dtype)
+    assert next(encoder.parameters()).dtype == getattr(torch, dtype)
     with pytest.warns(AttentestWarning, match=dtype):
         scores = ViTScores(encoder)
     images = normal(2, 3, 8, 8)

@@ -44,7 +44,7 @@ def modules_after(*commands: str) -> list[set[str]]:
 
 
 def test_the_library_imports_what_it_needs() -> None:
-    package, noise, core, function, other = modules_after(
+    package, noise, core, function, other, bundled = modules_after(
         "import attentest",
         "import attentest.noise",
         "from attentest import AttentionTest, ModelError, bundled_model",
@@ -59,11 +59,12 @@ def test_the_library_imports_what_it_needs() -> None:
         "    AttentionTest(torch.nn.Linear(2, 2), noise=1.0)\n"
         "except ModelError as error:\n"
         "    assert 'ViT' in str(error)",
+        "test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)",
     )
     assert not package & {*NUMBERS, "typer"}
     assert not noise & {"torch", "safetensors", *RARELY_USED}
     assert "attentest.api" in core
-    for loaded in (core, function, other):  # a model of no library is recognised as such without importing one
+    for loaded in (core, function, other, bundled):
         assert not loaded & {"PIL", "typer", *TRANSFORMERS, *RARELY_USED, *OPTIONAL}
         assert not rooms(loaded) & {"simulation", "studies", "app", "cli"}
 
@@ -82,6 +83,6 @@ def test_the_command_line_imports_what_it_needs(tmp_path: Path) -> None:
     for loaded in (package, help_page, wrong):
         assert not loaded & {*NUMBERS, *TRANSFORMERS, *OPTIONAL}
         assert not rooms(loaded) & {"attention", "pipeline", "studies", "app"}
-    assert "transformers.models.vit.modeling_vit" in tested
-    assert not tested & {"transformers.models.clip.modeling_clip", *OPTIONAL}
+    assert "attentest.attention.plain_vit" in tested
+    assert not tested & {*TRANSFORMERS, *RARELY_USED, *OPTIONAL}
     assert not rooms(tested) & {"simulation", "studies", "app"}

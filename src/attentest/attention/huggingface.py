@@ -14,6 +14,7 @@ from attentest.attention.attention_reader import ATTENTION_NAME, plain_attention
 from attentest.attention.constant_method import set_constant_method
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
+from attentest.attention.plain_vit import ViTModel
 from attentest.attention.position_embeddings import resampled_positions
 from attentest.attention.tokens import Tokens
 
@@ -84,11 +85,15 @@ FAMILIES = (
 """The families that are read, in the order in which messages list them."""
 
 
+DEFINED_IN = ("transformers.", ViTModel.__module__)
+"""Beginnings of the names of modules whose classes are encoders of these families."""
+
+
 def family_of(module: nn.Module) -> Family | None:
     """Return the family of an encoder, None for any other module."""
     if not hasattr(module, "embeddings"):  # such as a backbone that holds an encoder
         return None
-    bases = {base.__name__ for base in type(module).__mro__ if base.__module__.startswith("transformers.")}
+    bases = {base.__name__ for base in type(module).__mro__ if base.__module__.startswith(DEFINED_IN)}
     names = {name.removesuffix("Backbone") + "Model" if name.endswith("Backbone") else name for name in bases}
     return next((family for family in FAMILIES if family.encoder in names), None)
 
@@ -112,8 +117,9 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     size = checked_size(pair(config.image_size) if image_size is None else image_size, patch_size)
     grid = size[0] // patch_size[0], size[1] // patch_size[1]
     encoder: Any = float64_copy(module, device, kind, owned)
-    _register_attention()
-    encoder.set_attn_implementation(ATTENTION_NAME)
+    if not isinstance(encoder, ViTModel):
+        _register_attention()
+        encoder.set_attn_implementation(ATTENTION_NAME)
     if hasattr(encoder.config, "mask_ratio"):
         encoder.config.mask_ratio = 0.0  # no patch is left out
     _fix_positions(encoder, family, grid)

@@ -15,6 +15,7 @@ from torch import nn
 from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
 from attentest.attention.offline import no_network
+from attentest.attention.plain_vit import ViTSettings, plain_vit
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
 from attentest.attention.weight_file import weights_in
@@ -97,8 +98,16 @@ def _load(files: _Files, allow_pickle: bool) -> SavedModel:
     if family is None:
         raise refusal_of_type(model_type, files.where)
     _check_size(family, config, files, allow_pickle)
-    encoder = _load_weights(family, files, allow_pickle)
+    encoder = _load_plainly(config, files) or _load_weights(family, files, allow_pickle)
     return SavedModel(encoder=encoder, processor=_processor(files))
+
+
+def _load_plainly(config: dict[str, Any], files: _Files) -> nn.Module | None:
+    """Return the encoder of a ViT in a directory, without importing transformers; None for anything else."""
+    path = None if files.directory is None else files.path(WEIGHTS)
+    if config["model_type"] != ViTSettings.model_type or path is None or files.path("adapter_config.json") is not None:
+        return None
+    return plain_vit(config, path)
 
 
 def _processor(files: _Files) -> dict[str, Any] | None:
@@ -172,9 +181,7 @@ class _Files:
 def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> None:
     """Refuse a configuration of a larger model than the weights are of, before the library builds it."""
     try:
-        with quiet_transformers():
-            defaults = _encoder_class(family).config_class()
-        announced = AnnouncedSize.of(config, defaults)
+        announced = AnnouncedSize.of(config, _default_settings(family))
     except InputError as error:
         raise ModelError(f"the config.json of {files.source} cannot be used: {error}") from None
     try:
@@ -187,6 +194,13 @@ def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pic
             f"({announced.layers} layers of width {announced.width}), but its files hold {stored}: weights and "
             "configuration do not belong together."
         )
+
+
+def _default_settings(family: Family) -> Any:
+    if ViTSettings.model_type in family.model_types:
+        return ViTSettings()
+    with quiet_transformers():
+        return _encoder_class(family).config_class()
 
 
 def _stored_weights(files: _Files, allow_pickle: bool) -> int | None:

@@ -1,0 +1,171 @@
+"""The ViT of Hugging Face transformers, read from its files without that package, which takes seconds to import."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from attentest.attention.attention_reader import plain_attention
+from attentest.attention.encoder import pair
+
+UNUSED_SETTINGS = {
+    "_name_or_path", "architectures", "attention_probs_dropout_prob", "dtype", "encoder_stride", "hidden_dropout_prob",
+    "id2label", "initializer_range", "label2id", "num_labels", "pooler_act", "pooler_output_size", "problem_type",
+    "torch_dtype", "transformers_version",
+}  # fmt: skip
+"""Settings in config.json without effect on the attention of a model whose weights are all stored in one dtype."""
+
+UNUSED_WEIGHTS = ("classifier.", "pooler.")
+"""Beginnings of the names of weights that do not affect the attention."""
+
+RENAMED = (
+    (re.compile(r"^vit\."), ""),
+    (re.compile(r"^encoder\.layer\."), "layers."),
+    (re.compile(r"\.attention\.attention\.(q|k|v)(?:uery|ey|alue)\."), r".attention.\1_proj."),
+    (re.compile(r"\.attention\.output\.dense\."), ".attention.o_proj."),
+    (re.compile(r"\.intermediate\.dense\."), ".mlp.fc1."),
+    (re.compile(r"\.output\.dense\."), ".mlp.fc2."),
+)
+"""From the names of weights in files to those in the modules of transformers, which are also the ones here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTSettings:
+    """The settings of a ViT that affect its attention, under the names and with the defaults of transformers."""
+
+    model_type: str = "vit"
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+    image_size: int | tuple[int, int] = 224
+    patch_size: int | tuple[int, int] = 16
+    num_channels: int = 3
+    qkv_bias: bool = True
+
+
+def plain_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
+    """Return the encoder in a safetensors file, None if there is anything unusual: transformers then decides on it.
+
+    Parameters
+    ----------
+    config
+        The content of config.json, whose sizes have been checked.
+    weights
+        The file, whose header has been checked.
+    """
+    settings = _settings(config)
+    if settings is None:
+        return None
+    with torch.device("meta"):
+        encoder = ViTModel(settings)
+    try:
+        stored = _stored(weights)
+    except (OSError, SafetensorError):
+        return None
+    needed = encoder.state_dict()
+    dtypes = {str(weight.dtype).removeprefix("torch.") for weight in stored.values()}
+    declared = config.get("dtype", config.get("torch_dtype"))
+    if stored.keys() != needed.keys() or any(stored[name].shape != needed[name].shape for name in needed):
+        return None
+    if len(dtypes) != 1 or declared not in (None, *dtypes) or not stored["layernorm.weight"].is_floating_point():
+        return None
+    encoder.load_state_dict(stored, assign=True)
+    return encoder.eval()
+
+
+def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
+    """Return the settings in a configuration, None if it has one that is not known here."""
+    known = {field.name: type(field.default) for field in fields(ViTSettings)}
+    given = {name: value for name, value in config.items() if name not in UNUSED_SETTINGS}
+    for name in {"image_size", "patch_size"} & given.keys():
+        if isinstance(given[name], list) and [type(side) for side in given[name]] == [int, int]:
+            given[name] = tuple(given[name])
+    if any(name not in known or type(value) not in (known[name], tuple) for name, value in given.items()):
+        return None
+    settings = ViTSettings(**given)
+    divides = settings.hidden_size % settings.num_attention_heads == 0
+    return settings if divides and settings.hidden_act == "gelu" else None
+
+
+def _stored(weights: Path) -> dict[str, Tensor]:
+    """Return the weights in a file that affect the attention, by the names that they have here."""
+    names: dict[str, str] = {}
+    with safe_open(weights, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118  # it is no mapping
+            renamed = name
+            for pattern, replacement in RENAMED:
+                renamed = pattern.sub(replacement, renamed)
+            if renamed in names:
+                return {}  # under two names
+            if not renamed.startswith(UNUSED_WEIGHTS):
+                names[renamed] = name
+        return {renamed: file.get_tensor(name) for renamed, name in names.items()}
+
+
+class ViTModel(nn.Module):
+    """The encoder, with the modules and the names of weights of the class of the same name in transformers."""
+
+    def __init__(self, settings: ViTSettings) -> None:
+        super().__init__()
+        self.config = settings
+        self.embeddings = _Embeddings(settings)
+        self.layers = nn.ModuleList(_Layer(settings) for _ in range(settings.num_hidden_layers))
+        self.layernorm = nn.LayerNorm(settings.hidden_size, eps=settings.layer_norm_eps)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the tokens (m, N, d) of images (m, C, H, W)."""
+        tokens = self.embeddings(images)
+        for layer in self.layers:
+            tokens = layer(tokens)
+        return torch.as_tensor(self.layernorm(tokens))
+
+
+class _Embeddings(nn.Module):
+    def __init__(self, settings: ViTSettings) -> None:
+        super().__init__()
+        width, patch, image = settings.hidden_size, pair(settings.patch_size), pair(settings.image_size)
+        patches = (image[0] // patch[0]) * (image[1] // patch[1])
+        self.cls_token = nn.Parameter(torch.empty(1, 1, width))
+        self.position_embeddings = nn.Parameter(torch.empty(1, 1 + patches, width))
+        self.patch_embeddings = nn.ModuleDict({"projection": nn.Conv2d(settings.num_channels, width, patch, patch)})
+
+    def interpolate_pos_encoding(self) -> Tensor:
+        """Return the position embeddings (1, N, d); ``attentest.attention.huggingface`` sets those of other sizes."""
+        return self.position_embeddings
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patch_embeddings["projection"](images).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.cls_token.expand(len(images), -1, -1), patches], dim=1)
+        return tokens + self.interpolate_pos_encoding()
+
+
+class _Layer(nn.Module):
+    def __init__(self, settings: ViTSettings) -> None:
+        super().__init__()
+        width = settings.hidden_size
+        self.heads = settings.num_attention_heads
+        projections = {f"{name}_proj": nn.Linear(width, width, bias=settings.qkv_bias) for name in "qkv"}
+        self.attention = nn.ModuleDict({**projections, "o_proj": nn.Linear(width, width)})
+        self.layernorm_before = nn.LayerNorm(width, eps=settings.layer_norm_eps)
+        self.layernorm_after = nn.LayerNorm(width, eps=settings.layer_norm_eps)
+        inner = settings.intermediate_size
+        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, inner), "fc2": nn.Linear(inner, width)})
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        normal = self.layernorm_before(tokens)
+        parts = (self.attention[f"{name}_proj"](normal) for name in "qkv")
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
+        attended = plain_attention(self, query, key, value)[0].flatten(2)
+        tokens = self.attention["o_proj"](attended) + tokens
+        return torch.as_tensor(self.mlp["fc2"](gelu(self.mlp["fc1"](self.layernorm_after(tokens)))) + tokens)

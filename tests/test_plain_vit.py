@@ -1,0 +1,79 @@
+"""The ViT that is read without transformers, against the class of that package, and what is left to the package."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+from attentest.attention import ViTScores, load_model
+from attentest.attention.plain_vit import ViTModel, ViTSettings
+from families import FAMILY_MODELS, normal
+
+
+def saved(directory: Path, **changes: Any) -> Any:
+    """Save a tiny ViT with random weights and return it."""
+    model = FAMILY_MODELS["vit"](**changes)
+    model.save_pretrained(directory)
+    return model
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"qkv_bias": False}, {"layer_norm_eps": 0.1}, {"image_size": (8, 12)}, {"patch_size": (4, 2)}],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [None, (12, 10)])
+def test_scores_and_checksum_are_those_of_transformers(
+    changes: dict[str, Any], size: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    model = saved(tmp_path, **changes)
+    encoder = load_model(tmp_path).encoder
+    assert isinstance(encoder, ViTModel)
+    read, expected = ViTScores(encoder, image_size=size), ViTScores(model, image_size=size)
+    assert read.describe() == expected.describe()
+    assert read.sha256() == ViTScores(model.vit, image_size=size).sha256()
+    images = normal(3, *expected.image_shape, seed=2)
+    assert torch.equal(read(images), expected(images))
+    assert torch.equal(read.rough(images), expected.rough(images))
+
+
+def test_defaults_are_those_of_transformers() -> None:
+    defaults = hf.ViTConfig()
+    assert {name: getattr(defaults, name) for name in asdict(ViTSettings())} == asdict(ViTSettings())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"hidden_act": "relu"}, {"dtype": "float64"}, {"_attn_implementation": "sdpa"}],
+    ids=str,
+)
+def test_an_unusual_configuration_is_left_to_transformers(changes: dict[str, Any], tmp_path: Path) -> None:
+    saved(tmp_path)
+    edit(tmp_path / "config.json", **changes)
+    assert isinstance(load_model(tmp_path).encoder, hf.ViTModel)
+
+
+def test_unusual_weights_are_left_to_transformers(tmp_path: Path) -> None:
+    saved(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    cases = {
+        "of two dtypes": {**weights, "vit.layernorm.bias": weights["vit.layernorm.bias"].to(torch.float16)},
+        "one unknown": {**weights, "vit.embeddings.mask_token": torch.zeros(1, 1, 16)},
+        "one under two names": {**weights, "layernorm.bias": torch.zeros(16)},
+        "without the last normalisation": {name: w for name, w in weights.items() if "vit.layernorm" not in name},
+    }
+    for case, changed in cases.items():
+        save_file(changed, path, metadata={"format": "pt"})
+        assert isinstance(load_model(tmp_path).encoder, hf.ViTModel), case
