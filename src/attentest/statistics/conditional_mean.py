@@ -7,7 +7,7 @@ level belongs to one mean, and a set that is known only in part gives bounds on 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from scipy.special import logit
 from attentest.errors import InputError
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
+from attentest.statistics.unions import Unions
 
 FARTHEST = 1e12
 """A mean farther than this from the observed statistic is reported as infinite."""
@@ -30,10 +31,14 @@ ROUNDING = 1e-12
 MOST_STEPS = 200
 """Upper limit on the steps of the root finder; bisection alone takes fewer."""
 
-LogMasses: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+WIDENED = 4.0
+"""Where a root is not between two points, the next point is this many times their distance farther."""
+
+NEXT_POINT = 0.05
+"""Distance from the point where a root is expected to the next point that is tried, relative to its size."""
 
 MOST_TOGETHER = 2_000_000
-"""Interval ends that are processed at a time, to bound memory."""
+"""Intervals that are processed at a time, to bound memory."""
 
 
 def mean_bounds(
@@ -47,17 +52,27 @@ def mean_bounds(
         The law of k statistics t.
     certain, possible : k unions of intervals
         A subset and a superset of each truncation set.
-    levels : (k,)
+    levels : (..., k)
         Strictly between 0 and 1; 0.5 gives the median-unbiased estimate.
 
     Returns
     -------
-    least, greatest : (k,)
+    least, greatest : (..., k)
         Infinite where all of the certain set lies on one side of t.
     """
-    levels = np.broadcast_to(np.asarray(levels, dtype=np.float64), law.statistic.shape)
-    least = means_at(law, levels, above=possible, below=certain, undetermined=-np.inf)
-    greatest = means_at(law, levels, above=certain, below=possible, undetermined=np.inf)
+    levels = np.asarray(levels, dtype=np.float64)
+    levels = np.broadcast_to(levels, np.broadcast_shapes(levels.shape, law.statistic.shape))
+    image = np.broadcast_to(np.arange(len(law)), levels.shape).ravel()
+    inner, outer = Unions.of(certain).chosen(image), Unions.of(possible).chosen(image)
+    means = mean_roots(
+        law,
+        np.tile(image, 2),
+        np.tile(levels.ravel(), 2),
+        above=Unions.stacked([outer, inner]),
+        below=Unions.stacked([inner, outer]),
+        undetermined=np.repeat([-np.inf, np.inf], len(image)),
+    )
+    least, greatest = means.reshape(2, *levels.shape)
     return least, np.maximum(least, greatest)  # where both are one mean, rounding can swap them
 
 
@@ -81,77 +96,110 @@ def means_at(
     undetermined
         What to return where neither has any mass.
     """
+    return mean_roots(law, np.arange(len(law)), levels, Unions.of(above), Unions.of(below), undetermined)
+
+
+def mean_roots(
+    law: Law,
+    image: NDArray[np.int64],
+    levels: NDArray[np.float64],
+    above: Unions,
+    below: Unions,
+    undetermined: ArrayLike = np.nan,
+    *,
+    start: NDArray[np.float64] | None = None,
+    log_odds_error: float = ROUNDING,
+) -> NDArray[np.float64]:
+    """Return the means (m,) at which P(T >= t) equals the levels (m,), for any number of questions about each image.
+
+    Parameters
+    ----------
+    law
+        The law of k statistics t.
+    image : (m,)
+        Indices of images.
+    levels : (m,)
+        Between 0 and 1.
+    above, below : (m,)
+        The sets that the masses of T >= t, and of T < t, are taken from.
+    undetermined : (m,)
+        What to return where neither has any mass.
+    start : (m,)
+        Where the means are expected, to save steps.
+    log_odds_error
+        How far off the log odds of P(T >= t) may be.
+    """
     if not np.all((levels > 0) & (levels < 1)):
         raise InputError(f"a level must lie strictly between 0 and 1, got {levels.tolist()}.")
-    t = law.statistic
-    image = np.arange(len(t))[:, None]
-
-    def log_masses(
-        rows: NDArray[np.int64], mean: NDArray[np.float64], ends: NDArray[np.float64], law: Law = law
-    ) -> LogMasses:
-        return law.log_masses(
-            image[rows], ends[..., 0], ends[..., 1], mean=mean[:, None], lower=-np.inf, upper=t[rows][:, None]
-        )
-
+    t = law.statistic[image]
     # An interval without mass on its side of t at one mean has none at any, and is left out. With an estimated standard
     # error the support of the law depends on the mean, but with a known one it does not.
-    everyone, known = np.arange(len(t)), law.with_known_error()
-    upper, lower = padded(above), padded(below)
-    upper = _nonempty_first(upper, log_masses(everyone, t, upper, known)[0])
-    lower = _nonempty_first(lower, log_masses(everyone, t, lower, known)[1])
-    some_above, some_below = (np.any(part[..., 0] < part[..., 1], axis=1) for part in (upper, lower))
-    means = np.select([some_above, some_below], [-np.inf, np.inf], undetermined)
-    both = np.flatnonzero(some_above & some_below)
-    together = max(1, MOST_TOGETHER // (upper.shape[1] + lower.shape[1]))
-    for start in range(0, len(both), together):
-        rows = both[start : start + together]
-        odds = logit(levels[rows])
-        ends = np.concatenate([upper[rows], lower[rows]], axis=1)
-
-        def excess(
-            some: NDArray[np.int64],
-            distance: NDArray[np.float64],
-            rows: NDArray[np.int64] = rows,
-            odds: NDArray[np.float64] = odds,
-            ends: NDArray[np.float64] = ends,
-        ) -> NDArray[np.float64]:
-            extreme, ordinary = log_masses(rows[some], t[rows[some]] + distance, ends[some])
-            split = upper.shape[1]
-            # Linear next to the root, and a log beyond: far from it the log odds fall like a parabola.
-            return np.arcsinh(_log_sum(extreme[:, :split]) - _log_sum(ordinary[:, split:]) - odds[some])
-
-        distance = increasing_roots(excess, len(rows))
+    known = law.with_known_error()
+    no_distance = np.zeros(len(t))
+    above = above.where(_log_masses(known, image, above, no_distance)[0] > -np.inf)
+    below = below.where(_log_masses(known, image, below, no_distance)[1] > -np.inf)
+    means = np.select([above.count > 0, below.count > 0], [-np.inf, np.inf], undetermined)
+    both = np.flatnonzero((above.count > 0) & (below.count > 0))
+    chunk = np.cumsum((above.count + below.count)[both]) // MOST_TOGETHER
+    for rows in (both[chunk == number] for number in np.unique(chunk)):
+        excess = partial(
+            _excess_log_odds, law, image[rows], logit(levels[rows]), above.chosen(rows), below.chosen(rows)
+        )
+        expected = None if start is None else (start - t)[rows]
+        distance = increasing_roots(excess, len(rows), start=expected, close=log_odds_error)
         means[rows] = np.where(np.abs(distance) < FARTHEST, t[rows] + distance, np.copysign(np.inf, distance))
     return means
 
 
-def padded(sets: Sequence[Intervals]) -> NDArray[np.float64]:
-    """Return unions of intervals as one array (k, n, 2), padded with intervals without width."""
-    most = max((len(intervals) for intervals in sets), default=0)
-    padded = np.zeros((len(sets), max(1, most), 2))
-    for row, intervals in enumerate(sets):
-        padded[row, : len(intervals)] = intervals
-    return padded
+def _excess_log_odds(
+    law: Law,
+    image: NDArray[np.int64],
+    log_odds: NDArray[np.float64],
+    above: Unions,
+    below: Unions,
+    rows: NDArray[np.int64],
+    distance: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return how far the log odds of T >= t exceed others, for some rows (q,) if the means are t + distance (q,).
+
+    On a scale that is linear next to zero and a log beyond: far from the root the log odds fall like a parabola.
+    """
+    if len(rows) != len(image) or not np.array_equal(rows, np.arange(len(image))):
+        image, log_odds, above, below = image[rows], log_odds[rows], above.chosen(rows), below.chosen(rows)
+    extreme, ordinary = _log_masses(law, np.tile(image, 2), Unions.stacked([above, below]), np.tile(distance, 2))
+    split = len(above.left)
+    odds = _log_sums(extreme[:split], above.count) - _log_sums(ordinary[split:], below.count)
+    return np.asarray(np.arcsinh(odds - log_odds))
 
 
-def _nonempty_first(ends: NDArray[np.float64], log_mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return intervals (k, n, 2) without those of zero mass, padded as before."""
-    some = log_mass > -np.inf
-    most = max(1, int(some.sum(axis=1).max(initial=0)))
-    order = np.argsort(~some, axis=1, kind="stable")[:, :most, None]
-    return np.where(np.take_along_axis(some[..., None], order, axis=1), np.take_along_axis(ends, order, axis=1), 0.0)
+def _log_masses(
+    law: Law, image: NDArray[np.int64], unions: Unions, distance: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the log masses (n,) of T >= t and of T < t in the intervals of unions (m,) if the means are t + distance.
+
+    ``image`` and ``distance`` (m,) belong to the unions.
+    """
+    owner = unions.owner
+    which = image[owner]
+    t = law.statistic[which]
+    return law.log_masses(which, unions.left, unions.right, mean=t + distance[owner], lower=-np.inf, upper=t)
 
 
-def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log sum exp along the last axis: SciPy's takes ten times as long for so few."""
-    greatest = logs.max(axis=1)
+def _log_sums(logs: NDArray[np.float64], count: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the logs (m,) of sums of exp(logs), of which each takes the next few (m,), one at least."""
+    first = np.cumsum(count) - count
+    greatest = np.maximum.reduceat(logs, first)
     shift = np.where(np.isneginf(greatest), 0.0, greatest)
     with np.errstate(divide="ignore"):
-        return np.asarray(shift + np.log(np.exp(logs - shift[:, None]).sum(axis=1)))
+        return np.asarray(shift + np.log(np.add.reduceat(np.exp(logs - np.repeat(shift, count)), first)))
 
 
 def increasing_roots(
-    function: Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]], count: int
+    function: Callable[[NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]],
+    count: int,
+    *,
+    start: NDArray[np.float64] | None = None,
+    close: float = ROUNDING,
 ) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions, by false position; infinite beyond ``FARTHEST``.
 
@@ -163,22 +211,40 @@ def increasing_roots(
         Maps indices of functions (m,) and points (m,) to values (m,).
     count
         The number of functions.
+    start : (count,)
+        Where roots are expected.
+    close
+        A point with a value no greater than this is a root.
     """
-    low, high = np.full(count, -1.0), np.full(count, 1.0)
-    # One call for both ends: a call costs far more than a row.
-    at_low, at_high = np.split(function(np.tile(np.arange(count), 2), np.concatenate([low, high])), 2)
+    everyone = np.arange(count)
+    if start is None:
+        low, high = np.full(count, -1.0), np.full(count, 1.0)
+        # One call for both ends: a call costs far more than a row.
+        at_low, at_high = np.split(function(np.tile(everyone, 2), np.concatenate([low, high])), 2)
+    else:
+        low, at_low = start.copy(), function(everyone, start)
+        high, at_high = low.copy(), at_low.copy()
+        rows = np.flatnonzero(np.abs(at_low) > close)
+        ahead = np.where(at_low[rows] < 0, 1.0, -1.0) * NEXT_POINT * np.maximum(np.abs(start[rows]), 1.0)
+        value = function(rows, start[rows] + ahead)
+        up, down = rows[ahead > 0], rows[ahead < 0]
+        high[up], at_high[up] = (start[rows] + ahead)[ahead > 0], value[ahead > 0]
+        low[down], at_low[down] = (start[rows] + ahead)[ahead < 0], value[ahead < 0]
     while True:
-        down = np.flatnonzero((at_low > 0) & (low > -FARTHEST))
-        up = np.flatnonzero((at_high < 0) & (high < FARTHEST))
+        down = np.flatnonzero((at_low > close) & (low > -FARTHEST))
+        up = np.flatnonzero((at_high < -close) & (high < FARTHEST))
         if len(down) + len(up) == 0:
             break
+        step = WIDENED * (high - low)
         high[down], at_high[down] = low[down], at_low[down]
         low[up], at_low[up] = high[up], at_high[up]
-        low[down] *= 4
-        high[up] *= 4
+        low[down] -= step[down]
+        high[up] += step[up]
         outer = function(np.concatenate([down, up]), np.concatenate([low[down], high[up]]))
         at_low[down], at_high[up] = np.split(outer, [len(down)])
-    nowhere = np.where(at_low > 0, -np.inf, np.where(at_high < 0, np.inf, np.nan))
+    nowhere = np.where(at_low > close, -np.inf, np.where(at_high < -close, np.inf, np.nan))
+    # An end that is a root already is both ends.
+    low, high = np.where(np.abs(at_high) <= close, high, low), np.where(np.abs(at_low) <= close, low, high)
     came_lower = np.full(count, 2)  # neither, before the first step
     for step in range(MOST_STEPS):
         wide = (high - low > RTOL * np.maximum(np.abs(low), np.abs(high))) & np.isnan(nowhere)
@@ -193,7 +259,7 @@ def increasing_roots(
         tried = np.where(sensible, secant, (left + right) / 2)
         value = function(rows, tried)
         lower = value <= 0
-        found = np.abs(value) < ROUNDING
+        found = np.abs(value) <= close
         low[rows] = np.where(lower | found, tried, left)
         high[rows] = np.where(lower & ~found, right, tried)
         # An end that stays twice in a row counts less from then on (the rule of Anderson and Bjorck).

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from attentest.statistics.alternative import Tails
-from attentest.statistics.conditional_mean import increasing_roots, padded
+from attentest.statistics.conditional_mean import increasing_roots
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 
@@ -33,7 +33,7 @@ def detectable_means(
     alpha, power
         Level of the tests, and the probability with which they reject.
     """
-    ends, t = padded(sets), law.statistic
+    ends, t = _padded(sets), law.statistic
     one_sided = alternative in ("greater", "less")
     side = np.full(len(law), 1.0 if alternative == "greater" else -1.0) if one_sided else np.where(t < 0, -1.0, 1.0)
     nowhere = np.full(len(law), np.inf)
@@ -86,3 +86,12 @@ def detectable_means(
         return powers - float(logit(power))
 
     return np.maximum(increasing_roots(above_power, len(law)), 0.0)
+
+
+def _padded(sets: Sequence[Intervals]) -> NDArray[np.float64]:
+    """Return unions of intervals as one array (k, n, 2), padded with intervals without width."""
+    most = max((len(intervals) for intervals in sets), default=0)
+    padded = np.zeros((len(sets), max(1, most), 2))
+    for row, intervals in enumerate(sets):
+        padded[row, : len(intervals)] = intervals
+    return padded

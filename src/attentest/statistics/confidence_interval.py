@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from attentest.checks import confidence
 from attentest.statistics.alternative import Tails
-from attentest.statistics.conditional_mean import FARTHEST, mean_bounds
+from attentest.statistics.conditional_mean import FARTHEST, mean_bounds, means_at
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import TruncationSet
 
@@ -69,7 +69,7 @@ def estimates(law: Law, sets: Sequence[TruncationSet], standard_errors: NDArray[
     """Return median-unbiased estimates of k contrasts, in the units of their standard errors (k,)."""
     half = np.full(len(law), 0.5)
     found = [known.intervals for known in sets]
-    best, _ = mean_bounds(law, found, found, half)
+    best = means_at(law, half, found, found, undetermined=-np.inf)
     low, high = _bounds(law, sets, half)
     return Estimates(standard_errors * np.clip(best, low, high), standard_errors * low, standard_errors * high)
 
@@ -88,8 +88,7 @@ def confidence_intervals(
     given = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(law)
     confidence_levels = [confidence(one) for one in given]
     tails = np.array([_tail(*one) for one in zip(alternatives, confidence_levels, strict=True)])
-    lows, lows_at_most = _bounds(law, sets, tails)
-    highs_at_least, highs = _bounds(law, sets, 1 - tails)
+    (lows, highs_at_least), (lows_at_most, highs) = _bounds(law, sets, np.stack([tails, 1 - tails]))
     intervals = []
     for i, (alternative, scale) in enumerate(zip(alternatives, standard_errors, strict=True)):
         low, high, error = -np.inf, np.inf, 0.0

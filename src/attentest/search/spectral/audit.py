@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
 from attentest.search.spectral.random_places import uniform
-from attentest.search.spectral.segments import INSIDE, Floats, Integers, Mask, SegmentTable
+from attentest.search.spectral.segments import INSIDE, SegmentTable
 
 BISECTIONS = 24
 """Halvings by which a quantile is found: to 1e-7 of its cell."""
@@ -34,13 +35,17 @@ class AuditPoints:
         return cls(**{f.name: np.concatenate([getattr(some, f.name) for some in several]) for f in fields(cls)})
 
 
-def drawn(table: SegmentTable, count: Integers, seeds: NDArray[np.uint64], look: Integers) -> AuditPoints:
+def drawn(
+    table: SegmentTable, question: int, count: Integers, seeds: NDArray[np.uint64], look: Integers
+) -> AuditPoints:
     """Draw audit points from what a table says.
 
     Parameters
     ----------
     table
-        What is known, with the masses of the p-value in question.
+        What is known.
+    question
+        Which of the p-values that it bounds gives the masses.
     count : (k,)
         Number of points for each image.
     seeds : (k,)
@@ -49,7 +54,8 @@ def drawn(table: SegmentTable, count: Integers, seeds: NDArray[np.uint64], look:
         How often each image was audited before: other points are drawn each time.
     """
     image, left, right, inside = _concluded(table, count > 0)
-    masses = table.log_masses(image, left, right)
+    law = table.masses[question]
+    masses = law.of(image, left, right)
     groups = [(kind, part) for part in (0, 1) for kind in (True, False)]
     # An equal number from each part that there is, so that a light one is audited too.
     rows = [np.flatnonzero((inside == kind) & (masses[part] > -np.inf)) for kind, part in groups]
@@ -64,7 +70,7 @@ def drawn(table: SegmentTable, count: Integers, seeds: NDArray[np.uint64], look:
         cell, within = _quantiles(image[own], masses[side][own], which, share)
         drawn_points.append((which, own[cell], np.full(len(which), side), within))
     which, cell, part, within = (np.concatenate(column) for column in zip(*drawn_points, strict=True))
-    z = _inverse(table, image[cell], left[cell], right[cell], part, within)
+    z = _inverse(law, image[cell], left[cell], right[cell], part, within)
     return AuditPoints(image=which, z=z, inside=inside[cell])
 
 
@@ -111,13 +117,11 @@ def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats
     return cell, np.clip(within, 0.0, 1.0)
 
 
-def _inverse(
-    table: SegmentTable, image: Integers, left: Floats, right: Floats, part: Integers, share: Floats
-) -> Floats:
+def _inverse(law: Masses, image: Integers, left: Floats, right: Floats, part: Integers, share: Floats) -> Floats:
     """Return the points of cells (m,) before which a share (m,) of the mass of a part (m,), 0 or 1, lies."""
 
     def log_mass(end: Floats) -> Floats:
-        return np.asarray(np.choose(part, table.log_masses(image, left, end)))
+        return np.asarray(np.choose(part, law.of(image, left, end)))
 
     log_target = log_mass(right) + np.log(np.maximum(share, np.finfo(np.float64).tiny))
     low, high = left.copy(), right.copy()

@@ -11,7 +11,7 @@ import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE, lobatto_nodes
 from attentest.search.spectral.decay import Decay
-from attentest.search.spectral.segments import Floats
+from attentest.search.spectral.masses import Floats
 
 NODES_PER_BUMP = 25.0
 """Bumps are not missed if their standard deviation is at least the width of the piece over this."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import NO_PIECE, Floats, Mask, Zones
+from attentest.search.spectral.segments import NO_PIECE, QUESTIONS, Zones
 from attentest.statistics.law import Law
 
 CENTRE = 2.0
@@ -28,6 +29,9 @@ FARTHEST_OUT = 1e4
 
 STALLED = 4
 """A zone that has not improved this many times is not refined any more."""
+
+MOST_UNITS = 700.0
+"""Costs that are smaller than what is allowed by so many logs are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,21 +68,17 @@ class Chooser:
         self._explored = np.zeros(len(law), dtype=np.int64)
         self._first = True
 
-    def choose(
-        self, zones: Zones, pieces: Pieces, goals: Goals, *, allowed_error: Floats, anything_inside: Mask
-    ) -> Choice:
+    def choose(self, zones: Zones, pieces: Pieces, goals: Goals, *, anything_inside: Mask) -> Choice:
         """Return what to refine.
 
         Parameters
         ----------
         zones
-            All open zones.
+            All open zones, with costs in units of the error that may be left.
         pieces
             The interpolants.
         goals
             What is being resolved.
-        allowed_error : (k,)
-            How much error may be left, as a fraction of the upper bound on p.
         anything_inside : (k,) bool
             Whether some part of the set of each image is known.
         """
@@ -97,11 +97,13 @@ class Chooser:
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
         here = np.bincount(image[at_obs & workable], minlength=count) > 0
         blind = here & ~anything_inside
-        too_costly = _too_costly(zones, allowed_error)
+        too_costly = np.array([_too_costly(image, log_cost, count) for log_cost in zones.log_cost])
         needed = workable & np.where(blind[image], at_obs, too_costly)
         unexplored = zones.piece == NO_PIECE
-        chosen = needed & (~unexplored | at_obs | self._first_to_explore(zones, needed & unexplored))
-        tails = ~finite & too_costly & (goals.active & ~goals.for_p)[image] & self._within_reach(zones)
+        first = np.array([self._first_to_explore(zones, q, needed[q] & unexplored) for q in range(QUESTIONS)])
+        np.add.at(self._explored, image[first.any(axis=0)], 1)
+        chosen = (needed & (~unexplored | at_obs | first)).any(axis=0)
+        tails = ~finite & too_costly.any(axis=0) & (goals.active & ~goals.for_p)[image] & self._within_reach(zones)
         idle = goals.active & (np.bincount(image[chosen | tails], minlength=count) == 0)
         return Choice(zones=zones.chosen(chosen), tails=zones.chosen(tails), idle=idle)
 
@@ -109,31 +111,33 @@ class Chooser:
         inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
         return np.asarray(np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT)
 
-    def _first_to_explore(self, zones: Zones, candidates: Mask) -> Mask:
-        """Return which unexplored zones to explore first: the heaviest, half as many as were explored before.
+    def _first_to_explore(self, zones: Zones, question: int, candidates: Mask) -> Mask:
+        """Return which zones to explore first for a p-value: the heaviest, half as many as were explored before.
 
         With z_obs far out, what is more extreme is far lighter than the rest and only few zones; once these are
         known, the rest may no longer matter.
         """
+        if not candidates.any():
+            return candidates
         count = len(self._z_obs)
+        log_mass, log_extreme = zones.log_mass[question], zones.log_extreme[question]
         heaviest, extreme = np.full(count, -np.inf), np.full(count, -np.inf)
-        np.maximum.at(heaviest, zones.image[candidates], zones.log_mass[candidates])
-        np.maximum.at(extreme, zones.image[candidates], zones.log_extreme[candidates])
+        np.maximum.at(heaviest, zones.image[candidates], log_mass[candidates])
+        np.maximum.at(extreme, zones.image[candidates], log_extreme[candidates])
         far_out = (extreme > -np.inf) & (extreme < heaviest - FAR_OUT)
-        outer = candidates & far_out[zones.image] & (zones.log_extreme >= (extreme + FARTHER)[zones.image])
-        return outer | self._heaviest(zones, candidates & ~far_out[zones.image])
+        outer = candidates & far_out[zones.image] & (log_extreme >= (extreme + FARTHER)[zones.image])
+        return np.asarray(outer | self._heaviest(zones.image, log_mass, candidates & ~far_out[zones.image]))
 
-    def _heaviest(self, zones: Zones, candidates: Mask) -> Mask:
+    def _heaviest(self, image_of: Integers, log_mass: Floats, candidates: Mask) -> Mask:
         rows = np.flatnonzero(candidates)
-        rows = rows[np.lexsort((-zones.log_mass[rows], zones.image[rows]))]
-        image = zones.image[rows]
+        rows = rows[np.lexsort((-log_mass[rows], image_of[rows]))]
+        image = image_of[rows]
         starts = np.ones(len(rows), dtype=np.bool_)
         starts[1:] = image[1:] != image[:-1]
         first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
-        close = zones.log_mass[rows] >= zones.log_mass[rows][first] + FARTHER
-        heaviest = np.zeros(len(zones.zone), dtype=np.bool_)
+        close = log_mass[rows] >= log_mass[rows][first] + FARTHER
+        heaviest = np.zeros(len(image_of), dtype=np.bool_)
         heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image] // 2)
-        np.add.at(self._explored, zones.image[heaviest], 1)
         return heaviest
 
 
@@ -148,16 +152,18 @@ def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
     return np.asarray(hopeless)
 
 
-def _too_costly(zones: Zones, allowed_error: Floats) -> Mask:
-    """Return which zones cost more, together with the cheaper ones of their image, than is allowed (k,)."""
-    image = zones.image
+def _too_costly(image: Integers, log_cost: Floats, count: int) -> Mask:
+    """Return which zones (q,) of images cost more than one, together with the cheaper ones of their image."""
+    order = np.lexsort((log_cost, image))
+    image, log_cost = image[order], log_cost[order]
     # In units of each image's greatest cost: costs of different images differ by hundreds of orders of magnitude.
-    unit = np.full(len(allowed_error), -np.inf)
-    np.maximum.at(unit, image, zones.log_cost)
-    cost = np.exp(zones.log_cost - np.where(unit > -np.inf, unit, 0.0)[image])
+    unit = np.full(count, -np.inf)
+    np.maximum.at(unit, image, log_cost)
+    unit = np.where(unit > -np.inf, unit, 0.0)
+    cost = np.exp(log_cost - unit[image])
     sums = np.cumsum(cost)  # the least costs of an image come first
     starts = np.r_[True, image[1:] != image[:-1]]
     before = np.maximum.accumulate(np.where(starts, sums - cost, 0.0))
-    with np.errstate(divide="ignore"):  # no error is allowed: all zones are needed
-        limit = np.exp(np.log(allowed_error) - np.where(unit > -np.inf, unit, 0.0))
-    return np.asarray(sums - before > limit[image])
+    costly = np.empty(len(image), dtype=np.bool_)
+    costly[order] = (sums - before > np.exp(np.minimum(-unit, MOST_UNITS))[image]) & (log_cost > -np.inf)
+    return costly

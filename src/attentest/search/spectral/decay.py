@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attentest.search.spectral.segments import Floats, Mask
+from attentest.search.spectral.masses import Floats, Mask
 
 RESOLVED = 0.09
 """A piece whose last coefficients exceed this fraction of the greatest one is not resolved. For a kink it is 0.05 or

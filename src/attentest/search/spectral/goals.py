@@ -1,4 +1,4 @@
-"""What is being resolved for each image: its p-value first, then the two ends of its confidence interval.
+"""What is being resolved for each image: its p-value first, then both ends of its confidence interval together.
 
 An end of the interval is the mean at which P(T >= t), or P(T <= t), equals a level: a one-sided p-value under a shifted
 mean, so the same bounds on p serve. The mean is not known before the set is, so each round takes the end as near to
@@ -12,19 +12,29 @@ import math
 
 import numpy as np
 
-from attentest.search.outcome import CONVERGED, DECIDED, OUT_OF_EVALUATIONS, TOO_SHARP
+from attentest.search.outcome import CONVERGED, DECIDED, TOO_SHARP
 from attentest.search.problem import SearchProblem
-from attentest.search.spectral.segments import Floats, Integers, LogBounds, Mask, SegmentTable
+from attentest.search.spectral.masses import Floats, Mask
+from attentest.search.spectral.segments import QUESTIONS, LogBounds, SegmentTable
 from attentest.statistics.alternative import Tails
-from attentest.statistics.conditional_mean import means_at
+from attentest.statistics.conditional_mean import mean_roots
+from attentest.statistics.unions import Unions
 
-P, LOW, HIGH, DONE = 0, 1, 2, 3
+P, ENDS, DONE = 0, 1, 2
 
-SIDES: dict[int, Tails] = {LOW: "greater", HIGH: "less"}
+SIDES: tuple[Tails, Tails] = ("greater", "less")
+"""Which values are extreme under the mean at the lower end, and under that at the upper end."""
 
 END_RTOL = 1e-3
 """Relative accuracy of the probability beyond an end of the confidence interval. The coverage of a 95% interval is
 then off by less than 0.005%."""
+
+LOG_ODDS_ERROR = 0.02
+"""Accuracy of the log odds of that probability at the mean that a round takes for the end. What is refined does not
+depend on more; the interval itself is computed afterwards, to all digits."""
+
+NAIVE = 2.0
+"""Distance between the statistic and the point at which an end is looked for first."""
 
 LEFT_OVER = 0.6
 """Fraction of the tolerance that may be left in zones that are not refined."""
@@ -46,9 +56,7 @@ class Goals:
     Attributes
     ----------
     current : (k,)
-        P, LOW, HIGH or DONE.
-    changed : bool
-        Whether a goal has changed since :meth:`update` was called.
+        P, ENDS or DONE.
     status : list of k str or None
         How the search for p ended.
     """
@@ -60,15 +68,16 @@ class Goals:
         self._tol, self._rtol = tol, rtol
         # Decision mode needs no interval: its set is searched only as far as the decision does.
         level = problem.confidence_level if problem.alpha is None else None
-        self._beyond = None if level is None else (1 - np.broadcast_to(level, len(problem.law))) / 2
-        self.current = np.full(len(problem.law), P)
-        self.status: list[str | None] = [None] * len(problem.law)
-        self.changed = False
+        count = len(problem.law)
+        self._beyond = None if level is None else (1 - np.broadcast_to(level, count)) / 2
+        self._ends = np.full((QUESTIONS, count), np.nan)
+        self.current = np.full(count, P)
+        self.status: list[str | None] = [None] * count
 
     @property
-    def searched(self) -> tuple[int, ...]:
-        """The goals of every image, in order."""
-        return (P,) if self._beyond is None else (P, LOW, HIGH)
+    def with_ends(self) -> bool:
+        """Whether confidence intervals are searched for."""
+        return self._beyond is not None
 
     @property
     def sure(self) -> Mask:
@@ -87,82 +96,106 @@ class Goals:
 
     def update(self, table: SegmentTable) -> None:
         """Recompute the masses at the current ends of the confidence intervals."""
-        self.changed = False
-        for goal in SIDES:
-            self.ask(table, np.flatnonzero(self.current == goal), goal)
+        self._ask_for_ends(table, np.array([masses.asked & (self.current == ENDS) for masses in table.masses]))
 
-    def ask(self, table: SegmentTable, images: Integers, goal: int) -> None:
-        """Compute the masses of some images for a goal, whatever their current one is."""
-        if len(images) and goal == P:
-            table.ask(images, np.zeros(len(images)), self._alternative)
-        elif len(images):
-            table.ask(images, self._nearest_end(table, images, goal), SIDES[goal])
+    def ask_for_p(self, table: SegmentTable, images: Mask) -> None:
+        """Compute the masses of some images for their p-values, whatever their current goal is."""
+        some = np.flatnonzero(images)
+        if len(some):
+            table.ask(0, some, np.zeros(len(some)), self._alternative)
+            table.drop(1, some)
+
+    def ask_for_ends(self, table: SegmentTable, images: Mask) -> None:
+        """Compute the masses of some images for both ends of their intervals, whatever their current goal is."""
+        self._ends[:, images] = np.nan
+        self._ask_for_ends(table, np.broadcast_to(images, (QUESTIONS, len(images))))
 
     def reopen(self, table: SegmentTable, images: Mask) -> None:
         """Search for the p-values of some images again."""
         self.current[images] = P
         for image in np.flatnonzero(images):
             self.status[image] = None
-        self.ask(table, np.flatnonzero(images), P)
+        self.ask_for_p(table, images)
 
-    def finish(self, bounds: LogBounds) -> None:
-        """End the goals that are reached."""
+    def finish(self, table: SegmentTable, bounds: LogBounds) -> Mask:
+        """End the goals that are reached; return which images are searched for their intervals from now on."""
         low, high = np.exp(bounds.low), np.exp(bounds.high)
         tol, rtol = self._tolerances()
         narrow = (high - low <= tol) & (tol > 0)
         with np.errstate(invalid="ignore"):  # both bounds are -inf
             narrow |= bounds.high - bounds.low <= np.log1p(rtol)
-        self.end(narrow, CONVERGED)
+        at_ends = self.current == ENDS
+        for question, masses in enumerate(table.masses):
+            table.drop(question, np.flatnonzero(at_ends & masses.asked & narrow[question]))
+        self.current[at_ends & narrow.all(axis=0)] = DONE  # bounds that are not asked for are narrow
+        before = self.current.copy()
+        self.end(self.for_p & narrow[0], CONVERGED)
         if self._alpha is not None:
-            self.end(self.for_p & ((low > self._alpha) | (high <= self._alpha)), DECIDED)
+            self.end(self.for_p & ((low[0] > self._alpha) | (high[0] <= self._alpha)), DECIDED)
+        return np.asarray((self.current == ENDS) & (before == P))
 
     def end(self, images: Mask, status: str) -> None:
-        """End the current goal of some images; go on to the next only if it converged.
+        """End the current goal of some images; go on to the interval only if p converged.
 
-        An end of the interval that cannot be resolved does not keep the other one from being searched for, unless the
-        evaluations are used up. Scores that are too sharp cast doubt on p too.
+        An interval that cannot be resolved does not change the status of p, unless scores that are too sharp cast doubt
+        on p too.
         """
         images = self.active & images
-        for_p = self.for_p
-        for image in np.flatnonzero(images & (for_p | (status == TOO_SHARP))):
+        for image in np.flatnonzero(images & (self.for_p | (status == TOO_SHARP))):
             self.status[image] = status
-        if status == CONVERGED:
-            self._advance(images)
-        else:
-            self._advance(images & ~for_p)
-            self.current[images & (for_p | (status in (OUT_OF_EVALUATIONS, TOO_SHARP)))] = DONE
+        onwards = images & self.for_p & (status == CONVERGED) & self.with_ends
+        self.current[images] = np.where(onwards, ENDS, DONE)[images]
 
     def allowed_error(self, bounds: LogBounds) -> Floats:
-        """Return the error that may be left in zones that are not refined, as a fraction (k,) of the upper bound."""
+        """Return the logs (QUESTIONS, k) of the errors that may be left in zones that are not refined."""
         low, high = np.exp(bounds.low), np.exp(bounds.high)
         tol, rtol = self._tolerances()
         if self._alpha is not None:  # then p is the only goal
             tol = np.maximum(tol, DECISION_SHARE * np.abs((low + high) / 2 - self._alpha))
-        relative = rtol * np.exp(bounds.low - bounds.high)
-        return LEFT_OVER * np.maximum(relative, tol / np.maximum(high, np.finfo(np.float64).tiny))
+        with np.errstate(divide="ignore"):  # no error is allowed
+            return np.asarray(math.log(LEFT_OVER) + np.maximum(np.log(rtol) + bounds.low, np.log(tol)))
 
     def fraction_done(self, bounds: LogBounds) -> float:
         """Return how far the error bars have shrunk, on a log scale from 0 to 1."""
-        width = np.exp(bounds.high) - np.exp(bounds.low)
+        width = np.exp(bounds.high[0]) - np.exp(bounds.low[0])
         least = self._tol or self._rtol
         share = np.log(np.clip(width, least, 1.0)) / math.log(least)
         return float(np.where(self.for_p, np.minimum(share, 0.9), np.where(self.active, 0.95, 1.0)).mean())
-
-    def _advance(self, images: Mask) -> None:
-        self.current[images] = DONE if self._beyond is None else np.minimum(self.current[images] + 1, DONE)
-        self.changed |= bool(np.any(images & self.active))
 
     def _tolerances(self) -> tuple[Floats, Floats]:
         """Return the absolute and the relative width (k,) of the error bar at which each goal is reached."""
         return np.where(self.for_p, self._tol, 0.0), np.where(self.for_p, self._rtol, END_RTOL)
 
-    def _nearest_end(self, table: SegmentTable, images: Integers, goal: int) -> Floats:
-        """Return the means (m,) at an end of the interval, as near to the statistic as the sets allow."""
+    def _ask_for_ends(self, table: SegmentTable, wanted: Mask) -> None:
+        """Compute the masses at the lower and the upper ends of the images that are wanted (QUESTIONS, k)."""
+        if not wanted.any():
+            return
+        ends = self._nearest_ends(table, wanted)
+        for question, alternative in enumerate(SIDES):
+            moved = np.flatnonzero(wanted[question] & (ends[question] != self._ends[question]))
+            if len(moved):
+                table.ask(question, moved, ends[question, moved], alternative)
+        self._ends = np.where(wanted, ends, self._ends)
+
+    def _nearest_ends(self, table: SegmentTable, wanted: Mask) -> Floats:
+        """Return the means (QUESTIONS, k) at the ends of intervals, as near to the statistic as the sets allow."""
         assert self._beyond is not None
-        known = table.sets(images)
-        certain, possible = [each.certain for each in known], [each.possible for each in known]
-        above, below = (certain, possible) if goal == LOW else (possible, certain)
-        levels = (self._beyond if goal == LOW else 1 - self._beyond)[images]
-        law = self._law.chosen(images)
-        means = means_at(law, levels, above, below)
-        return np.where(np.isfinite(means), means, law.statistic)
+        images = np.flatnonzero(wanted.any(axis=0))
+        _, certain, possible = table.unions(images)
+        lower, upper = (np.flatnonzero(rows) for rows in wanted[:, images])
+        image = images[np.concatenate([lower, upper])]
+        is_lower = np.arange(len(image)) < len(lower)
+        start = np.where(is_lower, self._ends[0, image], self._ends[1, image])
+        naive = np.where(is_lower, -1, 1) * NAIVE
+        means = mean_roots(
+            self._law,
+            image,
+            np.where(is_lower, self._beyond[image], 1 - self._beyond[image]),
+            above=Unions.stacked([certain.chosen(lower), possible.chosen(upper)]),
+            below=Unions.stacked([possible.chosen(lower), certain.chosen(upper)]),
+            start=np.where(np.isnan(start), self._law.statistic[image] + naive, start),
+            log_odds_error=LOG_ODDS_ERROR,
+        )
+        ends = np.full(wanted.shape, np.nan)
+        ends[np.where(is_lower, 0, 1), image] = np.where(np.isfinite(means), means, self._law.statistic[image])
+        return ends

@@ -16,6 +16,7 @@ from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE
 from attentest.search.spectral.decay import SLOWEST
 from attentest.search.spectral.evaluations import Evaluations, Requests
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import (
     LEBESGUE,
     Fresh,
@@ -30,7 +31,7 @@ from attentest.search.spectral.pieces import (
 from attentest.search.spectral.plan import Plan
 from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.score_error import measured_jitter, rough_noise
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Floats, Integers, Mask, Segments
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments
 
 NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than

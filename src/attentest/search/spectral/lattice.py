@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import (
     UNEXPLORED,
-    Floats,
-    Integers,
-    Mask,
     Segments,
     SegmentTable,
     Zones,

@@ -28,7 +28,7 @@ from attentest.search.spectral.chebyshev import (
     second_derivative,
 )
 from attentest.search.spectral.decay import decay_of
-from attentest.search.spectral.segments import Floats, Integers, Mask
+from attentest.search.spectral.masses import Floats, Integers, Mask
 
 ROUNDING = 32 * float(np.finfo(np.float64).eps)
 """Rounding error of a score relative to the greatest score: five times that of the paper's trained ViTs."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Fresh, Pieces, correction_gain
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, Integers, Mask, Segments, Zones
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments, Zones
 
 DEGREE = 8
 """Degree of a fresh piece; doubled where that pays."""
@@ -48,8 +49,8 @@ class Plan:
     corrections: Corrections
 
 
-def plan_for(segments: Segments, pieces: Pieces, chosen: Zones, allowed_error: Floats) -> Plan:
-    """Return how to refine the chosen zones, given the error (k,) that may be left for each image."""
+def plan_for(segments: Segments, pieces: Pieces, chosen: Zones) -> Plan:
+    """Return how to refine the chosen zones, whose costs are in units of the error that may be left."""
     new = chosen.piece == NO_PIECE
     fresh = [_fresh(chosen.chosen(new), np.inf)]
     replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
@@ -68,7 +69,7 @@ def plan_for(segments: Segments, pieces: Pieces, chosen: Zones, allowed_error: F
         replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
         rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
         replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
-        count = _corrections_needed(pieces, rest, allowed_error)
+        count = _corrections_needed(pieces, rest)
         fresh += [again, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
         some = count > 0
         corrections = Corrections(
@@ -119,11 +120,10 @@ def _interpolated_again(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
     )
 
 
-def _corrections_needed(pieces: Pieces, zones: Zones, allowed_error: Floats) -> Integers:
+def _corrections_needed(pieces: Pieces, zones: Zones) -> Integers:
     """Return the number of points at which each zone is corrected; 0 if it is better interpolated again."""
     share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
-    with np.errstate(divide="ignore"):  # no error is allowed: nothing is enough
-        enough = np.maximum(PROGRESS, np.exp(np.minimum(np.log(allowed_error[zones.image]) - zones.log_cost, 0.0)))
+    enough = np.maximum(PROGRESS, np.exp(np.minimum(-zones.log_cost.max(axis=0), 0.0)))
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
         count[correction_gain(pieces.order[zones.piece], share, points) <= enough] = points

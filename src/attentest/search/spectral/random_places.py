@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.search.spectral.segments import Floats
+from attentest.search.spectral.masses import Floats
 
 WORDS = tuple(np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""

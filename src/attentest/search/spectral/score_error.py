@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from attentest.search.spectral.evaluations import Evaluations
+from attentest.search.spectral.masses import Floats, Integers
 from attentest.search.spectral.pieces import ROUNDING
-from attentest.search.spectral.segments import Floats, Integers
 
 CLOSE = 1e-7
 """Distance, relative to z_obs, at which smooth scores differ from a straight line by less than rounding."""

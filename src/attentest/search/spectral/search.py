@@ -36,14 +36,14 @@ from attentest.search.spectral.choice import Chooser
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice
+from attentest.search.spectral.masses import Floats, Mask
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.plan import DEGREE, Plan, plan_for
 from attentest.search.spectral.segments import (
     INSIDE,
     NO_PIECE,
-    Floats,
+    QUESTIONS,
     LogBounds,
-    Mask,
     SegmentTable,
     Zones,
     unexplored,
@@ -154,13 +154,15 @@ class _Run:
         while True:
             self._goals.update(self._table)
             bounds = self._table.log_bounds()
-            self._goals.finish(bounds)
+            while (for_ends := self._goals.finish(self._table, bounds)).any():
+                self._goals.ask_for_ends(self._table, for_ends)
+                bounds = self._table.log_bounds()
             if report is not None:
                 reported = max(reported, self._goals.fraction_done(bounds))
                 report(reported)
-            if self._goals.changed or (not self._goals.active.any() and self._contradicted()):
-                continue
             if not self._goals.active.any():
+                if self._contradicted():
+                    continue
                 return self._outcomes()
             plan = self._ask(bounds)
             if plan.replaced.any():
@@ -169,30 +171,28 @@ class _Run:
 
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
-        allowed_error = self._goals.allowed_error(bounds)
         choice = self._chooser.choose(
-            self._table.zones(bounds.high),
+            self._table.zones(self._goals.allowed_error(bounds)),
             self._pieces,
             self._goals,
-            allowed_error=allowed_error,
             anything_inside=self._table.anything_inside(),
         )
         if len(choice.tails.zone):
             self._lattice.extend(self._table, choice.tails)
         self._goals.end(choice.idle, OUT_OF_PRECISION)
-        return self._affordable(choice.zones, allowed_error)
+        return self._affordable(choice.zones)
 
-    def _affordable(self, zones: Zones, allowed_error: Floats) -> Plan:
+    def _affordable(self, zones: Zones) -> Plan:
         """Return the plan for zones, without the images whose evaluations it would use up."""
-        plan = plan_for(self._table.segments, self._pieces, zones, allowed_error)
-        needed = np.zeros(len(allowed_error))
+        plan = plan_for(self._table.segments, self._pieces, zones)
+        needed = np.zeros(len(self._unaudited))
         np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2 + 4 * plan.fresh.probed)
         np.add.at(needed, self._pieces.image[plan.corrections.piece], plan.corrections.count)
         beyond = self._goals.active & (needed > self._evaluations_left)
         if beyond.any():
             self._goals.end(beyond, OUT_OF_EVALUATIONS)
             zones = zones.chosen(~beyond[zones.image])
-            plan = plan_for(self._table.segments, self._pieces, zones, allowed_error)
+            plan = plan_for(self._table.segments, self._pieces, zones)
         return plan
 
     def _tell(self, plan: Plan, new: Pieces, underestimated: Pieces) -> None:
@@ -240,12 +240,17 @@ class _Run:
     def _audit_points(self, images: Mask) -> AuditPoints:
         """Draw the points of an audit of some images, from the laws of all their goals."""
         count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
-        goals = self._goals.searched
-        found = []
-        for number, goal in enumerate(goals):
-            own = (count + len(goals) - 1 - number) // len(goals)
-            self._goals.ask(self._table, np.flatnonzero(images), goal)
-            found.append(drawn(self._table, own, self._problem.image_seeds, len(goals) * self._looks + number))
+        laws = 1 + QUESTIONS if self._goals.with_ends else 1
+
+        def points(number: int, question: int) -> AuditPoints:
+            own = (count + laws - 1 - number) // laws
+            return drawn(self._table, question, own, self._problem.image_seeds, laws * self._looks + number)
+
+        self._goals.ask_for_p(self._table, images)
+        found = [points(0, 0)]
+        if self._goals.with_ends:
+            self._goals.ask_for_ends(self._table, images)
+            found += [points(1 + question, question) for question in range(QUESTIONS)]
         return AuditPoints.of(found)
 
     def _narrow(self, images: Mask) -> None:

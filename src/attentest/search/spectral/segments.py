@@ -10,20 +10,22 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attentest.statistics.alternative import Tails, ordinary_range
-from attentest.statistics.intervals import Intervals
+from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
+from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import LOG_2, log_sums, log_twice_the_smaller
 from attentest.statistics.truncation_set import TruncationSet
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from attentest.statistics.unions import Unions
 
 INSIDE, UNDECIDED, UNEXPLORED = 0, 1, 2
 NO_PIECE = -1
+
+QUESTIONS = 2
+"""P-values of an image that are bounded at the same time: its own one, or those at both ends of an interval."""
+
+MOST_LOGS = 1e18
+"""No error at all is taken to be one that is smaller than all others by so many logs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | 
 
 @dataclass(frozen=True, kw_only=True)
 class Zones:
-    """Open zones (q,): undecided or unexplored, with the influence of each on the p-value of its image.
+    """Open zones (q,): undecided or unexplored, with the influence of each on the p-values of its image.
 
     Parameters
     ----------
@@ -100,10 +102,10 @@ class Zones:
         Ends.
     stalls : (q,)
         How often refining it has not improved it.
-    log_mass, log_extreme : (q,)
+    log_mass, log_extreme : (QUESTIONS, q)
         Log mass of the zone, and of its part where the statistic is at least as extreme as observed.
-    log_cost : (q,)
-        Log of the most by which it can move p, in units of its image.
+    log_cost : (QUESTIONS, q)
+        Log of the most by which it can move each p, in units of its image.
     """
 
     zone: Integers
@@ -118,11 +120,11 @@ class Zones:
 
     def chosen(self, rows: Mask | Integers) -> Zones:
         """Return some of the zones."""
-        return Zones(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        return Zones(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
 
 
 class LogBounds(NamedTuple):
-    """Logs of the least and the greatest p-value (k,) compatible with what is known."""
+    """Logs of the least and the greatest p-values (QUESTIONS, k) compatible with what is known; 0 if not asked for."""
 
     low: Floats
     high: Floats
@@ -131,7 +133,8 @@ class LogBounds(NamedTuple):
 class SegmentTable:
     """Per-image list of z segments, and the bounds on p that follow from them.
 
-    The bounds can be those of another p-value: :meth:`ask` changes the alternative and the mean of the statistic.
+    The bounds can be those of other p-values, and of two at a time: :meth:`ask` changes the alternative and the mean of
+    the statistic.
 
     Parameters
     ----------
@@ -143,29 +146,26 @@ class SegmentTable:
 
     def __init__(self, law: Law, alternative: Tails) -> None:
         self._law = law
-        self._lower, self._upper = (np.array(end) for end in ordinary_range(law.statistic, alternative))
-        self._equal_tailed = np.full(len(law), alternative == "equal-tailed")
-        self._mean = np.zeros(len(law))
+        self.masses = tuple(Masses(law) for _ in range(QUESTIONS))
         self._next_zone = 0
         none = np.empty(0, dtype=np.int64)
         self.segments = unexplored(none, np.empty(0), np.empty(0))
-        self._extreme = np.empty(0)
-        self._ordinary = np.empty(0)
+        self.ask(0, np.arange(len(law)), np.zeros(len(law)), alternative)
 
     def add(self, segments: Segments) -> None:
         """Add segments whose zones are numbered from zero; they must not overlap those in the table."""
         zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
         self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
-        extreme, ordinary = self.log_masses(segments.image, segments.left, segments.right)
-        self._extreme = np.concatenate([self._extreme, extreme])
-        self._ordinary = np.concatenate([self._ordinary, ordinary])
+        for masses in self.masses:
+            masses.append(segments.image, segments.left, segments.right)
         self.segments = self.segments.followed_by(replace(segments, zone=zone))
 
     def remove(self, mask: Mask) -> None:
         """Remove the segments of a mask."""
         kept = ~mask
         self.segments = self.segments.chosen(kept)
-        self._extreme, self._ordinary = self._extreme[kept], self._ordinary[kept]
+        for masses in self.masses:
+            masses.keep(kept)
 
     def doubt(self, image: int, left: Floats, right: Floats) -> None:
         """Take what was concluded about parts (q,) of an image's axis as a guess: nothing there is decided any more."""
@@ -181,46 +181,69 @@ class SegmentTable:
             self.add(gaps.chosen(gaps.left < gaps.right))
 
     def log_shares(self, image: int, left: Floats, right: Floats) -> Floats:
-        """Return the log masses of intervals (q,) of one image's axis, relative to what is known to be inside."""
-        masses = np.logaddexp(*self.log_masses(np.full(len(left), image), left, right))
-        inside = max(total[image] for total in self._totals()[:2])
-        return np.asarray(masses - inside) if np.isfinite(inside) else np.zeros_like(masses)
+        """Return the log masses of intervals (q,) of one image's axis, relative to what is known to be inside.
+
+        Of the p-values that are asked for, the one to which each matters most counts.
+        """
+        shares = np.full(len(left), -np.inf)
+        for masses in self.masses:
+            if masses.asked[image]:
+                inside = max(total[image] for total in self._totals(masses)[:2])
+                own = np.logaddexp(*masses.of(np.full(len(left), image), left, right))
+                shares = np.maximum(shares, own - inside if np.isfinite(inside) else 0.0)
+        return shares
 
     def renumber_pieces(self, number: Integers) -> None:
         """Replace the index of each piece by ``number[index]``."""
         self.segments = replace(self.segments, piece=number[self.segments.piece])
 
-    def ask(self, images: Integers, mean: Floats, alternative: Tails) -> None:
+    def ask(self, question: int, images: Integers, mean: Floats, alternative: Tails) -> None:
         """Bound another p-value of some images (m,) from now on: under means (m,), for another alternative."""
-        self._mean[images] = mean
-        self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)
-        self._equal_tailed[images] = alternative == "equal-tailed"
-        rows = np.isin(self.segments.image, images)
-        some = self.segments.chosen(rows)
-        self._extreme[rows], self._ordinary[rows] = self.log_masses(some.image, some.left, some.right)
+        masses = self.masses[question]
+        masses.ask(images, mean, alternative)
+        rows = np.flatnonzero(self._belong_to(images))
+        some = self.segments
+        masses.extreme[rows], masses.ordinary[rows] = masses.of(some.image[rows], some.left[rows], some.right[rows])
+
+    def drop(self, question: int, images: Integers) -> None:
+        """Bound this p-value of some images (m,) no longer."""
+        masses = self.masses[question]
+        masses.asked[images] = False
+        rows = self._belong_to(images)
+        masses.extreme[rows] = masses.ordinary[rows] = -np.inf
+
+    def _belong_to(self, images: Integers) -> Mask:
+        """Return which segments belong to images (m,)."""
+        own = np.zeros(len(self._law), dtype=np.bool_)
+        own[images] = True
+        return own[self.segments.image]
 
     def log_bounds(self) -> LogBounds:
-        """Return the logs of the least and the greatest p-value (k,) compatible with the segments."""
-        extreme, ordinary, open_extreme, open_ordinary = self._totals()
+        """Return the logs of the least and the greatest p-values (QUESTIONS, k) compatible with the segments."""
+        bounds = np.zeros((2, QUESTIONS, len(self._law)))
+        for question, masses in enumerate(self.masses):
+            if masses.asked.any():
+                bounds[:, question] = np.where(masses.asked, self._bounds(masses), 0.0)
+        return LogBounds(*bounds)
+
+    def _bounds(self, masses: Masses) -> LogBounds:
+        extreme, ordinary, open_extreme, open_ordinary = self._totals(masses)
         low, high = _share_bounds(extreme, ordinary, open_extreme, open_ordinary)
+        if not masses.equal_tailed.any():
+            return LogBounds(low, high)
         rest_low, rest_high = _share_bounds(ordinary, extreme, open_ordinary, open_extreme)
         return LogBounds(
-            np.where(self._equal_tailed, log_twice_the_smaller(low, rest_low), low),
-            np.where(self._equal_tailed, log_twice_the_smaller(high, rest_high), high),
+            np.where(masses.equal_tailed, log_twice_the_smaller(low, rest_low), low),
+            np.where(masses.equal_tailed, log_twice_the_smaller(high, rest_high), high),
         )
 
     def anything_inside(self) -> Mask:
         """Return for each image (k,) whether some part of the axis is known to be inside."""
-        extreme, ordinary, _, _ = self._totals()
-        return np.asarray(np.maximum(extreme, ordinary) > -np.inf)
+        certain = self.segments.image[self.segments.kind == INSIDE]
+        return np.bincount(certain, minlength=len(self._law)) > 0
 
     def zones(self, log_unit: Floats) -> Zones:
-        """Return the open zones sorted by image and cost, with costs in units (k,) of each image.
-
-        A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
-        known to be inside, and by no more than u / (M + u); one in what is ordinary by u (extreme) / (M (M + u)).
-        Where p is twice the smaller tail, it moves by no more than twice as much.
-        """
+        """Return the open zones, with costs in units (QUESTIONS, k) of each image."""
         segments = self.segments
         open_ = np.flatnonzero(segments.kind != INSIDE)
         zone, first, index = np.unique(segments.zone[open_], return_index=True, return_inverse=True)
@@ -229,70 +252,71 @@ class SegmentTable:
         left, right = np.full(len(zone), np.inf), np.full(len(zone), -np.inf)
         np.minimum.at(left, index, segments.left[open_])
         np.maximum.at(right, index, segments.right[open_])
-        own_extreme = log_sums(index, self._extreme[open_], len(zone))
-        own_ordinary = log_sums(index, self._ordinary[open_], len(zone))
-        own = np.logaddexp(own_extreme, own_ordinary)
-        extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals())
-        inside = np.logaddexp(extreme, ordinary)
-        all_extreme, all_ordinary = np.logaddexp(extreme, open_extreme), np.logaddexp(ordinary, open_ordinary)
-        with np.errstate(invalid="ignore"):  # nothing is inside yet: -inf less -inf
-            with_it = np.logaddexp(inside, own)
-            by_extreme = own_extreme + np.minimum(all_ordinary - inside, 0.0) - np.logaddexp(inside, own_extreme)
-            relative = np.logaddexp(by_extreme, own_ordinary + all_extreme - inside - with_it)
-        share = own - np.logaddexp(all_extreme, all_ordinary)
-        most_moved = np.where(inside > -np.inf, relative, share) + LOG_2 * self._equal_tailed[image]
-        log_cost = np.minimum(most_moved, 0.0) - log_unit[image]
-        zones = Zones(
+        log_mass, log_extreme, log_cost = np.full((3, QUESTIONS, len(zone)), -np.inf)
+        unit = np.maximum(log_unit, -MOST_LOGS)
+        for question, masses in enumerate(self.masses):
+            if masses.asked.any():
+                extreme = log_sums(index, masses.extreme[open_], len(zone))
+                ordinary = log_sums(index, masses.ordinary[open_], len(zone))
+                log_mass[question], log_extreme[question] = np.logaddexp(extreme, ordinary), extreme
+                costs = self._log_costs(masses, image, extreme, ordinary) - unit[question][image]
+                log_cost[question] = np.where(masses.asked[image], costs, -np.inf)
+        return Zones(
             zone=zone,
             image=image,
             piece=segments.piece[first],
             left=left,
             right=right,
             stalls=segments.stalls[first],
-            log_mass=own,
-            log_extreme=own_extreme,
+            log_mass=log_mass,
+            log_extreme=log_extreme,
             log_cost=log_cost,
         )
-        return zones.chosen(np.lexsort((log_cost, image)))
 
-    def sets(self, images: Integers | None = None) -> list[TruncationSet]:
-        """Return the truncation set of each image as far as it is known, or of some images in ascending order."""
-        segments = self.segments
-        if images is not None:
-            segments = segments.chosen(np.isin(segments.image, images))
+    def _log_costs(self, masses: Masses, image: Integers, own_extreme: Floats, own_ordinary: Floats) -> Floats:
+        """Return the logs (q,) of the most by which zones of images (q,) can move p, from their masses (q,).
+
+        A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
+        known to be inside, and by no more than u / (M + u); one in what is ordinary by u (extreme) / (M (M + u)).
+        Where p is twice the smaller tail, it moves by no more than twice as much.
+        """
+        own = np.logaddexp(own_extreme, own_ordinary)
+        extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals(masses))
+        inside = np.logaddexp(extreme, ordinary)
+        all_extreme, all_ordinary = np.logaddexp(extreme, open_extreme), np.logaddexp(ordinary, open_ordinary)
+        with np.errstate(invalid="ignore"):  # nothing is inside yet, or nothing is asked for: -inf less -inf
+            with_it = np.logaddexp(inside, own)
+            by_extreme = own_extreme + np.minimum(all_ordinary - inside, 0.0) - np.logaddexp(inside, own_extreme)
+            relative = np.logaddexp(by_extreme, own_ordinary + all_extreme - inside - with_it)
+            share = own - np.logaddexp(all_extreme, all_ordinary)
+        most_moved = np.where(inside > -np.inf, relative, share) + LOG_2 * masses.equal_tailed[image]
+        return np.asarray(np.minimum(most_moved, 0.0))
+
+    def unions(self, images: Integers) -> tuple[Unions, Unions, Unions]:
+        """Return the best estimates of the truncation sets of images (m,), and what is certain and possible of them."""
+        segments = self.segments.chosen(self._belong_to(images))
         segments = segments.chosen(np.lexsort((segments.left, segments.image)))
         found = segments.best_left < segments.best_right
         certain = segments.kind == INSIDE
-        asked = np.arange(len(self._law)) if images is None else images
-        columns = (
-            _unions(asked, segments.image[found], segments.best_left[found], segments.best_right[found]),
-            _unions(asked, segments.image[certain], segments.left[certain], segments.right[certain]),
-            _unions(asked, segments.image, segments.left, segments.right),
+        by_image = (
+            _unions(len(self._law), segments.image[found], segments.best_left[found], segments.best_right[found]),
+            _unions(len(self._law), segments.image[certain], segments.left[certain], segments.right[certain]),
+            _unions(len(self._law), segments.image, segments.left, segments.right),
         )
+        return by_image[0].chosen(images), by_image[1].chosen(images), by_image[2].chosen(images)
+
+    def sets(self) -> list[TruncationSet]:
+        """Return the truncation set of each image as far as it is known."""
+        columns = (unions.arrays() for unions in self.unions(np.arange(len(self._law))))
         return [TruncationSet(intervals=i, certain=c, possible=p) for i, c, p in zip(*columns, strict=True)]
 
-    def log_masses(self, image: Integers, left: Floats, right: Floats) -> tuple[Floats, Floats]:
-        """Return log masses of intervals (m,): extreme and ordinary, for the p-value in question."""
-        return self._law.log_masses(
-            image,
-            left,
-            right,
-            mean=self._mean[image],
-            lower=self._lower[image],
-            upper=self._upper[image],
-        )
-
-    def _totals(self) -> tuple[Floats, Floats, Floats, Floats]:
+    def _totals(self, masses: Masses) -> tuple[Floats, Floats, Floats, Floats]:
         """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""
-        certain = self.segments.kind == INSIDE
-        image = self.segments.image
         count = len(self._law)
-        return (
-            log_sums(image[certain], self._extreme[certain], count),
-            log_sums(image[certain], self._ordinary[certain], count),
-            log_sums(image[~certain], self._extreme[~certain], count),
-            log_sums(image[~certain], self._ordinary[~certain], count),
-        )
+        # One sum for both kinds of segments: those of open ones come after those of certain ones.
+        group = self.segments.image + np.where(self.segments.kind == INSIDE, 0, count)
+        extreme, ordinary = (log_sums(group, values, 2 * count) for values in (masses.extreme, masses.ordinary))
+        return extreme[:count], ordinary[:count], extreme[count:], ordinary[count:]
 
 
 def _share_bounds(part: Floats, rest: Floats, open_part: Floats, open_rest: Floats) -> LogBounds:
@@ -304,12 +328,10 @@ def _share_bounds(part: Floats, rest: Floats, open_part: Floats, open_rest: Floa
     return LogBounds(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), 0.0, high))
 
 
-def _unions(asked: Integers, image: Integers, left: Floats, right: Floats) -> list[Intervals]:
-    """Return the union of the intervals of each image; they are sorted and do not overlap, but may touch."""
+def _unions(count: int, image: Integers, left: Floats, right: Floats) -> Unions:
+    """Return the unions (count,) of the intervals of each image; they are sorted and do not overlap, but may touch."""
     starts = np.ones(len(image), dtype=np.bool_)
     starts[1:] = (image[1:] != image[:-1]) | (left[1:] > right[:-1])
     ends = np.ones_like(starts)
     ends[:-1] = starts[1:]
-    intervals = np.column_stack([left[starts], right[ends]])
-    first, last = (np.searchsorted(image[starts], asked, side=side) for side in ("left", "right"))
-    return [intervals[a:b].copy() for a, b in zip(first, last, strict=True)]
+    return Unions(count=np.bincount(image[starts], minlength=count), left=left[starts], right=right[ends])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import Floats, Integers, Mask
 
 SHARP = 0.01
 """Unresolved pieces count as evidence if a score changes in them by this fraction of the distance between the least and
