@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from attentest.attention import LayerAttention, Rollout, ViTScores
+from attentest import bundled_model
+from attentest.attention import LayerAttention, Rollout, ViTScores, load_model
 from attentest.attention.fused_forward import FusedForward
 from attentest.attention.plain_forward import PlainForward
 from families import FAMILY_MODELS, VARIANTS, family_model, normal
@@ -110,3 +111,7 @@ def test_kernels_on_a_gpu_compute_the_scores_of_the_modules(name: str, aggregati
     expected = through_modules(scores)(images)
     torch.testing.assert_close(scores(images), expected, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(scores.rough(images), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_bundled_models_are_plain() -> None:
+    assert isinstance(ViTScores(load_model(bundled_model(8)).encoder)._forward, PlainForward)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from torch.nn.functional import gelu
 
 from attentest.attention.attention_reader import plain_attention
 from attentest.attention.encoder import pair
@@ -160,7 +159,8 @@ class _Layer(nn.Module):
         self.layernorm_before = nn.LayerNorm(width, eps=settings.layer_norm_eps)
         self.layernorm_after = nn.LayerNorm(width, eps=settings.layer_norm_eps)
         inner = settings.intermediate_size
-        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, inner), "fc2": nn.Linear(inner, width)})
+        up, down = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.mlp = nn.ModuleDict({"fc1": up, "activation_fn": nn.GELU(), "fc2": down})
 
     def forward(self, tokens: Tensor) -> Tensor:
         normal = self.layernorm_before(tokens)
@@ -168,4 +168,5 @@ class _Layer(nn.Module):
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         attended = plain_attention(self, query, key, value)[0].flatten(2)
         tokens = self.attention["o_proj"](attended) + tokens
-        return torch.as_tensor(self.mlp["fc2"](gelu(self.mlp["fc1"](self.layernorm_after(tokens)))) + tokens)
+        inner = self.mlp["activation_fn"](self.mlp["fc1"](self.layernorm_after(tokens)))
+        return torch.as_tensor(self.mlp["fc2"](inner) + tokens)
