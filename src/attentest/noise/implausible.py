@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -24,7 +25,7 @@ BLOCKS_TOGETHER = 2**16
 """Blocks of 2 x 2 pixels whose details are computed at a time."""
 
 
-def implausible_noise(noise: NoiseModel, pixels: FloatArray) -> str | None:
+def implausible_noise(noise: NoiseModel, pixels: FloatArray, deviations: FloatArray | None = None) -> str | None:
     """Return a sentence if an image cannot have the noise that a model says, or None.
 
     The signal makes an image rougher than its noise, never smoother. So an image whose finest details (differences of
@@ -38,15 +39,16 @@ def implausible_noise(noise: NoiseModel, pixels: FloatArray) -> str | None:
         The noise model.
     pixels : (C, H, W)
         The image.
+    deviations : (C,)
+        What :func:`detail_deviations` returned for the noise model, where it is known from another image.
     """
-    predicted = _predicted(noise, pixels.shape)
+    predicted = detail_deviations(noise, pixels.shape) if deviations is None else deviations
     for channel, plane in enumerate(pixels):
         details = _details(plane)
         if len(details) < FEWEST_DETAILS or predicted[channel] < SMALLEST_SIGMA:
             continue
         details /= predicted[channel]
         largest = float(np.sqrt(details @ details / len(details)))
-        median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
         of = f" in channel {channel}" if len(pixels) > 1 else ""
         if largest < TOO_STRONG:
             return (
@@ -54,6 +56,10 @@ def implausible_noise(noise: NoiseModel, pixels: FloatArray) -> str | None:
                 "noise alone would make them differ: the noise model is too strong, in other units, or lacks the "
                 "correlation of neighbours."
             )
+        # Half of the squares are at least that of the median, so it is seldom worth sorting for.
+        if largest * math.sqrt(2) <= TOO_WEAK * MEDIAN_OF_NOISE:
+            continue
+        median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
         if median > TOO_WEAK:
             return (
                 f"neighbouring pixels of the image differ{of} {_times(median)} more than the noise would make them "
@@ -87,7 +93,7 @@ def _details_of(plane: FloatArray, ends: tuple[float, float]) -> FloatArray:
     return np.asarray((first - second - third + fourth) / 2)
 
 
-def _predicted(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
+def detail_deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
     """Return the standard deviation (C,) of a detail by the model, the median over a few places."""
     channels, height, width = shape
     if min(height, width) < 2:

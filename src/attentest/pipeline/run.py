@@ -15,7 +15,7 @@ from attentest.attention import ScoreFunction, ScoreProperties
 from attentest.contrast import Contrast
 from attentest.images.sample import channels_last, stacked
 from attentest.noise import ImageNoise, NoiseModel
-from attentest.noise.implausible import implausible_noise
+from attentest.noise.implausible import detail_deviations, implausible_noise
 from attentest.pipeline.geometry import Geometry
 from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
 from attentest.pipeline.inputs import Input
@@ -141,7 +141,8 @@ class Pipeline:
         regions, maps = _each_its_own(parts.regions), _each_its_own(observation.maps_on_images())
         kept_images = [channels_last(each.image.pixels) for each in inputs]
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
-        settings = [self._recorded(each, connectivity) for each in inputs]
+        deviations: dict[int, NDArray[np.float64]] = {}
+        settings = [self._recorded(each, connectivity, deviations) for each in inputs]
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
@@ -287,10 +288,15 @@ class Pipeline:
             return None
         return np.array([level_of_each(self.confidence_level, int(count)) for count in parts.siblings()])
 
-    def _recorded(self, given: Input, connectivity: int | None) -> dict[str, Any]:
+    def _recorded(
+        self, given: Input, connectivity: int | None, deviations: dict[int, NDArray[np.float64]]
+    ) -> dict[str, Any]:
+        """Return how an image is tested; ``deviations`` keeps what is the same for all images with one noise model."""
+        if id(given.noise) not in deviations:
+            deviations[id(given.noise)] = detail_deviations(given.noise, given.image.pixels.shape)
         own = {
             "noise": dict(given.noise.describe()),
-            "noise_doubt": implausible_noise(given.noise, given.image.pixels),
+            "noise_doubt": implausible_noise(given.noise, given.image.pixels, deviations[id(given.noise)]),
             "noisy_reference": given.noisy_reference,
         }
         return {**self.settings, "components": connectivity, **own}
