@@ -24,7 +24,7 @@ from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
 from attentest.search import SEARCHES, Adaptive, Combination, GridSearch, SpectralSearch
 from attentest.simulation.calibrate import null_rows
-from attentest.studies import benchmark
+from attentest.studies.benchmark import old as benchmark
 from attentest.training.classifier import TrainedModel
 from command_line import run_main
 

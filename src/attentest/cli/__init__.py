@@ -50,10 +50,11 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, report, calibrate, power, bench, train, brain):
+for command in (demo, test, report, calibrate, power, train, brain):
     app.command(cls=Command)(command)
 app.command("app", cls=Command)(web_page)
 app.add_typer(noise)
+app.add_typer(bench, cls=Group)
 app.add_typer(reproduce, cls=Group)
 
 

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from attentest.cli.bench_counts import counts
+from attentest.cli.command import Command
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import progress_bar, say, table_console
+from attentest.cli.subcommand import refuse_options_before
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark import Report
+    from attentest.studies.benchmark.old import Report
 
 
-def bench(
+bench = typer.Typer(name="bench", invoke_without_command=True)
+bench.command(cls=Command)(counts)
+
+
+@bench.callback()
+def run(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder of bench.json and bench.png.", metavar="FOLDER")] = Path("bench"),
     images: Annotated[int, typer.Option(help="Null images for the spectral search.", min=1)] = 100,
     grid_images: Annotated[
@@ -54,6 +63,9 @@ def bench(
     Example:
     attentest bench --size 16 --images 20 --out bench
     """
+    if context.invoked_subcommand is not None:
+        refuse_options_before(context, "measuring times")
+        return
     from attentest.results.figures.figure_file import check_figure_path, save_figure
     from attentest.training.bundled import BUNDLED
 
@@ -63,8 +75,8 @@ def bench(
     unknown = set(size or ()) - {side for _, side in BUNDLED}
     if unknown:
         raise InputError(f"there is no bundled model for images of side {min(unknown)}: use 8, 16, 32 or 64.")
-    from attentest.studies.benchmark import BenchSettings, run_benchmark
-    from attentest.studies.benchmark_figure import benchmark_figure
+    from attentest.studies.benchmark.old import BenchSettings, run_benchmark
+    from attentest.studies.benchmark.old_figure import benchmark_figure
 
     settings = BenchSettings(
         sizes=tuple(model for model in BUNDLED if not size or model[1] in size),

@@ -15,6 +15,7 @@ from attentest.cli.findings import print_findings
 from attentest.cli.option_group import with_options_of
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
+from attentest.cli.subcommand import refuse_options_before
 from attentest.errors import InputError
 from attentest.files import make_directory
 
@@ -151,7 +152,7 @@ def run(
     attentest reproduce --preset paper --experiment type-i-error --experiment power --device cuda
     """
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        refuse_options_before(context, "running experiments")
         return
     where.check()
     make_directory(out)
@@ -212,17 +213,6 @@ def list_experiments() -> None:
         counts = [sum(count for _, count in experiment.series(preset, False)) for preset in PRESETS.values()]
         table.add_row(experiment.name, experiment.where, *(f"{count:,}" for count in counts))
     table_console().print(table)
-
-
-def _refuse_options(context: typer.Context) -> None:
-    """Refuse options before a subcommand, where they would have no effect."""
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = name.replace("_", "-").removeprefix("as-")
-            raise InputError(
-                f"--{option} is for running experiments: options of {context.invoked_subcommand} come after it."
-            )
 
 
 def _announce(settings: RunSettings, out: Path) -> None:

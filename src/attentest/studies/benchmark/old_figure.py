@@ -10,7 +10,7 @@ import numpy as np
 from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.log_axis import make_logarithmic
 from attentest.results.figures.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION
-from attentest.studies.benchmark import Report
+from attentest.studies.benchmark.old import Report
 from attentest.studies.rate_plot import draw_grid, legend_below
 
 if TYPE_CHECKING:
