@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 COMPARED := $(VENV)/.installed-compared
 
-.PHONY: demo test test-slow test-wheel check format wheel docs bench reproduce clean help
+.PHONY: demo test test-slow test-wheel check format wheel docs bench record-counts reproduce clean help
 
 help:
 	@echo "make demo        test an image of noise and one with a signal, draw both to demo/demo.png"
@@ -16,7 +16,8 @@ help:
 	@echo "make format      apply the lint fixes and the formatting"
 	@echo "make wheel       build the wheel into dist/"
 	@echo "make docs        build the documentation, with its notebooks run: build/docs/index.html"
-	@echo "make bench       measure all searches side by side: bench/bench.json and bench/bench.png"
+	@echo "make bench       measure costs as ratios, compare with the last run: bench/history.jsonl and bench/history.png"
+	@echo "make record-counts record how many evaluations the search takes, which make test compares with"
 	@echo "make reproduce   the paper's experiments with few images each: reproduction/report/index.html"
 	@echo "make clean       remove the environment and everything made here"
 
@@ -53,7 +54,10 @@ docs: $(INSTALLED)
 	$(BIN)/python docs/build.py
 
 bench: $(INSTALLED)
-	$(BIN)/attentest bench --out bench
+	$(BIN)/attentest bench --history bench/history.jsonl --figure bench/history.png
+
+record-counts: $(INSTALLED)
+	$(BIN)/attentest bench counts --record src/attentest/studies/benchmark/recorded_counts.json
 
 reproduce: $(INSTALLED)
 	$(BIN)/attentest reproduce --out reproduction

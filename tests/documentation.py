@@ -16,6 +16,7 @@ PAGES = sorted(
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
 
 NOT_RUN = {
+    r"attentest bench\b": "takes minutes: tests/test_benchmark.py and tests/test_benchmark_counts.py run small ones",
     r"attentest app\b": "serves a page until Ctrl-C: tests/test_app.py opens it",
     r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/test_cli_reproduce.py runs a small one",
     r"attentest reproduce report": "needs the trials of such a run: tests/test_cli_reproduce.py",

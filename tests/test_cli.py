@@ -22,9 +22,8 @@ from typer.testing import CliRunner
 
 from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
-from attentest.search import SEARCHES, Adaptive, Combination, GridSearch, SpectralSearch
+from attentest.search import SpectralSearch
 from attentest.simulation.calibrate import null_rows
-from attentest.studies.benchmark import old as benchmark
 from attentest.training.classifier import TrainedModel
 from command_line import run_main
 
@@ -127,7 +126,11 @@ def test_test_prints_a_table_or_json_and_draws(
         (["noise", "fit", "null.npy", "--out", "a.json", "--out", "b.json"], "--out was given 2 times"),
         (["reproduce", "--seed", "1", "--seed", "2", "--seed", "3"], "--seed was given 3 times"),
         (["reproduce", "report", "--out", "a", "--out", "b"], "--out was given 2 times"),
-        (["bench", "--size", "24"], "no bundled model for images of side 24"),
+        (["bench", "--size", "24"], "--size must be 8, 16, 32 or 64, got 24"),
+        (["bench", "--only", "speed"], "--only must be interval, precision, .* large-images or start-up, got 'speed'"),
+        (["bench", "--images", "2", "--grid-images", "3"], "--grid-images must be at least 1 and at most 2, got 3"),
+        (["bench", "--history", "text.png/history.jsonl"], "the history text.png/history.jsonl cannot be read"),
+        (["bench", "--figure", "bench.txt"], "--figure must end in .png, .svg, .pdf, got 'bench.txt'"),
     ],
 )
 def test_mistakes_end_in_one_sentence(
@@ -166,8 +169,8 @@ def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:
     assert "\n  attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png\n" in shown
 
 
-COMMANDS = ("", "test", "demo", "calibrate", "power", "bench", "train", "brain", "noise", "noise fit", "noise show",
-            "reproduce", "reproduce report", "reproduce list")  # fmt: skip
+COMMANDS = ("", "test", "demo", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise",
+            "noise fit", "noise show", "reproduce", "reproduce report", "reproduce list")  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -315,37 +318,6 @@ def test_demo_tells_noise_from_signal(tmp_path: Path, capsys: pytest.CaptureFixt
     assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
     assert signal_["pvalue"] < 0.05
     assert picture_size(tmp_path / "demo.png")[1] > 500
-
-
-def test_bench_measures_every_search_and_writes_what_it_found(
-    tmp_path: Path, saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(benchmark, "bundled_model", lambda *_: saved_tiny_model)
-    # Coarse grids in place of the paper's, which take a minute per image.
-    steps = {"adaptive": Adaptive(eps_min=0.2, eps_max=0.5), "combination": Combination(fine=0.02, coarse=0.2)}
-    for name, step in steps.items():
-        where = SEARCHES[name].location.replace(":", ".")
-        monkeypatch.setattr(
-            f"attentest.{where}", lambda step=step: GridSearch(step=step, extent=1.0, boundary_tolerance=0.1)
-        )
-    monkeypatch.setattr(benchmark, "EXTRAPOLATED_FROM", 64)
-    done = run_main(capsys, "bench", "--size", "8", "--images", "2", "--grid-images", "1", "--fixed-images", "0",
-                    "--tol", "1e-2", "--out", str(tmp_path / "bench"))  # fmt: skip
-    assert done.code == 0, done.err
-    report = json.loads((tmp_path / "bench" / "bench.json").read_text())
-    rows = {row["search"]: row for row in report["rows"]}
-    assert list(rows) == ["spectral, one by one", "spectral, map of 2", "spectral and 95% interval, map of 2",
-                          "spectral mixed, map of 2",
-                          "adaptive", "combination", "fixed"]  # fmt: skip
-    for name, row in rows.items():
-        assert row["seconds"] > 0
-        assert row["extrapolated"] == (name == "fixed")
-        assert name.split(",")[0] in done.out
-        assert row["evaluations"] > 0
-    stages = [report["stages"][name] for name in benchmark.STAGES]
-    assert min(stages) > 0
-    assert sum(stages) <= report["stages"]["in all"]
-    assert picture_size(tmp_path / "bench" / "bench.png")[0] > 500
 
 
 def test_deciding_takes_fewer_evaluations(

@@ -44,6 +44,7 @@ def spelled(name: str, part: Part) -> str:
 def test_every_kind_of_part_is_tested_below() -> None:
     assert set(REGISTRIES) == {
         "ATTENTION_MAPS",
+        "COMPARISONS",
         "CONTRASTS",
         "ENGINES",
         "FILTERS",
@@ -61,6 +62,12 @@ def test_every_kind_of_part_is_tested_below() -> None:
 @pytest.mark.parametrize("name", registry.SEARCHES)
 def test_searches(name: str) -> None:
     assert isinstance(as_search(name), Search)
+
+
+@pytest.mark.parametrize("name", registry.COMPARISONS)
+def test_comparisons(name: str) -> None:
+    assert list(inspect.signature(registry.COMPARISONS.load(name)).parameters) == ["workload"]
+    assert registry.COMPARISONS[name].summary
 
 
 @pytest.mark.parametrize("name", registry.ENGINES)

@@ -285,3 +285,24 @@ MODEL_LIBRARIES = Registry(
     },
 )
 """Libraries whose vision transformers are read; each location is a ``ModelLibrary``."""
+
+COMPARISONS = Registry(
+    "comparison",
+    {
+        "interval": Part("studies.benchmark.variants:interval", "p with its 95% interval over p alone"),
+        "precision": Part("studies.benchmark.variants:precision", "mixed precision over float64"),
+        "randomised": Part("studies.benchmark.variants:randomised", "randomised selection over the paper's"),
+        "patches": Part("studies.benchmark.variants:patches", "regions of whole patches over pixels"),
+        "far-out": Part("studies.benchmark.far_out:far_out", "statistics of 20 to 40 over those of null images"),
+        "model": Part("studies.benchmark.forward_pass:forward_pass", "a forward pass over its matrix products"),
+        "many-images": Part("studies.benchmark.many_images:many_images", "images tested together over one by one"),
+        "stages": Part("studies.benchmark.stages:stages", "each stage of the spectral search over all of it"),
+        "paper": Part("studies.benchmark.paper_searches:paper_searches", "spectral over the paper's searches"),
+        "authors": Part(
+            "studies.benchmark.authors_package:authors_package", "spectral over si4attention, if installed"
+        ),
+        "large-images": Part("studies.benchmark.large_images:large_images", "memory over the image's bytes, and time"),
+        "start-up": Part("studies.benchmark.start_up:start_up", "imports and --help over importing torch"),
+    },
+)
+"""What can be measured; each location is a function from a ``Workload`` that yields a ``Ratio`` after the other."""

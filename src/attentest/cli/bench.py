@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from attentest.cli.bench_counts import counts
 from attentest.cli.command import Command
-from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
-from attentest.cli.output import progress_bar, say, table_console
+from attentest.cli.option_names import option_names
+from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption
+from attentest.cli.output import Interrupted, print_json, progress_bar, say
 from attentest.cli.subcommand import refuse_options_before
 from attentest.errors import InputError
+from attentest.registry import COMPARISONS
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark.old import Report
+    from attentest.studies.benchmark.history import Change
 
+CPU_IMAGES, CUDA_IMAGES = 10, 1000
+CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 1, 10
 
 bench = typer.Typer(name="bench", invoke_without_command=True)
 bench.command(cls=Command)(counts)
@@ -27,115 +29,126 @@ bench.command(cls=Command)(counts)
 @bench.callback()
 def run(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder of bench.json and bench.png.", metavar="FOLDER")] = Path("bench"),
-    images: Annotated[int, typer.Option(help="Null images for the spectral search.", min=1)] = 100,
-    grid_images: Annotated[
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this comparison; repeatable.", metavar="NAME", show_default="all"),
+    ] = None,
+    size: Annotated[int, typer.Option(help="Side of the images, and so the bundled model: 8, 16, 32 or 64.")] = 16,
+    images: Annotated[
         int | None,
         typer.Option(
-            help="Images for the adaptive and the combination search.",
+            help="Null images that are tested together.",
             metavar="N",
-            show_default="2, or 20 with CUDA",
+            show_default=f"{CPU_IMAGES}, or {CUDA_IMAGES} with CUDA",
             min=1,
         ),
     ] = None,
-    fixed_images: Annotated[
+    grid_images: Annotated[
         int | None,
         typer.Option(
-            help="Images for the fixed search, run to its end; if 0, its time is extrapolated.",
+            help="Images for the paper's searches and the authors' package, which take long.",
             metavar="N",
-            show_default="1, or 20 with CUDA",
-            min=0,
+            show_default=f"{CPU_GRID_IMAGES}, or {CUDA_GRID_IMAGES} with CUDA",
+            min=1,
         ),
     ] = None,
-    size: Annotated[
-        list[int] | None,
-        typer.Option(help="Only models for images with this side; repeatable.", metavar="N", show_default="all"),
-    ] = None,
+    repeats: Annotated[int, typer.Option(help="How often both sides of a ratio are timed.", min=1)] = 3,
     tol: Annotated[float, typer.Option(help="Width of the error bar of the spectral search.")] = 1e-4,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
+    history: Annotated[
+        Path,
+        typer.Option(
+            help="File to which the run is added, and with whose last run on this machine with these settings it is "
+            "compared.",
+            metavar="FILE.jsonl",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = Path("bench/history.jsonl"),
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Picture of the history (.png, .svg, .pdf).", metavar="FILE", rich_help_panel=OUTPUT),
+    ] = None,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Measure the cost of a p-value with each search, side by side, on the bundled models.
+    """Measure what a test costs, as ratios of times, evaluations and memory that are measured side by side.
 
-    Takes about a quarter of an hour on two cores, most of it for the paper's searches.
+    All comparisons together take about five minutes on two idle cores. Both sides of a ratio are run alternately, and
+    the median of a few repeats is taken, so that a ratio can be trusted on a shared machine where a time cannot. What
+    became slower than in the last run is marked: times by more than 25%, evaluations by more than 10%.
 
-    Example:
-    attentest bench --size 16 --images 20 --out bench
+    Examples:
+    attentest bench
+
+    attentest bench --only interval --only model --size 8
+
+    attentest bench --device cuda --images 10000 --figure bench.png
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context, "measuring times")
         return
-    from attentest.results.figures.figure_file import check_figure_path, save_figure
-    from attentest.training.bundled import BUNDLED
+    for name in only or ():
+        if name not in COMPARISONS:
+            raise InputError(f"--only must be {COMPARISONS.choices()}, got {name!r}.")
+    if figure is not None:
+        from attentest.results.figures.figure_file import check_figure_path
 
-    figure = out / "bench.png"
-    check_figure_path(figure)
+        with option_names({"the file name of the figure": "--figure"}):
+            check_figure_path(figure)
+    from attentest.studies.benchmark.history import add_to_history, changes, read_history
+    from attentest.studies.benchmark.run import run_benchmark
+    from attentest.studies.benchmark.workload import BenchSettings
+
     cuda = device.startswith("cuda")
-    unknown = set(size or ()) - {side for _, side in BUNDLED}
-    if unknown:
-        raise InputError(f"there is no bundled model for images of side {min(unknown)}: use 8, 16, 32 or 64.")
-    from attentest.studies.benchmark.old import BenchSettings, run_benchmark
-    from attentest.studies.benchmark.old_figure import benchmark_figure
-
+    count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
+    few = (CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES) if grid_images is None else grid_images
     settings = BenchSettings(
-        sizes=tuple(model for model in BUNDLED if not size or model[1] in size),
-        images=images,
-        grid_images=min(images, (20 if cuda else 2) if grid_images is None else grid_images),
-        fixed_images=min(images, (20 if cuda else 1) if fixed_images is None else fixed_images),
+        size=size,
+        images=count,
+        grid_images=min(count, few) if grid_images is None else few,
+        repeats=repeats,
         tol=tol,
         device=device,
         seed=seed,
     )
-    with progress_bar("benchmark") as progress:
-        report = run_benchmark(settings, progress)
-    (out / "bench.json").write_text(report.to_json(), encoding="utf-8")
+    past = read_history(history)
+    for sentence in past.damaged:
+        say(f"attentest: note: {sentence}")
+    try:
+        with progress_bar("benchmark") as progress:
+            done = run_benchmark(settings, tuple(dict.fromkeys(only or ())), progress)
+    except KeyboardInterrupt:
+        raise Interrupted(f"nothing was added to {history}.") from None
+    found = changes(done, past)
+    add_to_history(history, done)
     if as_json:
-        sys.stdout.write(report.to_json())
+        print_json({**done.as_dict(), "changes": [_as_dict(change) for change in found.values()]})
     else:
-        _print_benchmark(report)
-    save_figure(benchmark_figure(report), figure)
-    say(f"report: {out / 'bench.json'}, figure: {figure}")
+        from attentest.cli.bench_table import print_run
+
+        print_run(done, found)
+    for name, reason in done.left_out.items():
+        say(f"{name} was left out: {reason}")
+    if slower := [change.now for change in found.values() if change.slower]:
+        say(f"slower than the last time: {'; '.join(f'{one.of} ({one.quantity})' for one in slower)}")
+    say(f"history: {history}, {len(past.runs) + 1} run(s)")
+    if figure is not None:
+        from attentest.results.figures.figure_file import save_figure
+        from attentest.studies.benchmark.history_figure import history_figure
+
+        save_figure(history_figure([*past.runs, done]), figure)
+        say(f"figure: {figure}")
 
 
-def _print_benchmark(report: Report) -> None:
-    adaptive = {row.model: row.seconds for row in report.rows if row.search == "adaptive"}
-    console = table_console()
-    headings = (
-        "model",
-        "search",
-        "images",
-        "evaluations",
-        "s per image",
-        "times faster than adaptive",
-        "max |dp|",
-        "median |dp|",
-        "MiB",
-    )
-    table = Table(*headings, title=f"one p-value, error bar {report.settings['tol']:g}, {report.machine['device']}")
-    for row in report.rows:
-        table.add_row(
-            row.model,
-            row.search + (" (extrapolated)" if row.extrapolated else ""),
-            str(row.images),
-            f"{row.evaluations:.0f}",
-            f"{row.seconds:.3g}",
-            f"{adaptive[row.model] / row.seconds:.1f}",
-            *("" if d is None else f"{d:.1e}" for d in (row.largest_difference, row.median_difference)),
-            "" if row.peak_mebibytes is None else f"{row.peak_mebibytes:.0f}",
-            end_section=row.search == "fixed",
-        )
-    console.print(table)
-    growth = Table("images together", "ms per image", title="spectral, as the number of images grows")
-    for point in report.growth:
-        growth.add_row(f"{point['images']:.0f}", f"{1e3 * point['seconds']:.2f}")
-    console.print(growth)
-    sizes = Table("model", "pixels", "parameters", "ms per image", title="spectral in map, as images and models grow")
-    for row in report.rows:
-        if row.search.startswith("spectral, map"):
-            sizes.add_row(row.model, str(row.pixels), str(row.parameters), f"{1e3 * row.seconds:.2f}")
-    console.print(sizes)
-    stages = Table("stage", "ms per image", "share", title="time of the stages of the spectral search")
-    for name, seconds in report.stages.items():
-        stages.add_row(name, f"{1e3 * seconds:.2f}", f"{seconds / report.stages['in all']:.0%}")
-    console.print(stages)
+def _as_dict(change: Change) -> dict[str, object]:
+    now = change.now
+    return {
+        "comparison": now.comparison,
+        "of": now.of,
+        "over": now.over,
+        "quantity": now.quantity,
+        "ratio_before": change.before.ratio,
+        "numerator_before": change.before.numerator,
+        "factor": change.factor,
+        "slower": change.slower,
+    }

@@ -12,6 +12,7 @@ from rich.text import Text
 from attentest.cli.options import PANELS
 from attentest.registry import (
     ATTENTION_MAPS,
+    COMPARISONS,
     CONTRASTS,
     ENGINES,
     FILTERS,
@@ -39,6 +40,7 @@ NAMED_PARTS = {
     "--search": SEARCHES,
     "--estimator": NOISE_ESTIMATORS,
     "--engine": ENGINES,
+    "--only": COMPARISONS,
 }
 """Registries of the names that options take; what each stands for is said at the end of the page."""
 

@@ -1,0 +1,127 @@
+"""The file of all runs of the benchmark, one line of JSON for each, and what became slower since the last."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attentest.errors import InputError
+from attentest.studies.benchmark.ratio import Ratio
+from attentest.studies.benchmark.run import Run
+
+try:
+    import fcntl
+except ImportError:  # only POSIX has it; elsewhere two runs that end at the same moment are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+SLOWER_TIME = 1.25
+SLOWER_COUNT = 1.10
+"""A time, or memory, that grew by more than this factor is called slower, and so is a count of evaluations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The runs in a file, oldest first, and a sentence about each line that is damaged."""
+
+    runs: list[Run]
+    damaged: list[str]
+
+    def last(self, run: Run, ratio: Ratio) -> tuple[Run, Ratio] | None:
+        """Return the last run under the same conditions that measured the same ratio, and what it was."""
+        for before in reversed(self.runs):
+            if before.conditions == run.conditions:
+                found = next((one for one in before.ratios if one.key == ratio.key), None)
+                if found is not None:
+                    return before, found
+        return None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A ratio now and in the last run under the same conditions."""
+
+    now: Ratio
+    before: Ratio
+
+    @property
+    def factor(self) -> float:
+        """How it changed: a count by itself, a time by its ratio, from which the load of the machine cancels."""
+        if self.now.quantity == "evaluations":
+            return self.now.numerator / self.before.numerator
+        return self.now.ratio / self.before.ratio
+
+    @property
+    def slower(self) -> bool:
+        """Whether it is clearly slower: not if only what it is compared with became faster."""
+        limit = SLOWER_COUNT if self.now.quantity == "evaluations" else SLOWER_TIME
+        return min(self.factor, self.now.numerator / self.before.numerator) > limit
+
+
+def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
+    """Return the changes of all ratios that were measured before, by their keys."""
+    found = ((ratio, history.last(run, ratio)) for ratio in run.ratios)
+    return {ratio.key: Change(ratio, last[1]) for ratio, last in found if last is not None}
+
+
+def read_history(path: Path) -> History:
+    """Return the runs in a file; damaged lines are left out, and a file that is not there has none."""
+    runs: list[Run] = []
+    damaged: list[str] = []
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                try:
+                    runs.append(_run(json.loads(line)))
+                except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+                    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+                    damaged.append(f"line {number} of {path} is damaged ({reason}) and is left out.")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise InputError(f"the history {path} cannot be read ({error.strerror}): give another --history.") from None
+    return History(runs=runs, damaged=damaged)
+
+
+def add_to_history(path: Path, run: Run) -> None:
+    """Add a run to a file as one whole line; runs that end at the same moment wait for each other."""
+    line = json.dumps(run.as_dict(), allow_nan=False).encode() + b"\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "a+b", buffering=0) as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                line = line if file.read(1) == b"\n" else b"\n" + line  # after the rest of a line that was cut off
+            try:
+                written = file.write(line)
+                if written != len(line):
+                    raise OSError(0, "the disk is full")
+                os.fsync(file.fileno())
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        raise InputError(f"the history {path} cannot be written ({error.strerror}): give another --history.") from None
+
+
+def _run(values: Any) -> Run:
+    ratios: Sequence[Any] = values["ratios"]
+    if not isinstance(ratios, list) or not all(isinstance(values[name], dict) for name in ("machine", "settings")):
+        raise ValueError("machine, settings and ratios must be two objects and a list")
+    date = datetime.datetime.fromisoformat(values["date"])
+    if date.tzinfo is None:
+        raise ValueError("the date has no time zone")
+    return Run(
+        date=date,
+        machine=values["machine"],
+        settings=values["settings"],
+        ratios=tuple(Ratio.from_dict(one) for one in ratios),
+        left_out={},
+    )
