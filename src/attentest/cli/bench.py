@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attentest.studies.benchmark.history import Change
 
 CPU_IMAGES, CUDA_IMAGES = 10, 1000
-CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 1, 10
+CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
 
 bench = typer.Typer(name="bench", invoke_without_command=True)
 bench.command(cls=Command)(counts)

@@ -21,8 +21,9 @@ from attentest.attention import ViTScores
 from attentest.attention.aggregation import HeadFusion
 from attentest.attention.tokens import Tokens
 from attentest.studies.benchmark.child_process import measured_alone
+from attentest.studies.benchmark.image_cost import ImageCost, cost_ratios
 from attentest.studies.benchmark.ratio import NotMeasured, Ratio
-from attentest.studies.benchmark.stopwatch import timed
+from attentest.studies.benchmark.stopwatch import side_by_side, timed
 from attentest.studies.benchmark.workload import BenchSettings, Workload
 
 PACKAGE = "si4attention"
@@ -35,26 +36,18 @@ def authors_package(workload: Workload) -> Iterator[Ratio]:
     """Compare p-values of the same images, one by one; both with the same float64 forward pass of the same model.
 
     The package interpolates attention between the outermost pixels instead of the centres of patches, so that its
-    regions, statistics and p-values are a little different.
+    regions, statistics and p-values are others.
     """
     if find_spec(PACKAGE) is None:
         raise NotMeasured(f"{PACKAGE} is not installed: pip install {PACKAGE} 'sicore<3' in an environment to compare.")
     if workload.device.type != "cpu":
         raise NotMeasured(f"{PACKAGE} computes on the CPU only.")
     settings = workload.settings
-    arguments = (settings.size, settings.grid_images, settings.tol, settings.seed)
+    arguments = (settings.size, settings.grid_images, settings.repeats, settings.tol, settings.seed)
     found = measured_alone("authors_package", arguments)
-    for name in ("spectral, float64", "spectral, mixed precision"):
-        for quantity in ("seconds", "evaluations"):
-            yield Ratio(
-                comparison="authors",
-                of=name,
-                over=PACKAGE,
-                quantity=quantity,
-                numerator=found[name][quantity],
-                denominator=found[PACKAGE][quantity],
-                goal=GOAL if quantity == "seconds" else None,
-            )
+    theirs = ImageCost(**found.pop(PACKAGE))
+    for name, ours in found.items():
+        yield from cost_ratios("authors", name, ImageCost(**ours), PACKAGE, theirs, seconds_goal=GOAL)
 
 
 class LayerWeights:
@@ -108,15 +101,23 @@ def measure(settings: BenchSettings) -> dict[str, dict[str, float]]:
         before = their_model.evaluations
         theirs = timed(partial(test_attention_map, their_model, data, 1.0), workload.device)
         found[PACKAGE].append((theirs.seconds, their_model.evaluations - before))
-        for name, test in tests.items():
-            ours = timed(partial(test, image), workload.device)
-            found[name].append((ours.seconds, ours.outcome.evaluations))
+        ours = side_by_side(
+            {name: partial(test, image) for name, test in tests.items()}, workload.device, settings.repeats
+        )
+        for name, one in ours.items():
+            found[name].append((one.seconds, one.outcome.evaluations))
     means = {name: np.mean(values, axis=0) for name, values in found.items()}
     return {name: {"seconds": float(mean[0]), "evaluations": float(mean[1])} for name, mean in means.items()}
 
 
 if __name__ == "__main__":
-    size, images, tol, seed = sys.argv[1:]
-    count = int(images)
-    settings = BenchSettings(size=int(size), images=count, grid_images=count, tol=float(tol), seed=int(seed))
+    size, images, repeats, tol, seed = sys.argv[1:]
+    settings = BenchSettings(
+        size=int(size),
+        images=int(images),
+        grid_images=int(images),
+        repeats=int(repeats),
+        tol=float(tol),
+        seed=int(seed),
+    )
     print(json.dumps(measure(settings)))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from attentest.api import AttentionTest
-from attentest.results.result import AttentionTestResult
 from attentest.simulation.synthetic_images import signal_images
+from attentest.studies.benchmark.image_cost import mean_evaluations
 from attentest.studies.benchmark.ratio import NotMeasured, Ratio
 from attentest.studies.benchmark.variants import LEVEL
 from attentest.studies.benchmark.workload import Workload
@@ -32,11 +31,6 @@ def far_out(workload: Workload) -> Iterator[Ratio]:
         raise NotMeasured(
             f"none of {len(drawn)} images has a statistic of {NEAREST:g} to {FARTHEST:g}: use more images."
         )
-
-    def evaluations(test: AttentionTest, images: Sequence[np.ndarray]) -> float:
-        results: Sequence[AttentionTestResult] = test.map(images)
-        return float(np.mean([result.evaluations for result in results]))
-
     for name, test in (
         ("p", workload.test),
         (f"p and {LEVEL:.0%} interval", workload.test.with_confidence_level(LEVEL)),
@@ -46,7 +40,7 @@ def far_out(workload: Workload) -> Iterator[Ratio]:
             of=f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}",
             over="null images",
             quantity="evaluations",
-            numerator=evaluations(test, list(bright)),
-            denominator=evaluations(test, list(workload.images)),
+            numerator=mean_evaluations(test.map(bright)),
+            denominator=mean_evaluations(test.map(workload.images)),
             goal=GOAL,
         )

@@ -12,14 +12,15 @@ import torch
 
 Name = TypeVar("Name", int, str)
 Outcome = TypeVar("Outcome")
+Found = TypeVar("Found", covariant=True)
 
 
 @dataclass(frozen=True)
-class Timed(Generic[Outcome]):
+class Timed(Generic[Found]):
     """The median time of a work, and what it returned the last time."""
 
     seconds: float
-    outcome: Outcome
+    outcome: Found
 
 
 def now(device: torch.device) -> float:
@@ -34,6 +35,11 @@ def timed(work: Callable[[], Outcome], device: torch.device) -> Timed[Outcome]:
     start = now(device)
     outcome = work()
     return Timed(now(device) - start, outcome)
+
+
+def repeated(work: Callable[[], Outcome], device: torch.device, repeats: int) -> Timed[Outcome]:
+    """Run a work several times."""
+    return side_by_side({"work": work}, device, repeats)["work"]
 
 
 def side_by_side(
