@@ -301,3 +301,12 @@ def test_the_authors_package_is_left_out_where_it_is_not_installed(
     done = run_main(capsys, "bench", "--only", "authors", "--history", str(tmp_path / "history.jsonl"))
     assert done.code == 0
     assert "authors was left out: si4attention is not installed: pip install si4attention" in done.err
+
+
+def test_the_authors_package_is_left_out_where_it_fails(
+    tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authors_package, "find_spec", lambda name: object())
+    monkeypatch.setattr(child_process, "FRESH", (sys.executable, "-c", "raise SystemExit('no absolute')"))
+    with pytest.raises(NotMeasured, match=r"failed \(no absolute\)\. si4attention 1.0.0 needs sicore older than 3"):
+        next(authors_package.authors_package(tiny_workload))

@@ -129,7 +129,8 @@ def test_test_prints_a_table_or_json_and_draws(
         (["bench", "--size", "24"], "--size must be 8, 16, 32 or 64, got 24"),
         (["bench", "--only", "speed"], "--only must be interval, precision, .* large-images or start-up, got 'speed'"),
         (["bench", "--images", "2", "--grid-images", "3"], "--grid-images must be at least 1 and at most 2, got 3"),
-        (["bench", "--history", "text.png/history.jsonl"], "the history text.png/history.jsonl cannot be read"),
+        (["bench", "--history", "text.png/history.jsonl"], "the history cannot be written to text.png/history.jsonl"),
+        (["bench", "--history", "history.txt"], "--history must end in .jsonl, got 'history.txt'"),
         (["bench", "--figure", "bench.txt"], "--figure must end in .png, .svg, .pdf, got 'bench.txt'"),
     ],
 )

@@ -95,7 +95,7 @@ def run(
 
         with option_names({"the file name of the figure": "--figure"}):
             check_figure_path(figure)
-    from attentest.studies.benchmark.history import add_to_history, changes, read_history
+    from attentest.studies.benchmark.history import add_to_history, changes, check_history_path, read_history
     from attentest.studies.benchmark.run import run_benchmark
     from attentest.studies.benchmark.workload import BenchSettings
 
@@ -111,6 +111,8 @@ def run(
         device=device,
         seed=seed,
     )
+    with option_names({"the file name of the history": "--history"}):
+        check_history_path(history)
     past = read_history(history)
     for sentence in past.damaged:
         say(f"attentest: note: {sentence}")

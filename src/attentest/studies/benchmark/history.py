@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attentest.errors import InputError
+from attentest.files import check_output_path
 from attentest.studies.benchmark.ratio import Ratio
 from attentest.studies.benchmark.run import Run
 
@@ -68,6 +69,13 @@ def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
     return {ratio.key: Change(ratio, last[1]) for ratio, last in found if last is not None}
 
 
+def check_history_path(path: Path) -> None:
+    """Refuse a file to which no run can be added, before anything is measured; its directory is created."""
+    check_output_path(path, "the history", (".jsonl",))
+    if path.exists() and not os.access(path, os.W_OK):
+        raise InputError(f"the history {path} cannot be written to: give another --history.")
+
+
 def read_history(path: Path) -> History:
     """Return the runs in a file; damaged lines are left out, and a file that is not there has none."""
     runs: list[Run] = []
@@ -91,7 +99,6 @@ def add_to_history(path: Path, run: Run) -> None:
     """Add a run to a file as one whole line; runs that end at the same moment wait for each other."""
     line = json.dumps(run.as_dict(), allow_nan=False).encode() + b"\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "a+b", buffering=0) as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)
