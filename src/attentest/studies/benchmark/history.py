@@ -32,14 +32,10 @@ class History:
     runs: list[Run]
     damaged: list[str]
 
-    def last(self, run: Run, ratio: Ratio) -> tuple[Run, Ratio] | None:
-        """Return the last run under the same conditions that measured the same ratio, and what it was."""
-        for before in reversed(self.runs):
-            if before.conditions == run.conditions:
-                found = next((one for one in before.ratios if one.key == ratio.key), None)
-                if found is not None:
-                    return before, found
-        return None
+    def last(self, run: Run) -> dict[tuple[str, ...], Ratio]:
+        """Return by their keys the ratios of earlier runs under the same conditions, each as it was the last time."""
+        same = (before for before in self.runs if before.conditions == run.conditions)
+        return {ratio.key: ratio for before in same for ratio in before.ratios}
 
 
 @dataclass(frozen=True)
@@ -65,8 +61,8 @@ class Change:
 
 def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
     """Return the changes of all ratios that were measured before, by their keys."""
-    found = ((ratio, history.last(run, ratio)) for ratio in run.ratios)
-    return {ratio.key: Change(ratio, last[1]) for ratio, last in found if last is not None}
+    last = history.last(run)
+    return {ratio.key: Change(ratio, last[ratio.key]) for ratio in run.ratios if ratio.key in last}
 
 
 def check_history_path(path: Path) -> None:

@@ -43,7 +43,7 @@ def large_images(workload: Workload) -> Iterator[Ratio]:
             denominator=found["small_seconds"],
         )
         for what, taken in found["memory"].items():
-            if taken:
+            if taken:  # not 0 either: what was freed before was enough
                 yield Ratio(
                     comparison="large-images",
                     of=f"{what} for {name}",
@@ -119,7 +119,7 @@ class PeakMemory:
 
     def of_process(self) -> int | None:
         """Return the bytes of the process; None where the system does not tell."""
-        return None if self._resident is None else self._status("VmHWM") - self._resident
+        return None if self._resident is None else max(0, self._status("VmHWM") - self._resident)
 
     def of_device(self) -> int | None:
         """Return the bytes of the GPU; None without one."""
