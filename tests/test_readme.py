@@ -64,8 +64,8 @@ def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     for name in ("my-vit", "rescaling-vit"):
         tiny_vit(16, 4).save_pretrained(name)
-    # The default model of commands, too, is a small one: all that is checked is that they run, and tests/test_cli.py tests
-    # the default. `attentest demo` runs the bundled one.
+    # The default model of commands, too, is a small one: all that is checked is that they run, and tests/test_cli.py
+    # tests the default. `attentest demo` runs the bundled one.
     monkeypatch.setattr("attentest.cli.attention_test_options.bundled_model", lambda: tmp_path / "my-vit")
     processor = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_normalize": False}
     Path("rescaling-vit", "preprocessor_config.json").write_text(json.dumps(processor))
