@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -18,10 +17,6 @@ PLAIN = ("vit", "deit", "dinov2", "dinov2_with_registers", "vit_mae", "clip_visi
 AGGREGATIONS = (Rollout(), Rollout(head_fusion="max"), LayerAttention(), LayerAttention(layer=0, head_fusion=1))
 
 
-def through_modules(scores: ViTScores) -> Any:
-    return partial(scores._scores_of_modules, scores._encoder)
-
-
 @pytest.mark.parametrize("name", FAMILY_MODELS)
 def test_the_families_whose_layers_are_plain_are_read_as_such(name: str) -> None:
     assert isinstance(ViTScores(family_model(name))._forward, PlainForward) == (name in PLAIN)
@@ -33,7 +28,7 @@ def test_scores_are_those_of_the_modules(name: str, aggregation: Any) -> None:
     scores = ViTScores(family_model(name), attention=aggregation, image_size=(12, 8))
     images = normal(5, *scores.image_shape)
     assert isinstance(scores._forward, PlainForward)
-    expected = through_modules(scores)(images)
+    expected = scores.through_modules(images)
     torch.testing.assert_close(scores(images), expected, rtol=1e-12, atol=1e-14)
 
 
@@ -41,7 +36,7 @@ def test_scores_are_those_of_the_modules(name: str, aggregation: Any) -> None:
 def test_scores_of_variants_are_those_of_the_modules(name: str) -> None:
     scores = ViTScores(family_model(name))
     images = normal(2, *scores.image_shape)
-    torch.testing.assert_close(scores(images), through_modules(scores)(images), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(scores(images), scores.through_modules(images), rtol=1e-12, atol=1e-14)
 
 
 def test_pixels_that_fill_no_whole_patch_are_left_out() -> None:
@@ -69,7 +64,7 @@ def test_a_layer_that_computes_something_else_is_passed_through_its_modules() ->
     scores = ViTScores(model)
     assert not isinstance(scores._forward, PlainForward)
     images = normal(2, *scores.image_shape)
-    torch.testing.assert_close(scores(images), through_modules(scores)(images))
+    torch.testing.assert_close(scores(images), scores.through_modules(images))
 
 
 def test_no_weights_are_held_twice() -> None:
@@ -108,7 +103,7 @@ def test_kernels_on_a_gpu_compute_the_scores_of_the_modules(name: str, aggregati
     exact_gelu = name != "siglip_vision_model"
     assert isinstance(scores._forward, FusedForward) == (exact_gelu and aggregation != Rollout(head_fusion="max"))
     images = normal(5, *scores.image_shape).to("cuda")
-    expected = through_modules(scores)(images)
+    expected = scores.through_modules(images)
     torch.testing.assert_close(scores(images), expected, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(scores.rough(images), expected, rtol=1e-4, atol=1e-6)
 

@@ -128,6 +128,10 @@ class ViTScores:
         scores = self._scores(self._rough_forward, given.to(torch.float32)).to(torch.float64)
         return scores[:-1] if alone else scores
 
+    def through_modules(self, images: Tensor) -> Tensor:
+        """Return the same scores (m, gh, gw) of images (m, C, H, W) as the model's own modules compute them, slower."""
+        return self._scores(partial(self._scores_of_modules, self._encoder), images)
+
     def sha256(self) -> str:
         """Return the SHA-256 of all weights, as they are used."""
         digest = hashlib.sha256()

@@ -36,12 +36,10 @@ def forward_pass(workload: Workload) -> Iterator[Ratio]:
     passes: dict[str, Callable[[], Any]] = {
         "float64": partial(scores, images),
         "float32": partial(scores.rough, images),
+        "modules": partial(scores.through_modules, images),
         "products in float64": matrix_products(workload.model, batch, torch.float64, device),
         "products in float32": matrix_products(workload.model, batch, torch.float32, device),
     }
-    compiled = getattr(scores, "compiled", None)  # not every score function has one
-    if callable(compiled):
-        passes["compiled"] = partial(compiled, images)
     times = {name: each.seconds / batch for name, each in side_by_side(passes, device, repeats, warm_up=True).items()}
 
     def ratio(of: str, over: str, numerator: float, denominator: float, goal: float | None = None) -> Ratio:
@@ -58,8 +56,7 @@ def forward_pass(workload: Workload) -> Iterator[Ratio]:
     for precision, goal in (("float64", CPU_GOAL if device.type == "cpu" else None), ("float32", None)):
         products = times[f"products in {precision}"]
         yield ratio(f"{precision}, batch of {batch}", "its matrix products", times[precision], products, goal)
-    if "compiled" in times:
-        yield ratio(f"compiled, float64, batch of {batch}", "eager", times["compiled"], times["float64"])
+    yield ratio(f"float64, batch of {batch}", "the model's own modules", times["float64"], times["modules"])
     for size in CUDA_BATCHES if device.type == "cuda" else CPU_BATCHES:
         if size < batch:
             works = {"few": partial(scores, images[:size]), "all": partial(scores, images)}
