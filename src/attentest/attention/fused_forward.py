@@ -11,7 +11,7 @@ from torch.nn.functional import gelu, linear
 
 from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
 from attentest.attention.encoder import Encoder
-from attentest.attention.plain_forward import PlainForward, normed
+from attentest.attention.plain_forward import PlainForward
 from attentest.attention.plain_layers import PlainWeights
 
 
@@ -54,7 +54,7 @@ class FusedForward(PlainForward):
             return super().__call__(images)
         kernels, layers = self._kernels, self._weights.layers[: self._needed.stop]
         x = self._embedded(images)
-        tokens = normed(x, layers[0].first_norm)
+        tokens = kernels.normed(x, layers[0].first_norm)
         taken = []
         for number, layer in enumerate(layers[:-1]):
             mapped = linear(tokens, layer.inputs.weight, layer.inputs.bias)

@@ -39,22 +39,33 @@ def softmax_and_mean_(logits: Tensor, scale: float, mean_needed: bool) -> Tensor
     return mean if mean_needed else None
 
 
+def normed(x: Tensor, norm: Norm) -> Tensor:
+    """Return the layer norm of x (m, N, d)."""
+    return _normed(x, None, None, norm)
+
+
 def added_and_normed(x: Tensor, change: Tensor, affine: Affine, norm: Norm) -> Tensor:
     """Add (change + bias) * scale to x (m, N, d), in place, and return the layer norm of the sum."""
+    return _normed(x, change, affine, norm)
+
+
+def _normed(x: Tensor, change: Tensor | None, affine: Affine | None, norm: Norm) -> Tensor:
     normed = torch.empty_like(x)
     width = x.shape[-1]
+    scale = None if affine is None else affine.scale
     _norm_kernel[(x.numel() // width,)](
         x,
-        change,
-        affine.bias,
-        affine.bias if affine.scale is None else affine.scale,
+        x if change is None else change,  # a place without use must be filled, too
+        x if affine is None else affine.bias,
+        x if scale is None else scale,
         norm.weight,
         norm.bias,
         normed,
         EPS=norm.eps,
         WIDTH=width,
         PADDED=triton.next_power_of_2(width),
-        SCALED=affine.scale is not None,
+        ADDED=change is not None,
+        SCALED=scale is not None,
         num_warps=1 if width <= 128 else 4,
     )
     return normed
@@ -111,16 +122,20 @@ def _norm_kernel(
     EPS: tl.constexpr,
     WIDTH: tl.constexpr,
     PADDED: tl.constexpr,
+    ADDED: tl.constexpr,
     SCALED: tl.constexpr,
 ):
     start = tl.program_id(0).to(tl.int64) * WIDTH
     features = tl.arange(0, PADDED)
     there = features < WIDTH
-    added = tl.load(change + start + features, mask=there, other=0.0) + tl.load(bias + features, mask=there, other=0.0)
-    if SCALED:
-        added = added * tl.load(scale + features, mask=there, other=0.0)
-    value = tl.load(x + start + features, mask=there, other=0.0) + added
-    tl.store(x + start + features, value, mask=there)
+    value = tl.load(x + start + features, mask=there, other=0.0)
+    if ADDED:
+        added = tl.load(change + start + features, mask=there, other=0.0)
+        added = added + tl.load(bias + features, mask=there, other=0.0)
+        if SCALED:
+            added = added * tl.load(scale + features, mask=there, other=0.0)
+        value = value + added
+        tl.store(x + start + features, value, mask=there)
     centred = tl.where(there, value - tl.sum(value, axis=0) / WIDTH, 0.0)
     variance = tl.sum(centred * centred, axis=0) / WIDTH + tl.full((), EPS, x.dtype.element_ty)
     scaled = centred / tl.sqrt(variance) * tl.load(weight + features, mask=there, other=0.0)

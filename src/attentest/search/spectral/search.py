@@ -54,6 +54,10 @@ from attentest.statistics.intervals import Intervals, contains, union
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
 
+LARGE_BATCH = 1024
+"""Batches of this size or more are those of a GPU, where the work between model calls takes longer than the calls: as
+many images are searched together as make a batch, so that it is done less often."""
+
 AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
@@ -117,8 +121,8 @@ class SpectralSearch:
         return {"name": "spectral", **{field.name: getattr(self, field.name) for field in fields(self)}}
 
     def images_together(self, batch_size: int) -> int:
-        """Return a fraction of the batch size: an image needs some thirty points at first and few in the end."""
-        return math.ceil(batch_size / POINTS_PER_IMAGE)
+        """Return how many images to search together: each needs some thirty points at first and few in the end."""
+        return batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
 
     @torch.no_grad()
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:

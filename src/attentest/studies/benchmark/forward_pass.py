@@ -75,7 +75,7 @@ def matrix_products(model: Any, batch: int, dtype: torch.dtype, device: torch.de
     hidden, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
     flat = torch.randn(batch * tokens, hidden, dtype=dtype, device=device)
     square, wide = flat.new_ones(hidden, hidden), flat.new_ones(hidden, inner)
-    parts = flat.reshape(batch * heads, tokens, hidden // heads)
+    parts = flat.reshape(batch, tokens, heads, hidden // heads).transpose(1, 2)
 
     @torch.no_grad()
     def products() -> None:
@@ -83,9 +83,9 @@ def matrix_products(model: Any, batch: int, dtype: torch.dtype, device: torch.de
             last = layer == config.num_hidden_layers - 1
             for _ in range(2 if last else 4):
                 flat @ square
-            attention = torch.bmm(parts, parts.transpose(1, 2))
+            attention = parts @ parts.mT
             if not last:
-                torch.bmm(attention, parts)
+                attention @ parts
                 (flat @ wide) @ wide.T
 
     return products
