@@ -160,16 +160,13 @@ def _excess_log_odds(
     rows: NDArray[np.int64],
     distance: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return how far the log odds of T >= t exceed others, for some rows (q,) if the means are t + distance (q,).
-
-    On a scale that is linear next to zero and a log beyond: far from the root the log odds fall like a parabola.
-    """
+    """Return how far the log odds of T >= t exceed others, for some rows (q,) if the means are t + distance (q,)."""
     if len(rows) != len(image) or not np.array_equal(rows, np.arange(len(image))):
         image, log_odds, above, below = image[rows], log_odds[rows], above.chosen(rows), below.chosen(rows)
     extreme, ordinary = _log_masses(law, np.tile(image, 2), Unions.stacked([above, below]), np.tile(distance, 2))
     split = len(above.left)
     odds = _log_sums(extreme[:split], above.count) - _log_sums(ordinary[split:], below.count)
-    return np.asarray(np.arcsinh(odds - log_odds))
+    return np.asarray(odds - log_odds)
 
 
 def _log_masses(
@@ -245,27 +242,38 @@ def increasing_roots(
     nowhere = np.where(at_low > close, -np.inf, np.where(at_high < -close, np.inf, np.nan))
     # An end that is a root already is both ends.
     low, high = np.where(np.abs(at_high) <= close, high, low), np.where(np.abs(at_low) <= close, low, high)
-    came_lower = np.full(count, 2)  # neither, before the first step
+    before_low, before_high = (low.copy(), at_low.copy()), (high.copy(), at_high.copy())
     for step in range(MOST_STEPS):
         wide = (high - low > RTOL * np.maximum(np.abs(low), np.abs(high))) & np.isnan(nowhere)
         rows = np.flatnonzero(wide)
         if len(rows) == 0:
             break
         left, right, below, above = low[rows], high[rows], at_low[rows], at_high[rows]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            secant = left - below * (right - left) / (above - below)
-        # Every eighth step halves, so that one end cannot stay where it is for long.
-        sensible = (secant > left) & (secant < right) & (step % 8 != 7)
+        # A scale that is linear next to zero and a log beyond: far from a root the log odds fall like a parabola.
+        secant = _crossing(left, np.arcsinh(below), right, np.arcsinh(above))
+        if step % 2:
+            # Functions that are steep on one side of the root and flat on the other are straight on the steep one.
+            lower_line = _crossing(left, below, *(column[rows] for column in before_low))
+            upper_line = _crossing(right, above, *(column[rows] for column in before_high))
+            for line in (upper_line, lower_line):
+                secant = np.where((line > left) & (line < right), line, secant)
+        # Every fourth step halves, so that one end cannot stay where it is for long.
+        sensible = (secant > left) & (secant < right) & (step % 4 != 2)
         tried = np.where(sensible, secant, (left + right) / 2)
         value = function(rows, tried)
         lower = value <= 0
         found = np.abs(value) <= close
-        low[rows] = np.where(lower | found, tried, left)
-        high[rows] = np.where(lower & ~found, right, tried)
-        # An end that stays twice in a row counts less from then on (the rule of Anderson and Bjorck).
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratio = value / np.where(lower, below, above)
-        share = np.where(lower == came_lower[rows], np.where(ratio < 1, 1 - ratio, 0.5), 1.0)
-        at_low[rows], at_high[rows] = np.where(lower, value, below * share), np.where(lower, above * share, value)
-        came_lower[rows] = lower
+        for which, columns, ends in ((lower, before_low, (left, below)), (~lower, before_high, (right, above))):
+            for column, end in zip(columns, ends, strict=True):
+                column[rows[which]] = end[which]
+        low[rows], high[rows] = np.where(lower | found, tried, left), np.where(lower & ~found, right, tried)
+        at_low[rows], at_high[rows] = np.where(lower, value, below), np.where(lower, above, value)
     return np.where(np.isnan(nowhere), (low + high) / 2, nowhere)
+
+
+def _crossing(
+    x: NDArray[np.float64], value: NDArray[np.float64], other_x: NDArray[np.float64], other_value: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return where the lines through two points (m,) each are zero; not a number where the points are one."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(x - value * ((other_x - x) / (other_value - value)))

@@ -29,6 +29,10 @@ WIDENED_RATE, MOST_WIDENED = 0.15, 8
 """Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still
 fall at this rate in wider pieces (the rate is proportional to the width), by at most this factor at a time."""
 
+BEYOND = 6.0
+"""A piece beyond those that p needs, for an interval, is this many times as wide as they are at first; from then on it
+is as wide as its distance from z_obs or from zero."""
+
 
 class Lattice:
     """The unexplored pieces of k images.
@@ -51,6 +55,7 @@ class Lattice:
         self._near = NEAR * law.spread
         self.reach = law.reach(LOG_TAIL)
         self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
+        self._explored_from, self._explored_to = self._z_obs.copy(), self._z_obs.copy()
 
     def segments(self) -> Segments:
         """Return unexplored pieces of the whole axis for each image, with z_obs as an end of two of them."""
@@ -67,15 +72,50 @@ class Lattice:
         return unexplored(image, left, right)
 
     def extend(self, table: SegmentTable, tails: Zones) -> None:
-        """Cut a piece off each of some tails, as wide as the tail is away from z_obs."""
+        """Cut a piece off each of some tails, the wider the farther away the tail is."""
         image = tails.image
-        inner = np.where(np.isfinite(tails.left), tails.left, tails.right)
-        distance = inner - self._z_obs[image]
-        outer = inner + np.copysign(np.maximum(np.abs(distance), self._width[image]), distance)
+        lower = np.isinf(tails.left)
+        inner = np.where(lower, tails.right, tails.left)
+        distance = np.minimum(np.abs(inner - self._z_obs[image]), np.abs(inner))
+        width = np.maximum(distance, BEYOND * self._width[image])
         table.remove(np.isin(table.segments.zone, tails.zone))
-        table.add(unexplored(image, np.minimum(inner, outer), np.maximum(inner, outer)))
-        lower = distance < 0
-        table.add(unexplored(image, np.where(lower, -np.inf, outer), np.where(lower, outer, np.inf)))
+        table.add(_outwards(image, lower, inner, width, np.ones(len(image), dtype=np.int64)))
+
+    def join_tails(self, table: SegmentTable, images: Mask) -> None:
+        """Make the outermost unexplored pieces of images (k,) part of their tails, from which :meth:`extend` cuts.
+
+        Pieces near z_obs and zero stay as they are.
+        """
+        segments = table.segments
+        image = segments.image
+        outermost = np.maximum(self._z_obs, 0.0) + self._near, np.minimum(self._z_obs, 0.0) - self._near
+        above = segments.left >= np.maximum(self._explored_to, outermost[0])[image]
+        below = segments.right <= np.minimum(self._explored_from, outermost[1])[image]
+        joined = images[image] & (above | below)
+        inner = np.full((2, len(images)), np.inf)
+        np.minimum.at(inner[0], image[joined & above], segments.left[joined & above])
+        np.minimum.at(inner[1], image[joined & below], -segments.right[joined & below])
+        upper, lower = (np.flatnonzero(np.isfinite(ends)) for ends in inner)
+        table.remove(joined)
+        table.add(unexplored(upper, inner[0, upper], np.full(len(upper), np.inf)))
+        table.add(unexplored(lower, np.full(len(lower), -np.inf), -inner[1, lower]))
+
+    def part_tails(self, table: SegmentTable, images: Mask) -> None:
+        """Undo :meth:`join_tails` for images (k,): cut their tails into pieces as wide as p needs them."""
+        segments = table.segments
+        lower = np.isinf(segments.left)
+        inner = np.abs(np.where(lower, segments.right, segments.left))
+        parted = images[segments.image] & (lower | np.isinf(segments.right)) & (inner < self.reach[segments.image])
+        some = segments.chosen(parted)
+        if len(some):
+            width = self._width[some.image]
+            count = np.ceil((self.reach[some.image] - inner[parted]) / width).astype(np.int64)
+            table.remove(parted)
+            table.add(
+                _outwards(
+                    some.image, lower[parted], np.where(lower, segments.right, segments.left)[parted], width, count
+                )
+            )
 
     def cut(self, table: SegmentTable, widest: Floats) -> None:
         """Cut unexplored pieces that are wider than is trusted (k,) into equal parts that are not."""
@@ -101,6 +141,8 @@ class Lattice:
         Only explored pieces as wide as the unexplored ones count as evidence, so that each step is justified before
         the next.
         """
+        np.minimum.at(self._explored_from, explored.image, explored.left)
+        np.maximum.at(self._explored_to, explored.image, explored.right)
         count = len(self._width)
         as_wide = explored.right - explored.left > 0.9 * self._width[explored.image]
         slowest = np.full(count, np.inf)
@@ -125,6 +167,16 @@ def _cut(pieces: Segments, parts: Integers) -> Segments:
     left, right, count = pieces.left[which], pieces.right[which], parts[which]
     start, end = (np.where(at == 0, left, left + (right - left) / count * at) for at in (place, place + 1))
     return unexplored(pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which])
+
+
+def _outwards(image: Integers, lower: Mask, inner: Floats, width: Floats, count: Integers) -> Segments:
+    """Return tails (q,) that begin at ``inner``, ``lower`` ones downwards, as pieces of some width, and the rest."""
+    which = np.repeat(np.arange(len(image)), count + 1)
+    place = np.arange(len(which)) - np.repeat(np.cumsum(count + 1) - count - 1, count + 1)
+    sign = np.where(lower, -1.0, 1.0)[which]
+    near = inner[which] + sign * place * width[which]
+    far = np.where(place == count[which], sign * np.inf, inner[which] + sign * (place + 1) * width[which])
+    return unexplored(image[which], np.minimum(near, far), np.maximum(near, far))
 
 
 def _merged(pieces: Segments, together: Floats) -> Segments:

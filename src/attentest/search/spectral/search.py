@@ -159,6 +159,8 @@ class _Run:
             self._goals.update(self._table)
             bounds = self._table.log_bounds()
             while (for_ends := self._goals.finish(self._table, bounds)).any():
+                # Scores that are sharp somewhere may be so farther out as well.
+                self._lattice.join_tails(self._table, for_ends & np.isinf(self._trusted.widest))
                 self._goals.ask_for_ends(self._table, for_ends)
                 bounds = self._table.log_bounds()
             if report is not None:
@@ -228,6 +230,7 @@ class _Run:
         self._contradictions += np.bincount(points.image[findings.wrong], minlength=len(images))
         again = findings.noisier.copy()
         again[points.image[findings.wrong]] = True
+        self._lattice.part_tails(self._table, again)
         self._goals.reopen(self._table, again)
         self._unaudited = again
         for image in map(int, np.flatnonzero(findings.noisier)):
