@@ -73,9 +73,9 @@ def run(
 ) -> None:
     """Measure what a test costs, as ratios of times, evaluations and memory that are measured side by side.
 
-    All comparisons together take about five minutes on two idle cores. Both sides of a ratio are run alternately, and
-    the median of a few repeats is taken, so that a ratio can be trusted on a shared machine where a time cannot. What
-    became slower than in the last run is marked: times by more than 25%, evaluations by more than 10%.
+    All comparisons together take some minutes on two idle cores. Both sides of a ratio are run alternately, and the
+    median of a few repeats is taken, so that a busy machine changes a ratio far less than a time. What became slower
+    than in the last run is marked: times by more than 25%, evaluations by more than 10%.
 
     Examples:
     attentest bench

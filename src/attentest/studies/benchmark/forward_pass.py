@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
 from attentest.attention import ViTScores
+from attentest.attention.encoder import Encoder
+from attentest.attention.vit import read_encoder
 from attentest.studies.benchmark.ratio import Ratio
 from attentest.studies.benchmark.stopwatch import side_by_side
 from attentest.studies.benchmark.workload import Workload
@@ -27,18 +28,19 @@ MORE_REPEATS = 3
 
 @torch.no_grad()
 def forward_pass(workload: Workload) -> Iterator[Ratio]:
-    """Compare the scores of a batch with matrix products alone, and batch sizes with each other."""
+    """Compare the scores of a batch with matrix products alone and with the model's own modules, and batch sizes."""
     device, repeats = workload.device, MORE_REPEATS * workload.settings.repeats
-    scores = ViTScores(workload.model, device=device)
+    scores, encoder = ViTScores(workload.model, device=device), read_encoder(workload.model, device=device)
     batch = scores.batch_size
     rng = np.random.default_rng(workload.settings.seed)
     images = torch.from_numpy(rng.normal(size=(batch, *scores.image_shape))).to(device)
-    passes: dict[str, Callable[[], Any]] = {
+
+    passes: dict[str, Callable[[], object]] = {
         "float64": partial(scores, images),
         "float32": partial(scores.rough, images),
+        "products in float64": matrix_products(encoder, batch, torch.float64),
+        "products in float32": matrix_products(encoder, batch, torch.float32),
         "modules": partial(scores.through_modules, images),
-        "products in float64": matrix_products(workload.model, batch, torch.float64, device),
-        "products in float32": matrix_products(workload.model, batch, torch.float32, device),
     }
     times = {name: each.seconds / batch for name, each in side_by_side(passes, device, repeats, warm_up=True).items()}
 
@@ -65,27 +67,24 @@ def forward_pass(workload: Workload) -> Iterator[Ratio]:
             yield ratio(f"float64, batch of {size}", f"batch of {batch}", few, every)
 
 
-def matrix_products(model: Any, batch: int, dtype: torch.dtype, device: torch.device) -> Callable[[], None]:
-    """Return a function that computes the matrix products of a batch of evaluations, and nothing else.
+def matrix_products(encoder: Encoder, batch: int, dtype: torch.dtype) -> Callable[[], None]:
+    """Return a function that computes the matrix products that a batch of evaluations needs, and nothing else.
 
-    Of the last layer only the queries, the keys and the products of both are needed.
+    Of the last layer the attention of the class token is needed, for which only the keys of all tokens are computed.
+    Products with the few numbers of a patch, or for the class token alone, are left out.
     """
-    config = model.config
-    tokens = (config.image_size // config.patch_size) ** 2 + 1
-    hidden, inner, heads = config.hidden_size, config.intermediate_size, config.num_attention_heads
-    flat = torch.randn(batch * tokens, hidden, dtype=dtype, device=device)
-    square, wide = flat.new_ones(hidden, hidden), flat.new_ones(hidden, inner)
+    tokens, hidden, inner, heads = encoder.tokens.count, encoder.width, encoder.mlp_width, encoder.heads
+    flat = torch.randn(batch * tokens, hidden, dtype=dtype, device=encoder.device)
+    square, triple, wide = (flat.new_ones(hidden, width) for width in (hidden, 3 * hidden, inner))
     parts = flat.reshape(batch, tokens, heads, hidden // heads).transpose(1, 2)
 
     @torch.no_grad()
     def products() -> None:
-        for layer in range(config.num_hidden_layers):
-            last = layer == config.num_hidden_layers - 1
-            for _ in range(2 if last else 4):
-                flat @ square
-            attention = parts @ parts.mT
-            if not last:
-                attention @ parts
-                (flat @ wide) @ wide.T
+        for _ in range(encoder.layers - 1):
+            flat @ triple  # queries, keys and values
+            (parts @ parts.mT) @ parts
+            flat @ square
+            (flat @ wide) @ wide.T
+        flat @ square
 
     return products

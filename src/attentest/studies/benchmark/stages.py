@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from attentest.attention import ViTScores
+from attentest.attention.vit import read_encoder
 from attentest.search import SearchProblem
 from attentest.search.spectral.cells import inside_and_undecided
 from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pieces
@@ -48,7 +49,7 @@ def stages(workload: Workload) -> Iterator[Ratio]:
             denominator=in_all / len(images),
         )
     batch = ViTScores(workload.model, device=device).batch_size
-    products = matrix_products(workload.model, batch, torch.float64, device)
+    products = matrix_products(read_encoder(workload.model, device=device), batch, torch.float64)
     works: dict[str, Callable[[], object]] = {"test": lambda: test.map(images), "products": products}
     found = side_by_side(works, device, workload.settings.repeats, warm_up=True)
     yield Ratio(
