@@ -5,8 +5,8 @@ python benchmarks/real_size.py --tiny --height 2000 --width 3000     # a small m
 python benchmarks/real_size.py --tiny --cases float64,ar1
 
 Each case is a process of its own, which reads images that were made before. Its resident memory (on Linux, from /proc)
-is read before the images are tested, when the model is in memory and the small one has tested a small image, and
-compared with the peak of the process, in units of one image in float64.
+is read before the images are tested, when the model is in memory and the small one has tested a small image. The peak
+of the process is compared with it, in units of one image in float64.
 """
 
 from __future__ import annotations

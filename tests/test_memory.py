@@ -22,6 +22,8 @@ SCRIPT = """
 import resource
 import numpy as np
 from attentest import AttentionTest
+from attentest.images.preprocessing import Preprocessing
+from attentest.noise import AR1
 from attentest.search import Fixed, GridSearch, SpectralSearch
 
 rng = np.random.default_rng(0)
@@ -32,26 +34,56 @@ def scores(images):
 def images(count):
     return (rng.normal(size=(128, 128)) for _ in range(count))
 
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
 for search in (GridSearch(step=Fixed(step=2.0)), SpectralSearch(tol=1e-2)):
     test = AttentionTest(
         scores, noise=1.0, search=search, image_shape=(1, 128, 128), batch_size=8, confidence_level=None
     )
     few = test.map(images(16))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak()
     results = test.map(images(64))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    arrays = [(r.image, r.attention, r.region, r.intervals) for r in results]
-    print(after - before - sum(array.nbytes for kept in arrays for array in kept) / 1024)
+    kept = sum(r.image.nbytes + r.attention.nbytes + r.region.nbytes + r.intervals.nbytes for r in results) / 1024
+    print(peak() - before - kept)
+
+def colours(height, width):
+    return rng.integers(0, 256, size=(height, width, 3), dtype=np.uint8)
+
+large, resized = colours(1000, 1500), Preprocessing(resize=(128, 128), rescale=1 / 255)
+for options in ({"noise": 74.0}, {"noise": AR1(0.5, 74.0), "randomise": 0.5}):
+    test = AttentionTest(
+        scores, preprocessing=resized, search=SpectralSearch(tol=1e-2), image_shape=(3, 128, 128), batch_size=8,
+        confidence_level=None, **options,
+    )
+    test(colours(30, 40))
+    before = peak()
+    result = test(large)
+    print((peak() - before) * 1024 / result.image.nbytes)
+    del result
 """
 
 
-def test_map_keeps_nothing_but_the_results() -> None:
-    """Peak memory beyond the results, in KiB, does not grow with the number of images, for either kind of search."""
+@pytest.fixture(scope="module")
+def measured() -> list[float]:
+    """What the script prints."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True)
-    grid, spectral = (float(line) for line in done.stdout.split())
+    return [float(line) for line in done.stdout.split()]
+
+
+def test_map_keeps_nothing_but_the_results(measured: list[float]) -> None:
+    """Peak memory beyond the results, in KiB, does not grow with the number of images, for either kind of search."""
+    grid, spectral = measured[:2]
     # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB; a few are how memory is reused.
     assert grid < 4 * 1024
     assert spectral < 4 * 1024
+
+
+def test_a_large_image_takes_a_few_times_its_own_memory(measured: list[float]) -> None:
+    """Peak memory in units of the image in float64, of 36 MB: image, attention map, eta, Sigma eta and little else."""
+    plain, randomised = measured[2:]
+    assert 2 < plain < 4.7  # 3.2 measured, and 9 to 11 if all copies are kept
+    assert 0 <= randomised < 2.5  # 1.5 more, for the noise that is added and the image with it; 6 to 7 with all copies
 
 
 BYTES_PER_IMAGE = 4000

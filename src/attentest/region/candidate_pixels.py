@@ -12,9 +12,6 @@ COST_RATIO = 6
 """Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
 they are fewer than all pixels by this factor."""
 
-COUNTS_TOGETHER = 2**18
-"""Pixels that are counted at a time."""
-
 
 class CandidatePixels:
     """For k images, pixels among which the greatest and the least score of every kind of pixel lie.
@@ -67,10 +64,7 @@ class SparsePixels:
     @classmethod
     def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> SparsePixels | None:
         """Return the candidates of images with kinds of pixels (k, H, W), or None where there are too many."""
-        candidate = torch.zeros_like(kinds, dtype=torch.bool)
-        for value in kinds.unique():
-            kind = kinds == value
-            candidate |= _first_or_last(kind, patch_grid.columns) & _first_or_last(kind.mT, patch_grid.rows).mT
+        candidate = _without_neighbour(kinds, patch_grid.columns) & _without_neighbour(kinds.mT, patch_grid.rows).mT
         counts = candidate.flatten(1).sum(dim=1)
         count = int(counts.max())
         if count * COST_RATIO > candidate[0].numel():
@@ -101,18 +95,11 @@ class SparsePixels:
         return found
 
 
-def _first_or_last(kind: Tensor, axis: PatchAxis) -> Tensor:
-    """Return which pixels of a kind (k, H, W) are the first or last of it in their row between two patch centres."""
-    start, end = (torch.searchsorted(axis.cell, axis.cell, right=right) for right in (False, True))
-    found = torch.empty_like(kind)
-    # Some rows at a time, because the counts take far more memory than the pixels.
-    rows = max(1, COUNTS_TOGETHER // (len(kind) * kind.shape[-1]))
-    for row in range(0, kind.shape[1], rows):
-        some = kind[:, row : row + rows]
-        count = torch.nn.functional.pad(some.cumsum(dim=-1, dtype=torch.int32), (1, 0))
-        here = count[..., 1:]
-        found[:, row : row + rows] = some & ((here == count[..., start] + 1) | (here == count[..., end]))
-    return found
+def _without_neighbour(kinds: Tensor, axis: PatchAxis) -> Tensor:
+    """Return which pixels (k, H, W) have not on both sides in their row one of their kind between the same centres."""
+    changes = (kinds[..., 1:] != kinds[..., :-1]) | (axis.cell[1:] != axis.cell[:-1])
+    changes = torch.nn.functional.pad(changes, (1, 1), value=True)
+    return changes[..., :-1] | changes[..., 1:]
 
 
 def _four_first(values: Tensor) -> Tensor:
