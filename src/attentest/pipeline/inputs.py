@@ -19,8 +19,8 @@ from attentest.noise.few_pixels import few_pixels_variance
 from attentest.pipeline.geometry import Geometries, Geometry
 from attentest.results.failure import FailedImage, OnError, reason_of
 
-ARRAYS_PER_IMAGE = 14
-"""Arrays of the size of an image that its test holds at a time."""
+ARRAYS_PER_IMAGE = 8
+"""Arrays of the size of an image that its test holds at a time: 7 with randomised selection or references."""
 
 LARGEST_ROUNDING = 1e-5
 """Most that rounding to float64 may change a pixel, in standard deviations of its noise: the model computes with the
@@ -178,6 +178,7 @@ def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> It
         batch.append(each)
         pixels = each.image.pixels.size if isinstance(each, Input) else 0
         one_more = ARRAYS_PER_IMAGE * 8 * pixels * (len(batch) + 1)
+        del each  # a batch that was tested must not live on while the next is read
         if len(batch) == most or one_more > memory:
             yield batch
             batch = []

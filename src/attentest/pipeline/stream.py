@@ -71,6 +71,7 @@ def stream(
         ]
         done += len(batch)
         report(0.0, start=done)
+        del batch, testable, found, outcomes  # large images must not live on while the next are read
     if done == 0:
         raise InputError(NO_IMAGES)
 
