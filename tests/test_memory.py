@@ -74,16 +74,18 @@ def measured() -> list[float]:
 def test_map_keeps_nothing_but_the_results(measured: list[float]) -> None:
     """Peak memory beyond the results, in KiB, does not grow with the number of images, for either kind of search."""
     grid, spectral = measured[:2]
-    # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB; a few are how memory is reused.
-    assert grid < 4 * 1024
-    assert spectral < 4 * 1024
+    # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB more; how memory is reused makes it
+    # -4 to 4.7 MiB.
+    assert grid < 6 * 1024
+    assert spectral < 6 * 1024
 
 
 def test_a_large_image_takes_a_few_times_its_own_memory(measured: list[float]) -> None:
     """Peak memory in units of the image in float64, of 36 MB: image, attention map, eta, Sigma eta and little else."""
     plain, randomised = measured[2:]
     assert 2 < plain < 4.7  # 3.2 measured, and 9 to 11 if all copies are kept
-    assert 0 <= randomised < 2.5  # 1.5 more, for the noise that is added and the image with it; 6 to 7 with all copies
+    # 1.3 to 3.1 more, for the noise that is added and the image with it; 6 to 7 with all copies.
+    assert 0 <= randomised < 4
 
 
 BYTES_PER_IMAGE = 4000
