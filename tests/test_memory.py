@@ -74,8 +74,8 @@ def measured() -> list[float]:
 def test_map_keeps_nothing_but_the_results(measured: list[float]) -> None:
     """Peak memory beyond the results, in KiB, does not grow with the number of images, for either kind of search."""
     grid, spectral = measured[:2]
-    # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB more; how memory is reused makes it
-    # -4 to 4.7 MiB.
+    # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB more; how memory is reused makes
+    # it -4 to 4.7 MiB.
     assert grid < 6 * 1024
     assert spectral < 6 * 1024
 
