@@ -38,6 +38,9 @@ class OwnNoise:
 
     size = None
 
+    def __repr__(self) -> str:
+        return "OwnNoise()"  # in names of tests, which must not change from one process to another
+
     def apply(self, v: FloatArray) -> FloatArray:
         return np.asarray(1.5 * v + 0.25 * (np.roll(v, 1, -1) + np.roll(v, -1, -1)))
 
