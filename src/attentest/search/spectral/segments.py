@@ -186,9 +186,10 @@ class SegmentTable:
         Of the p-values that are asked for, the one to which each matters most counts.
         """
         shares = np.full(len(left), -np.inf)
+        certain = np.flatnonzero((self.segments.image == image) & (self.segments.kind == INSIDE))
         for masses in self.masses:
             if masses.asked[image]:
-                inside = max(total[image] for total in self._totals(masses)[:2])
+                inside = max(np.logaddexp.reduce(part[certain]) for part in (masses.extreme, masses.ordinary))
                 own = np.logaddexp(*masses.of(np.full(len(left), image), left, right))
                 shares = np.maximum(shares, own - inside if np.isfinite(inside) else 0.0)
         return shares
