@@ -59,7 +59,7 @@ def test_bounds_are_those_of_the_sets(alternative: Tails) -> None:
 def test_no_zone_moves_p_by_more_than_its_cost(alternative: Tails) -> None:
     """Whatever the others turn out to be."""
     table = filled_table(alternative)
-    zones = table.zones(np.zeros((2, 2)))
+    zones = table.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_))
     rng = np.random.default_rng(0)
     for image in (0, 1):
         certain = table.sets()[image].certain
@@ -86,17 +86,17 @@ def test_nothing_known_is_everything_possible() -> None:
     low, high = table.log_bounds()
     assert np.array_equal(low[0], [-np.inf, -np.inf])
     assert np.array_equal(high[0], [0.0, 0.0])
-    assert (table.zones(np.zeros((2, 2))).log_cost[0] == 0).all()
+    assert (table.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_)).log_cost[0] == 0).all()
 
 
 def test_two_pvalues_are_bounded_at_a_time_and_only_where_they_are_asked_for() -> None:
     table = filled_table("two-sided")
     table.ask(1, np.array([1]), np.array([0.7]), "less")
-    bounds, zones = table.log_bounds(), table.zones(np.zeros((2, 2)))
+    bounds, zones = table.log_bounds(), table.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_))
     alone = SegmentTable(normal(*Z_OBS), "two-sided")
     alone.add(table.segments)
     alone.ask(0, np.array([1]), np.array([0.7]), "less")
-    expected, costs = alone.log_bounds(), alone.zones(np.zeros((2, 2)))
+    expected, costs = alone.log_bounds(), alone.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_))
     own = zones.image == 1
     for ours, theirs in zip(bounds, expected, strict=True):
         assert ours[1, 1] == pytest.approx(theirs[0, 1], rel=1e-12)

@@ -29,10 +29,11 @@ class Evaluations:
         """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
         known = 0 if self._scores is None else len(self._scores)
         self._scores = scores if self._scores is None else torch.cat([self._scores, scores])
-        keys = np.concatenate([self._keys, image + 1j * z])
-        rows = np.concatenate([self._rows, known + np.arange(len(z))])
+        keys = image + 1j * z
         order = np.argsort(keys)
-        self._keys, self._rows = keys[order], rows[order]
+        place = np.searchsorted(self._keys, keys[order])
+        self._keys = np.insert(self._keys, place, keys[order])
+        self._rows = np.insert(self._rows, place, known + order)
 
     def at(self, image: Indices, z: Points) -> Tensor:
         """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""

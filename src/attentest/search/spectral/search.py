@@ -178,7 +178,7 @@ class _Run:
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
         choice = self._chooser.choose(
-            self._table.zones(self._goals.allowed_error(bounds)),
+            self._table.zones(self._goals.allowed_error(bounds), self._goals.active),
             self._pieces,
             self._goals,
             anything_inside=self._table.anything_inside(),

@@ -243,10 +243,10 @@ class SegmentTable:
         certain = self.segments.image[self.segments.kind == INSIDE]
         return np.bincount(certain, minlength=len(self._law)) > 0
 
-    def zones(self, log_unit: Floats) -> Zones:
-        """Return the open zones, with costs in units (QUESTIONS, k) of each image."""
+    def zones(self, log_unit: Floats, images: Mask) -> Zones:
+        """Return the open zones of some images (k,), with costs in units (QUESTIONS, k) of each."""
         segments = self.segments
-        open_ = np.flatnonzero(segments.kind != INSIDE)
+        open_ = np.flatnonzero((segments.kind != INSIDE) & images[segments.image])
         zone, first, index = np.unique(segments.zone[open_], return_index=True, return_inverse=True)
         first = open_[first]
         image = segments.image[first]
