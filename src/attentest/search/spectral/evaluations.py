@@ -20,26 +20,35 @@ class Evaluations:
         self._rough = rough
         self._keys = np.empty(0, dtype=np.complex128)  # image + i z: sorted by image, then by z
         self._rows = np.empty(0, dtype=np.int64)
-        self._scores: Tensor | None = None
+        self._scores: Tensor | None = None  # with room for more, so that those known are seldom copied
+        self._known = 0
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
         self.lost: NDArray[np.bool_] = np.zeros(len(problem.z_obs), dtype=np.bool_)
         """For which images rough scores were NaN or infinite somewhere."""
 
     def add(self, image: Indices, z: Points, scores: Tensor) -> None:
         """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
-        known = 0 if self._scores is None else len(self._scores)
-        self._scores = scores if self._scores is None else torch.cat([self._scores, scores])
+        start, self._known = self._known, self._known + len(scores)
+        if self._scores is None or self._known > len(self._scores):
+            larger = scores.new_empty(max(self._known, 2 * start), *scores.shape[1:])
+            if self._scores is not None:
+                larger[:start] = self._scores[:start]
+            self._scores = larger
+        self._scores[start : self._known] = scores
         keys = image + 1j * z
         order = np.argsort(keys)
         place = np.searchsorted(self._keys, keys[order])
         self._keys = np.insert(self._keys, place, keys[order])
-        self._rows = np.insert(self._rows, place, known + order)
+        self._rows = np.insert(self._rows, place, start + order)
 
     def at(self, image: Indices, z: Points) -> Tensor:
         """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""
         keys = image + 1j * z
         wanted = np.unique(keys)
-        new = wanted[~np.isin(wanted, self._keys, assume_unique=True)]
+        place = np.searchsorted(self._keys, wanted)
+        known = place < len(self._keys)
+        known[known] = self._keys[place[known]] == wanted[known]
+        new = wanted[~known]
         if len(new):
             images, points = new.real.astype(np.intp), new.imag.copy()
             self.add(images, points, self._scores_at(images, points))
