@@ -20,7 +20,8 @@ from attentest.pipeline.geometry import Geometries, Geometry
 from attentest.results.failure import FailedImage, OnError, reason_of
 
 ARRAYS_PER_IMAGE = 8
-"""Arrays of the size of an image that its test holds at a time: 7 with randomised selection or references."""
+"""Arrays of the size of an image that its test holds at a time, at most: one image more in a batch takes 5 to 6, with
+randomised selection or references."""
 
 LARGEST_ROUNDING = 1e-5
 """Most that rounding to float64 may change a pixel, in standard deviations of its noise: the model computes with the
