@@ -93,12 +93,12 @@ class PlainForward:
     def _last_attention(self, tokens: Tensor, layer: PlainLayer) -> Tensor:
         """Return the attention (m, heads, rows, N) of the last layer: all of its rows, or that of the class token."""
         width = tokens.shape[2]
-        weight, bias = (part[: 2 * width].unflatten(0, (2, width)) for part in layer.inputs[:2])
-        rows = tokens[:, :1] if self._class_row else tokens
-        queries, keys = (
-            linear(some, weight[i], bias[i]).unflatten(2, (self._heads, -1)).transpose(1, 2)
-            for i, some in enumerate((rows, tokens))
-        )
+        mapped = linear(tokens, layer.inputs.weight[: 2 * width], layer.inputs.bias[: 2 * width])
+        queries, keys = mapped.unflatten(2, (2, self._heads, -1)).permute(2, 0, 3, 1, 4)
+        # The queries of the class tokens by themselves would be a product with as many rows as images, which is rounded
+        # otherwise for few of them than for many: a result would depend on what an image is tested with.
+        if self._class_row:
+            queries = queries[:, :, :1]
         return torch.softmax(self._logits(queries, keys), dim=-1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -87,16 +87,17 @@ class Inputs:
     noise: NoiseModel | ImageNoise
 
     @cached_property
-    def _noise_of(self) -> Callable[[Any], NoiseModel]:
-        """The noise model of the pixels of an image; to ask for the kind of noise takes longer than a small image."""
-        noise = self.noise
-        return noise.for_image if isinstance(noise, ImageNoise) else lambda _: noise
+    def _estimates_noise(self) -> bool:
+        """Whether the noise is estimated from each image; to find that out takes longer than a small image."""
+        return isinstance(self.noise, ImageNoise)
 
     def one(self, image: ImageLike, reference: ImageLike | None = None) -> Input:
         """Return one image as an input, with its reference."""
         sample = as_sample(image)
         geometry = self.geometries.of((sample.shape, sample.levels))
-        noise = self._noise_of(sample.pixels)
+        noise: Any = self.noise
+        if self._estimates_noise:
+            noise = noise.for_image(sample.pixels)
         _check_rounding(sample, noise)
         wanted = self.contrast.reference
         given = self._given_reference(reference)
