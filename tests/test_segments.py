@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, SegmentTable, unexplored
 from attentest.statistics.alternative import Tails
 from attentest.statistics.intervals import union
@@ -105,3 +106,22 @@ def test_two_pvalues_are_bounded_at_a_time_and_only_where_they_are_asked_for() -
     assert (zones.log_cost[1, ~own] == -np.inf).all()
     table.drop(1, np.array([1]))
     assert (table.log_bounds().high[1] == 0).all()
+
+
+def test_tails_are_joined_and_parted_without_a_gap() -> None:
+    """Parted again, the pieces are those from before; the other image keeps its own throughout."""
+    law = normal(*Z_OBS)
+    lattice, table = Lattice(law, np.full(2, 2.5)), SegmentTable(law, "two-sided")
+    table.add(lattice.segments())
+    before = [np.sort(table.segments.left[table.segments.image == image]) for image in (0, 1)]
+    only_first = np.array([True, False])
+    lattice.join_tails(table, only_first)
+    joined = table.segments.chosen(table.segments.image == 0)
+    assert len(joined) < len(before[0])
+    assert np.isinf(joined.left).sum() == np.isinf(joined.right).sum() == 1
+    np.testing.assert_array_equal(np.sort(joined.left)[1:], np.sort(joined.right)[:-1])
+    lattice.part_tails(table, only_first)
+    for image in (0, 1):
+        own = table.segments.chosen(table.segments.image == image)
+        np.testing.assert_allclose(np.sort(own.left), before[image], rtol=1e-12)
+        np.testing.assert_allclose(np.sort(own.right)[:-1], before[image][1:], rtol=1e-12)

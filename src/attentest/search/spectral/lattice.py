@@ -25,10 +25,11 @@ MOST_PIECES = 2000
 NEAR = 4.0
 """Pieces within so many standard deviations of z from z_obs or zero, where p lives, are never merged."""
 
-WIDENED_RATE, MOST_WIDENED = 0.4, 8
+WIDENED_RATE, MOST_WIDENED = 0.15, 8
 """Farther away, unexplored pieces are merged where the coefficients of explored ones fall so fast that they would still
-fall at this rate in wider pieces (the rate is proportional to the width), by at most this factor at a time. A far
-statistic has the whole axis between it and its mirror image to be explored if the set is not found near zero."""
+fall at this rate in wider pieces (the rate is proportional to the width), by at most this factor at a time. With a
+rate of 0.4 a far statistic takes a fifth fewer evaluations, but dips of standard deviation 0.1 to 0.3 on the way to it
+escape."""
 
 BEYOND = 6.0
 """A piece beyond those that p needs, for an interval, is this many times as wide as they are at first; from then on it

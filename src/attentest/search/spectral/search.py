@@ -74,7 +74,8 @@ class SpectralSearch:
     The error bar covers what the interpolation error leaves undecided, what was not explored, and the tails. The
     interpolation error is an estimate, from the decay of the coefficients and from points that are not nodes. Nothing
     is concluded where the coefficients do not fall, and what was concluded is checked at random points before the
-    status becomes "converged". A bump of the scores with a standard deviation below ``width / 25`` can still escape.
+    status becomes "converged". A bump of the scores with a standard deviation below ``width / 25`` can still escape;
+    far from z_obs and from zero, where an end of an interval depends on it but p does not, one of six times that.
 
     Parameters
     ----------
@@ -87,7 +88,8 @@ class SpectralSearch:
     width
         Width on the z axis of the first pieces, in standard deviations of z.
     strict
-        Whether to take pieces of half the width and more audit points: 1.7 times the evaluations on trained models.
+        Whether to take pieces of half the width, for intervals too, and more audit points: 1.7 times the evaluations of
+        p on trained models.
     precision
         "float64", or "mixed": explore with the model's fast rough scores, and use exact ones wherever a decision
         depends on them. "auto" is mixed where that is faster. A model without rough scores is evaluated in float64.
@@ -136,6 +138,7 @@ class _Run:
     def __init__(self, search: SpectralSearch, problem: SearchProblem) -> None:
         self._problem = problem
         self._max_evaluations = search.max_evaluations
+        self._strict = search.strict
         self._least_share = search.tol or np.finfo(np.float64).tiny
         width = problem.law.spread * (search.width / (STRICTER if search.strict else 1))
         mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
@@ -160,7 +163,8 @@ class _Run:
             bounds = self._table.log_bounds()
             while (for_ends := self._goals.finish(self._table, bounds)).any():
                 # Scores that are sharp somewhere may be so farther out as well.
-                self._lattice.join_tails(self._table, for_ends & np.isinf(self._trusted.widest))
+                in_wider_pieces = for_ends & np.isinf(self._trusted.widest) & (not self._strict)
+                self._lattice.join_tails(self._table, in_wider_pieces)
                 self._goals.ask_for_ends(self._table, for_ends)
                 bounds = self._table.log_bounds()
             if report is not None:
