@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from attentest import AttentionTest
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
+from attentest.attention.plain_forward import PlainForward
 from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
@@ -114,6 +115,14 @@ def test_timm_is_read_at_the_size_of_training_by_default(name: str) -> None:
     scores = ViTScores(model)
     assert scores.image_shape == (3, *size)
     assert torch.equal(scores(images), ViTScores(model, image_size=size)(images))
+
+
+@pytest.mark.parametrize("make", [*TIMM.values(), torchvision_vit], ids=[*TIMM, "torchvision"])
+def test_their_layers_are_read_as_plain_ones(make: Callable[[], Any]) -> None:
+    scores = ViTScores(make())
+    assert isinstance(scores._forward, PlainForward)
+    images = normal(2, *scores.image_shape)
+    assert distance(scores(images), scores.through_modules(images)) < EXACT
 
 
 @pytest.mark.parametrize("name", ["class token", "registers", "no class token", "distilled"])
