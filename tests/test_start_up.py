@@ -83,6 +83,6 @@ def test_the_command_line_imports_what_it_needs(tmp_path: Path) -> None:
     for loaded in (package, help_page, wrong):
         assert not loaded & {*NUMBERS, *TRANSFORMERS, *OPTIONAL}
         assert not rooms(loaded) & {"attention", "pipeline", "studies", "app"}
-    assert "attentest.attention.plain_vit" in tested
+    assert "attentest.attention.stored_vit" in tested
     assert not tested & {*TRANSFORMERS, *RARELY_USED, *OPTIONAL}
     assert not rooms(tested) & {"simulation", "studies", "app"}

@@ -14,8 +14,8 @@ from attentest.attention.attention_reader import ATTENTION_NAME, plain_attention
 from attentest.attention.constant_method import set_constant_method
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
-from attentest.attention.plain_vit import ViTModel
 from attentest.attention.position_embeddings import resampled_positions
+from attentest.attention.stored_vit import ViTModel
 from attentest.attention.tokens import Tokens
 
 

@@ -15,9 +15,9 @@ from torch import nn
 from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
 from attentest.attention.offline import no_network
-from attentest.attention.plain_vit import ViTSettings, plain_vit
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
+from attentest.attention.stored_vit import ViTSettings, stored_vit
 from attentest.attention.weight_file import weights_in
 from attentest.errors import InputError, ModelError
 
@@ -107,7 +107,7 @@ def _load_plainly(config: dict[str, Any], files: _Files) -> nn.Module | None:
     path = None if files.directory is None else files.path(WEIGHTS)
     if config["model_type"] != ViTSettings.model_type or path is None or files.path("adapter_config.json") is not None:
         return None
-    return plain_vit(config, path)
+    return stored_vit(config, path)
 
 
 def _processor(files: _Files) -> dict[str, Any] | None:

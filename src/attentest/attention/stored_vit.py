@@ -53,7 +53,7 @@ class ViTSettings:
     qkv_bias: bool = True
 
 
-def plain_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
+def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
     """Return the encoder in a safetensors file, None if there is anything unusual: transformers then decides on it.
 
     Parameters

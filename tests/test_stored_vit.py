@@ -13,7 +13,7 @@ import transformers as hf
 from safetensors.torch import load_file, save_file
 
 from attentest.attention import ViTScores, load_model
-from attentest.attention.plain_vit import ViTModel, ViTSettings
+from attentest.attention.stored_vit import ViTModel, ViTSettings
 from families import FAMILY_MODELS, normal
 
 
