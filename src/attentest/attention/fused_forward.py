@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -12,7 +13,6 @@ from torch.nn.functional import gelu, linear
 from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
 from attentest.attention.encoder import Encoder
 from attentest.attention.plain_forward import PlainForward
-from attentest.attention.plain_layers import PlainWeights
 
 
 class FusedForward(PlainForward):
@@ -21,22 +21,13 @@ class FusedForward(PlainForward):
     Where derivatives are asked for, it computes as that does.
     """
 
-    def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:
-        super().__init__(encoder, weights, aggregation)
-        from attentest.attention import fused_kernels  # needs Triton
-
-        self._kernels: Any = fused_kernels
-
     @classmethod
     def of(cls, encoder: Encoder, aggregation: Aggregation) -> FusedForward | None:
         """Return the forward pass of an encoder on a GPU, if its kernels compute what the scores need."""
         averaged = isinstance(aggregation, LayerAttention) or aggregation == Rollout()
-        if encoder.device.type != "cuda" or not averaged:
+        if encoder.device.type != "cuda" or not averaged or find_spec("triton") is None:
             return None
-        try:
-            forward = super().of(encoder, aggregation)
-        except ImportError:  # Triton is not installed
-            return None
+        forward = super().of(encoder, aggregation)
         if not isinstance(forward, cls) or not all(_is_gelu(layer.activation) for layer in forward._weights.layers):
             return None
         return forward
@@ -52,7 +43,9 @@ class FusedForward(PlainForward):
         """Return the scores (m, gh, gw) of images (m, C, H, W)."""
         if unpack_dual(images).tangent is not None:
             return super().__call__(images)
-        kernels, layers = self._kernels, self._weights.layers[: self._needed.stop]
+        from attentest.attention import fused_kernels as kernels  # needs Triton
+
+        layers = self._weights.layers[: self._needed.stop]
         x = self._embedded(images)
         tokens = kernels.normed(x, layers[0].first_norm)
         taken = []
@@ -74,7 +67,7 @@ class FusedForward(PlainForward):
 
 def _is_gelu(activation: Any) -> bool:
     """Return whether an activation is the GELU with the error function, which the kernel computes."""
-    x = torch.linspace(-3, 3, 64, dtype=torch.float64)
+    x = torch.linspace(-3, 3, 64, dtype=torch.float64, device="cpu")
     try:
         return bool((activation(x) - gelu(x)).abs().max() < 1e-12)
     except (RuntimeError, TypeError):
