@@ -31,6 +31,7 @@ from attentest.search.outcome import (
 )
 from attentest.search.problem import SearchProblem
 from attentest.search.spectral.audit import AuditPoints, drawn
+from attentest.search.spectral.axis_parts import AxisParts
 from attentest.search.spectral.bumps import NODES_PER_BUMP
 from attentest.search.spectral.choice import Chooser
 from attentest.search.spectral.goals import Goals
@@ -57,6 +58,9 @@ POINTS_PER_IMAGE = 4
 LARGE_BATCH = 1024
 """Batches of this size or more are those of a GPU, where the work between model calls takes longer than the calls: as
 many images are searched together as make a batch, so that it is done less often."""
+
+SET_ASIDE = 0.25
+"""Segments of images that are done leave the table when they are this share of it, so that none is copied often."""
 
 AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
@@ -171,13 +175,21 @@ class _Run:
                 reported = max(reported, self._goals.fraction_done(bounds))
                 report(reported)
             if not self._goals.active.any():
+                self._table.bring_back()
                 if self._contradicted():
                     continue
                 return self._outcomes()
+            self._set_aside_done()
             plan = self._ask(bounds)
             if plan.replaced.any():
                 new, underestimated = self._interpolation.carry_out(plan, self._pieces)
                 self._tell(plan, new, underestimated)
+
+    def _set_aside_done(self) -> None:
+        """Leave the segments of images that are done out of the rounds that follow, if they are many."""
+        done = ~self._goals.active
+        if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
+            self._table.set_aside(done)
 
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
@@ -237,14 +249,16 @@ class _Run:
         self._lattice.part_tails(self._table, again)
         self._goals.reopen(self._table, again)
         self._unaudited = again
-        for image in map(int, np.flatnonzero(findings.noisier)):
-            self._explore_again(image, *self._trusted.parts_wider(image, 0.0))
         wrong = findings.wrong & ~findings.noisier[points.image]
-        left, right = self._trusted.pieces_at(points.image[wrong], points.z[wrong])
-        for row, image in enumerate(points.image[wrong]):
-            self._explore_again(image, left[row : row + 1], right[row : row + 1])
+        image = points.image[wrong]
+        left, right = self._trusted.pieces_at(image, points.z[wrong])
+        anew = [
+            AxisParts.of(each, self._trusted.parts_wider(each, 0.0))
+            for each in map(int, np.flatnonzero(findings.noisier))
+        ]
+        self._explore_again(AxisParts.stacked([*anew, AxisParts(image=image, left=left, right=right)]))
         halved = np.full(len(images), np.inf)
-        np.minimum.at(halved, points.image[wrong], (right - left) / 2)
+        np.minimum.at(halved, image, (right - left) / 2)
         self._lattice.cut(self._table, halved)
         return bool(again.any())
 
@@ -266,7 +280,10 @@ class _Run:
 
     def _narrow(self, images: Mask) -> None:
         """Explore again, in narrower pieces, what was concluded from pieces wider than is trusted now."""
+        if not images.any():
+            return
         widest = np.where(images, self._trusted.widest, np.inf)
+        again = []
         for image in map(int, np.flatnonzero(images)):
             left, right = self._trusted.parts_wider(image, widest[image])
             if self._evaluations_for(image, left, right, widest[image]) > self._evaluations_left[image]:
@@ -274,7 +291,8 @@ class _Run:
                 self._goals.end(np.arange(len(images)) == image, TOO_SHARP)
                 widest[image] = np.inf
             else:
-                self._explore_again(image, left, right)
+                again.append(AxisParts.of(image, (left, right)))
+        self._explore_again(AxisParts.stacked(again))
         self._lattice.cut(self._table, widest)
 
     def _evaluations_for(self, image: int, left: Floats, right: Floats, width: float) -> float:
@@ -289,33 +307,30 @@ class _Run:
             self._max_evaluations / (1 + self._audit_share) - self._interpolation.evaluations, dtype=float
         )
 
-    def _explore_again(self, image: int, left: Floats, right: Floats) -> None:
-        """Forget all that was concluded about parts (q,) of an image's axis."""
-        for start, end in zip(left, right, strict=True):
-            self._forget(image, start, end)
-        self._table.add(unexplored(np.full(len(left), image), left, right))
+    def _explore_again(self, parts: AxisParts) -> None:
+        """Forget all that was concluded about parts of the axes."""
+        parts = parts.chosen(parts.outermost())
+        self._forget(parts)
+        self._table.add(unexplored(parts.image, parts.left, parts.right))
 
-    def _forget(self, image: int, left: float, right: float) -> None:
-        """Remove all that was concluded about a part of an image's axis."""
-        segments = self._table.segments
-        self._table.remove((segments.image == image) & (segments.left >= left) & (segments.right <= right))
+    def _forget(self, parts: AxisParts) -> None:
+        """Remove all that was concluded about parts of the axes."""
+        if len(parts.image):
+            segments = self._table.segments
+            self._table.remove(parts.contain(segments.image, segments.left, segments.right))
 
     def _start_over(self, underestimated: Pieces, new: Pieces) -> Pieces:
         """Remove all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
-        widest_first = np.argsort(underestimated.left - underestimated.right)
-        taken: list[tuple[int, float, float]] = []
-        for row in widest_first:
-            image, left, right = int(underestimated.image[row]), underestimated.left[row], underestimated.right[row]
-            if any(image == i and left >= start and right <= end for i, start, end in taken):
-                continue
-            taken.append((image, left, right))
-            self._forget(image, left, right)
-            new = new.chosen((new.image != image) | (new.left < left) | (new.right > right))
-            middle = (left + right) / 2
-            stalls = np.full(2, underestimated.stalls[row] + 1)
-            halves = np.array([left, middle]), np.array([middle, right])
-            self._table.add(unexplored(np.full(2, image), *halves, stalls))
-        return new
+        if len(underestimated) == 0:
+            return new
+        parts = AxisParts(image=underestimated.image, left=underestimated.left, right=underestimated.right)
+        rows = parts.outermost()
+        parts = parts.chosen(rows)
+        self._forget(parts)
+        middle, stalls = (parts.left + parts.right) / 2, underestimated.stalls[rows] + 1
+        self._table.add(unexplored(parts.image, parts.left, middle, stalls))
+        self._table.add(unexplored(parts.image, middle, parts.right, stalls))
+        return new.chosen(np.flatnonzero(~parts.contain(new.image, new.left, new.right)))
 
     def _drop_unused_pieces(self) -> None:
         """Drop the interpolants that no open zone of an active image refers to, if all together take much memory.

@@ -123,6 +123,15 @@ class Zones:
         return Zones(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
 
 
+class Totals(NamedTuple):
+    """Log masses (k,) for one p-value: extreme and ordinary for certain, extreme and ordinary open."""
+
+    extreme: Floats
+    ordinary: Floats
+    open_extreme: Floats
+    open_ordinary: Floats
+
+
 class LogBounds(NamedTuple):
     """Logs of the least and the greatest p-values (QUESTIONS, k) compatible with what is known; 0 if not asked for."""
 
@@ -147,25 +156,48 @@ class SegmentTable:
     def __init__(self, law: Law, alternative: Tails) -> None:
         self._law = law
         self.masses = tuple(Masses(law) for _ in range(QUESTIONS))
+        self._totals: list[Totals | None] = [None] * QUESTIONS
         self._next_zone = 0
         none = np.empty(0, dtype=np.int64)
         self.segments = unexplored(none, np.empty(0), np.empty(0))
+        self._aside = self.segments
         self.ask(0, np.arange(len(law)), np.zeros(len(law)), alternative)
 
     def add(self, segments: Segments) -> None:
         """Add segments whose zones are numbered from zero; they must not overlap those in the table."""
         zone = np.where(segments.kind == INSIDE, -1, segments.zone + self._next_zone)
         self._next_zone = max(self._next_zone, int(zone.max(initial=-1)) + 1)
+        self._append(replace(segments, zone=zone))
+
+    def _append(self, segments: Segments) -> None:
+        self._totals = [None] * QUESTIONS
         for masses in self.masses:
             masses.append(segments.image, segments.left, segments.right)
-        self.segments = self.segments.followed_by(replace(segments, zone=zone))
+        self.segments = self.segments.followed_by(segments)
 
     def remove(self, mask: Mask) -> None:
         """Remove the segments of a mask."""
+        self._totals = [None] * QUESTIONS
         kept = ~mask
         self.segments = self.segments.chosen(kept)
         for masses in self.masses:
             masses.keep(kept)
+
+    def set_aside(self, images: Mask) -> None:
+        """Leave the segments of images (k,) out of the table until :meth:`bring_back`; nothing is bounded for them.
+
+        The work of each round is that of the segments in the table, and most images are done long before the last.
+        """
+        rows = images[self.segments.image]
+        self._aside = self._aside.followed_by(self.segments.chosen(rows))
+        self.remove(rows)
+        for masses in self.masses:
+            masses.asked &= ~images
+
+    def bring_back(self) -> None:
+        """Put all segments that were set aside into the table again."""
+        self._append(self._aside)
+        self._aside = self._aside.chosen(slice(0))
 
     def doubt(self, image: int, left: Floats, right: Floats) -> None:
         """Take what was concluded about parts (q,) of an image's axis as a guess: nothing there is decided any more."""
@@ -197,9 +229,11 @@ class SegmentTable:
     def renumber_pieces(self, number: Integers) -> None:
         """Replace the index of each piece by ``number[index]``."""
         self.segments = replace(self.segments, piece=number[self.segments.piece])
+        self._aside = replace(self._aside, piece=number[self._aside.piece])
 
     def ask(self, question: int, images: Integers, mean: Floats, alternative: Tails) -> None:
         """Bound another p-value of some images (m,) from now on: under means (m,), for another alternative."""
+        self._totals[question] = None
         masses = self.masses[question]
         masses.ask(images, mean, alternative)
         rows = np.flatnonzero(self._belong_to(images))
@@ -208,6 +242,7 @@ class SegmentTable:
 
     def drop(self, question: int, images: Integers) -> None:
         """Bound this p-value of some images (m,) no longer."""
+        self._totals[question] = None
         masses = self.masses[question]
         masses.asked[images] = False
         rows = self._belong_to(images)
@@ -224,11 +259,12 @@ class SegmentTable:
         bounds = np.zeros((2, QUESTIONS, len(self._law)))
         for question, masses in enumerate(self.masses):
             if masses.asked.any():
-                bounds[:, question] = np.where(masses.asked, self._bounds(masses), 0.0)
+                bounds[:, question] = np.where(masses.asked, self._bounds(question), 0.0)
         return LogBounds(*bounds)
 
-    def _bounds(self, masses: Masses) -> LogBounds:
-        extreme, ordinary, open_extreme, open_ordinary = self._totals(masses)
+    def _bounds(self, question: int) -> LogBounds:
+        masses = self.masses[question]
+        extreme, ordinary, open_extreme, open_ordinary = self._totals_of(question)
         low, high = _share_bounds(extreme, ordinary, open_extreme, open_ordinary)
         if not masses.equal_tailed.any():
             return LogBounds(low, high)
@@ -260,7 +296,7 @@ class SegmentTable:
                 extreme = log_sums(index, masses.extreme[open_], len(zone))
                 ordinary = log_sums(index, masses.ordinary[open_], len(zone))
                 log_mass[question], log_extreme[question] = np.logaddexp(extreme, ordinary), extreme
-                costs = self._log_costs(masses, image, extreme, ordinary) - unit[question][image]
+                costs = self._log_costs(question, image, extreme, ordinary) - unit[question][image]
                 log_cost[question] = np.where(masses.asked[image], costs, -np.inf)
         return Zones(
             zone=zone,
@@ -274,7 +310,7 @@ class SegmentTable:
             log_cost=log_cost,
         )
 
-    def _log_costs(self, masses: Masses, image: Integers, own_extreme: Floats, own_ordinary: Floats) -> Floats:
+    def _log_costs(self, question: int, image: Integers, own_extreme: Floats, own_ordinary: Floats) -> Floats:
         """Return the logs (q,) of the most by which zones of images (q,) can move p, from their masses (q,).
 
         A zone of mass u among what is extreme moves p by no more than u (ordinary) / (M (M + u)), with M the mass
@@ -282,7 +318,7 @@ class SegmentTable:
         Where p is twice the smaller tail, it moves by no more than twice as much.
         """
         own = np.logaddexp(own_extreme, own_ordinary)
-        extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals(masses))
+        extreme, ordinary, open_extreme, open_ordinary = (total[image] for total in self._totals_of(question))
         inside = np.logaddexp(extreme, ordinary)
         all_extreme, all_ordinary = np.logaddexp(extreme, open_extreme), np.logaddexp(ordinary, open_ordinary)
         with np.errstate(invalid="ignore"):  # nothing is inside yet, or nothing is asked for: -inf less -inf
@@ -290,7 +326,7 @@ class SegmentTable:
             by_extreme = own_extreme + np.minimum(all_ordinary - inside, 0.0) - np.logaddexp(inside, own_extreme)
             relative = np.logaddexp(by_extreme, own_ordinary + all_extreme - inside - with_it)
             share = own - np.logaddexp(all_extreme, all_ordinary)
-        most_moved = np.where(inside > -np.inf, relative, share) + LOG_2 * masses.equal_tailed[image]
+        most_moved = np.where(inside > -np.inf, relative, share) + LOG_2 * self.masses[question].equal_tailed[image]
         return np.asarray(np.minimum(most_moved, 0.0))
 
     def unions(self, images: Integers) -> tuple[Unions, Unions, Unions]:
@@ -311,13 +347,18 @@ class SegmentTable:
         columns = (unions.arrays() for unions in self.unions(np.arange(len(self._law))))
         return [TruncationSet(intervals=i, certain=c, possible=p) for i, c, p in zip(*columns, strict=True)]
 
-    def _totals(self, masses: Masses) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return log masses (k,): extreme and ordinary for certain, extreme and ordinary open."""
-        count = len(self._law)
-        # One sum for both kinds of segments: those of open ones come after those of certain ones.
-        group = self.segments.image + np.where(self.segments.kind == INSIDE, 0, count)
-        extreme, ordinary = (log_sums(group, values, 2 * count) for values in (masses.extreme, masses.ordinary))
-        return extreme[:count], ordinary[:count], extreme[count:], ordinary[count:]
+    def _totals_of(self, question: int) -> Totals:
+        """Return the masses for a p-value; they are needed more than once while the table is the same."""
+        known = self._totals[question]
+        if known is None:
+            count = len(self._law)
+            masses = self.masses[question]
+            # One sum for both kinds of segments: those of open ones come after those of certain ones.
+            group = self.segments.image + np.where(self.segments.kind == INSIDE, 0, count)
+            extreme, ordinary = (log_sums(group, values, 2 * count) for values in (masses.extreme, masses.ordinary))
+            known = Totals(extreme[:count], ordinary[:count], extreme[count:], ordinary[count:])
+            self._totals[question] = known
+        return known
 
 
 def _share_bounds(part: Floats, rest: Floats, open_part: Floats, open_rest: Floats) -> LogBounds:
