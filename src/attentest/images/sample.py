@@ -22,7 +22,8 @@ ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | PathLike | ImageSourc
 """An image, or the file that it is in."""
 
 LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
-"""The values of black and white, for the dtypes that define them."""
+NUMPY_LEVELS = {"u1": LEVELS[torch.uint8], "u2": LEVELS[torch.uint16], "b1": LEVELS[torch.bool]}
+"""The values of black and white, for the dtypes that define them; those of NumPy by their codes, in any byte order."""
 
 VALUES_TOGETHER = 2**17
 """Pixel values that are copied at a time where their bytes are read: a copy of a large image takes much memory."""
@@ -101,12 +102,17 @@ def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | Non
             f"an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor, "
             f"but the {received} has shape {tuple(values.shape)}."
         )
-    if values.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
-            bad = int(np.count_nonzero(~np.isfinite(values.astype(np.float64, copy=False))))
-        if bad:
-            raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
+    if values.dtype.kind == "f" and (bad := values.size - _finite_values(values)):
+        raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
     return values, levels
+
+
+def _finite_values(values: NDArray[Any]) -> int:
+    """Return the number of values that are finite in float64."""
+    if values.dtype.itemsize <= np.dtype(np.float64).itemsize:
+        return int(np.count_nonzero(np.isfinite(values)))
+    with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
+        return int(np.count_nonzero(np.isfinite(values.astype(np.float64))))
 
 
 def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
@@ -125,8 +131,7 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
             "an image must be a PIL image, a NumPy array (H, W) or (H, W, C) or a torch tensor (C, H, W) of numbers, "
             f"got {type(image).__name__} of {values.dtype}."
         )
-    named = {"u1": torch.uint8, "u2": torch.uint16, "b1": torch.bool}.get(values.dtype.str[1:])
-    return values, None if named is None else LEVELS[named]
+    return values, NUMPY_LEVELS.get(values.dtype.str[1:])
 
 
 class Hash(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,10 +25,10 @@ ARRAYS_PER_IMAGE = 8
 """Arrays of the size of an image that its test holds at a time, at most: one image more in a batch takes 5 to 6, with
 randomised selection or references."""
 
-LARGEST_ROUNDING = 1e-5
-"""Most that rounding to float64 may change a pixel, in standard deviations of its noise: the model computes with the
-rounded pixels. Below it the error bar says what rounding does to p: on null images of the bundled model it was up to
-0.3 wide at 2e-7, and up to 1 from 7e-7 on."""
+LARGEST_PIXEL = 1e-5 / sys.float_info.epsilon
+"""Largest pixel, in standard deviations of its noise: the model computes with pixels rounded to float64, which changes
+this one by 1e-5 standard deviations. Below it the error bar says what rounding does to p: on null images of the bundled
+model it was up to 0.3 wide where rounding changes pixels by 2e-7, and up to 1 from 7e-7 on."""
 
 ENDED = object()
 """Sentinel: one of the two iterables ended first."""
@@ -87,6 +89,14 @@ class Inputs:
     noise: NoiseModel | ImageNoise
 
     @cached_property
+    def _deviations(self) -> dict[tuple[int, int], float]:
+        """Standard deviations of pixels by the noise model, if it is one for all images, as far as they are known.
+
+        The key is the place of a pixel and the number of them in an image.
+        """
+        return {}
+
+    @cached_property
     def _estimates_noise(self) -> bool:
         """Whether the noise is estimated from each image; to find that out takes longer than a small image."""
         return isinstance(self.noise, ImageNoise)
@@ -98,7 +108,7 @@ class Inputs:
         noise: Any = self.noise
         if self._estimates_noise:
             noise = noise.for_image(sample.pixels)
-        _check_rounding(sample, noise)
+        self._check_rounding(sample, noise)
         wanted = self.contrast.reference
         given = self._given_reference(reference)
         if wanted is None or given is None:
@@ -138,6 +148,22 @@ class Inputs:
         """Refuse images of which the test cannot take one; an error says which."""
         for number, (image, reference) in enumerate(paired(images, references)):
             _numbered(number, self.check, image, reference)
+
+    def _check_rounding(self, image: Sample, noise: NoiseModel) -> None:
+        """Refuse an image whose pixels are so large that float64 does not resolve their noise."""
+        pixels = image.pixels.reshape(-1)
+        where = max(int(pixels.argmax()), int(pixels.argmin()), key=lambda place: abs(pixels[place]))
+        deviations = {} if self._estimates_noise else self._deviations
+        sigma = deviations.get((where, pixels.size))
+        if sigma is None:
+            variance = few_pixels_variance(noise, np.array([where]), np.ones(1), pixels.size)
+            sigma = deviations[where, pixels.size] = math.sqrt(max(variance, 0.0))
+        if sigma > 0 and abs(float(pixels[where])) > LARGEST_PIXEL * sigma:
+            raise InputError(
+                f"an image has a pixel of {pixels[where]:.4g}, whose noise has the standard deviation {sigma:.4g}, and "
+                f"float64 does not resolve it: pixels may be at most {LARGEST_PIXEL:.2g} standard deviations from 0, "
+                "so subtract a constant from the image, such as its mean, or check the noise."
+            )
 
     def _given_reference(self, reference: ImageLike | None) -> ImageLike | None:
         """Return the reference image to use; None if the contrast needs none."""
@@ -186,20 +212,6 @@ def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> It
             batch = []
     if batch:
         yield batch
-
-
-def _check_rounding(image: Sample, noise: NoiseModel) -> None:
-    """Refuse an image whose pixels are so large that float64 does not resolve their noise."""
-    pixels = image.pixels.reshape(-1)
-    where = max(int(np.argmax(pixels)), int(np.argmin(pixels)), key=lambda place: abs(pixels[place]))
-    variance = few_pixels_variance(noise, np.array([where]), np.ones(1), pixels.size)
-    largest, sigma = abs(float(pixels[where])), float(np.sqrt(max(variance, 0.0)))
-    if sigma > 0 and largest * np.finfo(np.float64).eps > LARGEST_ROUNDING * sigma:
-        raise InputError(
-            f"an image has a pixel of {pixels[where]:.4g}, whose noise has the standard deviation {sigma:.4g}, and "
-            f"float64 does not resolve it: pixels may be at most {LARGEST_ROUNDING / np.finfo(np.float64).eps:.2g} "
-            "standard deviations from 0, so subtract a constant from the image, such as its mean, or check the noise."
-        )
 
 
 def paired(images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[tuple[Any, Any]]:
