@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attentest.noise import AR1, Diagonal, FloatArray, Isotropic, PerChannel, Stationary
-from attentest.noise.implausible import implausible_noise
+from attentest.noise import AR1, Diagonal, FloatArray, Isotropic, NoiseModel, PerChannel, Stationary
+from attentest.noise.implausible import BLOCKS_TOGETHER, noise_doubts
 
 LAGS = np.arange(-15, 16)
 SMOOTH = Stationary(np.exp(-np.add.outer(LAGS**2, LAGS**2) / 8.0), (16, 16))
+
+
+def doubt(noise: NoiseModel, image: FloatArray) -> str | None:
+    return noise_doubts(image[None], [noise])[0]
 
 
 @pytest.mark.parametrize("noise", [Isotropic(7.0), AR1(0.9), AR1(-0.9), SMOOTH, Diagonal(np.linspace(0.5, 2, 256))])
@@ -20,8 +24,8 @@ def test_nothing_is_said_of_images_that_have_the_noise(noise: Any) -> None:
     down, across = np.mgrid[:16, :16]
     square = 3.0 * ((down > 5) & (across > 5))
     for signal in (0.0, 0.1 * down, square):
-        for values in noise.sample(rng, 40, 256):
-            assert implausible_noise(noise, signal + values.reshape(1, 16, 16)) is None
+        images = signal + noise.sample(rng, 40, 256).reshape(40, 1, 16, 16)
+        assert noise_doubts(images, [noise] * 40) == [None] * 40
 
 
 def smooth(rng: np.random.Generator, sigma: float) -> FloatArray:
@@ -32,43 +36,63 @@ def smooth(rng: np.random.Generator, sigma: float) -> FloatArray:
 
 def test_noise_that_is_too_strong() -> None:
     rng = np.random.default_rng(0)
-    said = implausible_noise(Isotropic(30.0), smooth(rng, 3.0))
+    said = doubt(Isotropic(30.0), smooth(rng, 3.0))
     assert said is not None
     assert "times less than the noise alone would make them differ" in said
     times = float(said.split("differ ")[1].split(" times")[0])
     # sqrt(3^2 + signal) against 30; the root mean square of 256 details has a standard error of 4%
     assert times == pytest.approx(10.0, rel=0.2)
-    assert implausible_noise(Isotropic(3.0), smooth(rng, 3.0)) is None
-    assert implausible_noise(Isotropic(1.0), np.add.outer(np.arange(16.0), np.arange(16.0))[None]) is not None  # a ramp
+    assert doubt(Isotropic(3.0), smooth(rng, 3.0)) is None
+    assert doubt(Isotropic(1.0), np.add.outer(np.arange(16.0), np.arange(16.0))[None]) is not None  # a ramp
 
 
 def test_other_units() -> None:
     image = smooth(np.random.default_rng(0), 3.0)
-    said = implausible_noise(Isotropic(3.0), 257 * image)
+    said = doubt(Isotropic(3.0), 257 * image)
     assert said is not None
     assert "check that image and noise model are in the same units" in said
-    assert "less than" in str(implausible_noise(Isotropic(3.0), image / 255))
+    assert "less than" in str(doubt(Isotropic(3.0), image / 255))
 
 
 def test_correlation_counts() -> None:
     noise = SMOOTH.sample(np.random.default_rng(0), 1).reshape(1, 16, 16)
-    assert implausible_noise(SMOOTH, noise) is None
-    assert "lacks the correlation of neighbours" in str(implausible_noise(Isotropic(1.0), noise))
+    assert doubt(SMOOTH, noise) is None
+    assert "lacks the correlation of neighbours" in str(doubt(Isotropic(1.0), noise))
 
 
 def test_masked_and_clipped_areas_do_not_count() -> None:
     rng = np.random.default_rng(0)
     image = 5.0 * rng.standard_normal((1, 48, 48))
     image[:, :, 20:] = 0.0
-    assert implausible_noise(Isotropic(5.0), 100 + image) is None
+    assert doubt(Isotropic(5.0), 100 + image) is None
     clipped = np.maximum(5.0 * rng.standard_normal((1, 48, 48)), 0.0)
-    assert implausible_noise(Isotropic(5.0), clipped) is None
-    assert implausible_noise(Isotropic(5.0), np.full((1, 48, 48), 7.0)) is None  # nothing to judge by
-    assert implausible_noise(Isotropic(500.0), image[:, :8, :8]) is None  # too little
+    assert doubt(Isotropic(5.0), clipped) is None
+    assert doubt(Isotropic(5.0), np.full((1, 48, 48), 7.0)) is None  # nothing to judge by
+    assert doubt(Isotropic(500.0), image[:, :8, :8]) is None  # too little
 
 
 def test_channels_are_judged_one_by_one() -> None:
     image = np.concatenate([smooth(np.random.default_rng(seed), 3.0) for seed in range(3)])
-    said = implausible_noise(PerChannel([3.0, 3.0, 300.0]), image)
+    said = doubt(PerChannel([3.0, 3.0, 300.0]), image)
     assert said is not None
     assert "in channel 2" in said
+
+
+def test_images_that_are_judged_together_are_judged_as_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    strengths = np.array([0.1, 1.0, 100.0])[rng.integers(3, size=(60, 2))]
+    images = strengths[:, :, None, None] * rng.standard_normal((60, 2, 17, 24))
+    noise: list[NoiseModel] = [Isotropic(1.0), Isotropic(10.0)] * 30
+    together = noise_doubts(images, noise)
+    assert together == [doubt(model, image) for model, image in zip(noise, images, strict=True)]
+    assert {None} < set(together)
+    assert any("in channel 1" in str(said) for said in together)
+
+
+def test_an_image_of_many_parts_is_judged_as_a_whole() -> None:
+    side = 2 * int(BLOCKS_TOGETHER**0.5) + 200
+    image = np.random.default_rng(0).standard_normal((1, side, side))
+    image[:, : side // 2] *= 0.1  # the root mean square is 0.71, and that of half of the image 0.1
+    assert doubt(Isotropic(1.0), image) is None
+    times = str(doubt(Isotropic(10.0), image)).split("differ ")[1].split(" times")[0]
+    assert float(times) == 14  # of 14.07, with a relative standard error of 1 / sqrt(2 * 64,000 * 2) = 0.2%

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attentest.noise.few_pixels import few_pixels_variance
 from attentest.noise.parameters import SMALLEST_SIGMA
@@ -25,8 +27,8 @@ BLOCKS_TOGETHER = 2**16
 """Blocks of 2 x 2 pixels whose details are computed at a time."""
 
 
-def implausible_noise(noise: NoiseModel, pixels: FloatArray, deviations: FloatArray | None = None) -> str | None:
-    """Return a sentence if an image cannot have the noise that a model says, or None.
+def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | None]:
+    """Return for each image a sentence if it cannot have the noise that its noise model says, or None.
 
     The signal makes an image rougher than its noise, never smoother. So an image whose finest details (differences of
     diagonal neighbours in 2 x 2 pixels), edges included, are much smaller than the noise alone would make them does not
@@ -35,36 +37,42 @@ def implausible_noise(noise: NoiseModel, pixels: FloatArray, deviations: FloatAr
 
     Parameters
     ----------
+    images : (k, C, H, W)
+        The images.
     noise
-        The noise model.
-    pixels : (C, H, W)
-        The image.
-    deviations : (C,)
-        What :func:`detail_deviations` returned for the noise model, where it is known from another image.
+        The noise model of each.
     """
-    predicted = detail_deviations(noise, pixels.shape) if deviations is None else deviations
-    for channel, plane in enumerate(pixels):
-        details = _details(plane)
-        if len(details) < FEWEST_DETAILS or predicted[channel] < SMALLEST_SIGMA:
-            continue
-        details /= predicted[channel]
-        largest = float(np.sqrt(details @ details / len(details)))
-        of = f" in channel {channel}" if len(pixels) > 1 else ""
-        if largest < TOO_STRONG:
-            return (
-                f"neighbouring pixels of the image differ{of} {_times(1 / max(largest, SMALLEST_SIGMA))} less than the "
-                "noise alone would make them differ: the noise model is too strong, in other units, or lacks the "
-                "correlation of neighbours."
-            )
+    predicted = _predicted(noise, images.shape[1:])
+    doubts: list[str | None] = [None] * len(images)
+    for channel in range(images.shape[1]):
+        planes, deviations = images[:, channel], predicted[:, channel]
+        count, mean_square = _mean_squares(planes, deviations)
+        judged = (count >= FEWEST_DETAILS) & (deviations >= SMALLEST_SIGMA)
+        largest = np.sqrt(mean_square)
         # Half of the squares are at least that of the median, so it is seldom worth sorting for.
-        if largest * math.sqrt(2) <= TOO_WEAK * MEDIAN_OF_NOISE:
-            continue
-        median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
-        if median > TOO_WEAK:
-            return (
-                f"neighbouring pixels of the image differ{of} {_times(median)} more than the noise would make them "
-                "differ: check that image and noise model are in the same units."
-            )
+        ordinary = (largest >= TOO_STRONG) & (largest * math.sqrt(2) <= TOO_WEAK * MEDIAN_OF_NOISE)
+        of = f" in channel {channel}" if images.shape[1] > 1 else ""
+        for image in np.flatnonzero(judged & ~ordinary).tolist():
+            if doubts[image] is None:
+                doubts[image] = _doubt(planes[image], float(deviations[image]), float(largest[image]), of)
+    return doubts
+
+
+def _doubt(plane: FloatArray, deviation: float, largest: float, of: str) -> str | None:
+    """Return the sentence about a channel (H, W), if there is one, from the root mean square of its details."""
+    if largest < TOO_STRONG:
+        return (
+            f"neighbouring pixels of the image differ{of} {_times(1 / max(largest, SMALLEST_SIGMA))} less than the "
+            "noise alone would make them differ: the noise model is too strong, in other units, or lacks the "
+            "correlation of neighbours."
+        )
+    details = np.concatenate([some[used] for _, some, used in _details(plane[None])]) / deviation
+    median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
+    if median > TOO_WEAK:
+        return (
+            f"neighbouring pixels of the image differ{of} {_times(median)} more than the noise would make them "
+            "differ: check that image and noise model are in the same units."
+        )
     return None
 
 
@@ -72,25 +80,58 @@ def _times(ratio: float) -> str:
     return "more than 10,000 times" if ratio > 10_000 else f"{ratio:.2g} times" if ratio < 100 else f"{ratio:.0f} times"
 
 
-def _details(plane: FloatArray) -> FloatArray:
-    """Return the diagonal Haar coefficients (m,) of an image (H, W), where it is neither constant nor cut off."""
-    ends = plane.min(), plane.max()
-    height, width = (side // 2 for side in plane.shape)
-    # Some rows at a time, so that a large image is never copied as a whole.
-    rows = max(1, BLOCKS_TOGETHER // max(1, width))
-    parts = [_details_of(plane[2 * i : 2 * min(i + rows, height), : 2 * width], ends) for i in range(0, height, rows)]
-    return np.concatenate(parts) if parts else np.empty(0)
+def _mean_squares(planes: FloatArray, deviations: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the number (k,) of details of planes (k, H, W), and the means (k,) of the squares of details / deviations.
+
+    Deviations below ``SMALLEST_SIGMA``, with which nothing is compared, count as 1.
+    """
+    scale = np.where(deviations < SMALLEST_SIGMA, 1.0, deviations)
+    count, total = np.zeros(len(planes), dtype=np.int64), np.zeros(len(planes))
+    for images, details, used in _details(planes):
+        details /= scale[images, None, None]
+        details[~used] = 0.0
+        count[images] += np.count_nonzero(used, axis=(1, 2))
+        total[images] += np.einsum("kij,kij->k", details, details)
+    return count, total / np.maximum(count, 1)
 
 
-def _details_of(plane: FloatArray, ends: tuple[float, float]) -> FloatArray:
-    """Return those (m,) of some rows, of even height and width; ``ends`` are the least and greatest pixel of all."""
-    corners = plane[::2, ::2], plane[::2, 1::2], plane[1::2, ::2], plane[1::2, 1::2]
+def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np.bool_]]]:
+    """Yield the diagonal Haar coefficients of planes (k, H, W), some at a time: a large image is not copied as a whole.
+
+    Yields
+    ------
+    images
+        The planes that they are of: m of them.
+    details : (m, h, w)
+        The coefficients of some rows.
+    used : (m, h, w) bool
+        Where the plane is neither constant nor cut off.
+    """
+    ends = planes.min(axis=(1, 2)), planes.max(axis=(1, 2))
+    height, width = (side // 2 for side in planes.shape[1:])
+    rows = min(max(1, BLOCKS_TOGETHER // max(1, width)), height)
+    for image in range(0, len(planes), step := max(1, BLOCKS_TOGETHER // max(1, rows * width))):
+        images = slice(image, image + step)
+        for row in range(0, height, max(1, rows)):
+            some = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
+            yield images, *_details_of(some, (ends[0][images], ends[1][images]))
+
+
+def _details_of(planes: FloatArray, ends: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return those of some rows, of even height and width; ``ends`` are the least and greatest pixel of each plane."""
+    first, second, third, fourth = corners = [planes[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
     low, high = functools.reduce(np.minimum, corners), functools.reduce(np.maximum, corners)
     used = low < high
     for end in ends:
-        used &= sum((corner == end).astype(np.uint8) for corner in corners) <= 1
-    first, second, third, fourth = (corner[used] for corner in corners)
-    return np.asarray((first - second - third + fourth) / 2)
+        used &= sum((corner == end[:, None, None]).view(np.uint8) for corner in corners) <= 1
+    return (first - second - third + fourth) / 2, used
+
+
+def _predicted(noise: Sequence[NoiseModel], shape: tuple[int, ...]) -> FloatArray:
+    """Return the standard deviations (k, C) of details by the models of k images, computed once for each model."""
+    models = {id(model): model for model in noise}
+    deviations = {key: detail_deviations(model, shape).tolist() for key, model in models.items()}
+    return np.array([deviations[id(model)] for model in noise])
 
 
 def detail_deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:

@@ -15,7 +15,7 @@ from attentest.attention import ScoreFunction, ScoreProperties
 from attentest.contrast import Contrast
 from attentest.images.sample import channels_last, stacked
 from attentest.noise import ImageNoise, NoiseModel
-from attentest.noise.implausible import detail_deviations, implausible_noise
+from attentest.noise.implausible import noise_doubts
 from attentest.pipeline.geometry import Geometry
 from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
 from attentest.pipeline.inputs import Input
@@ -24,7 +24,7 @@ from attentest.pipeline.observation import Observation, observe
 from attentest.pipeline.randomisation import Randomisation
 from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
-from attentest.results.compared_part import ComparedPart, certified, results_of
+from attentest.results.compared_part import ComparedParts, certified, results_of
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Tails
@@ -141,8 +141,7 @@ class Pipeline:
         regions, maps = _each_its_own(parts.regions), _each_its_own(observation.maps_on_images())
         kept_images = [channels_last(each.image.pixels) for each in inputs]
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
-        deviations: dict[int, NDArray[np.float64]] = {}
-        settings = [self._recorded(each, connectivity, deviations) for each in inputs]
+        settings = self._recorded(inputs, data.images, connectivity)
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
@@ -162,21 +161,18 @@ class Pipeline:
 
             search_share = 1.0 if certification is None else SEARCH_SHARE
             outcomes = self.search.find(problem, _between(0.0, search_share, progress))
-            masks = None if connectivity is None else chunk.masks()
-            compared = [
-                ComparedPart(
-                    region=regions[image],
-                    part=regions[image] if masks is None else masks[row].copy(),
-                    image=kept_images[image],
-                    attention=maps[image],
-                    randomised_image=randomised[image],
-                    seen=data.seen,
-                    selectable=observation.selectable,
-                    standard_error=float(standard_error[row]),
-                    settings=settings[image],
-                )
-                for row, image in enumerate(chunk.image)
-            ]
+            images, masks = chunk.image.tolist(), None if connectivity is None else chunk.masks()
+            compared = ComparedParts(
+                region=[regions[image] for image in images],
+                part=[regions[image] if masks is None else masks[row].copy() for row, image in enumerate(images)],
+                image=[kept_images[image] for image in images],
+                attention=[maps[image] for image in images],
+                randomised_image=[randomised[image] for image in images],
+                settings=[settings[image] for image in images],
+                standard_error=standard_error.tolist(),
+                seen=data.seen,
+                selectable=observation.selectable,
+            )
             results = results_of(
                 law,
                 outcomes,
@@ -191,7 +187,7 @@ class Pipeline:
                 known = replace(problem, law=law.with_known_error())
                 draws = certification.draw(known, _between(search_share, 1.0, progress))
                 results = [certified(result, own, certification) for result, own in zip(results, draws, strict=True)]
-            for image, result in zip(chunk.image, results, strict=True):
+            for image, result in zip(images, results, strict=True):
                 by_image[image].append(result)
         return by_image
 
@@ -289,17 +285,18 @@ class Pipeline:
         return np.array([level_of_each(self.confidence_level, int(count)) for count in parts.siblings()])
 
     def _recorded(
-        self, given: Input, connectivity: int | None, deviations: dict[int, NDArray[np.float64]]
-    ) -> dict[str, Any]:
-        """Return how an image is tested; ``deviations`` keeps what is the same for all images with one noise model."""
-        if id(given.noise) not in deviations:
-            deviations[id(given.noise)] = detail_deviations(given.noise, given.image.pixels.shape)
-        own = {
-            "noise": dict(given.noise.describe()),
-            "noise_doubt": implausible_noise(given.noise, given.image.pixels, deviations[id(given.noise)]),
-            "noisy_reference": given.noisy_reference,
-        }
-        return {**self.settings, "components": connectivity, **own}
+        self, inputs: Sequence[Input], images: NDArray[np.float64], connectivity: int | None
+    ) -> list[dict[str, Any]]:
+        """Return how each of images (k, C, H, W) is tested; those that are tested alike share a record."""
+        doubts = noise_doubts(images, [each.noise for each in inputs])
+        keys = [(id(each.noise), doubt, each.noisy_reference) for each, doubt in zip(inputs, doubts, strict=True)]
+        records: dict[tuple[int, str | None, str | None], dict[str, Any]] = {}
+        for key, each in zip(keys, inputs, strict=True):
+            if key not in records:
+                _, doubt, reference = key
+                own = {"noise": dict(each.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
+                records[key] = {**self.settings, "components": connectivity, **own}
+        return [records[key] for key in keys]
 
 
 def _between(start: float, end: float, report: Report) -> Report:

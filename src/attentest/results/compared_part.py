@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,43 +16,38 @@ from attentest.results.result import AttentionTestResult, corrected_for_all_regi
 from attentest.search import Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Tails, parameters_of
 from attentest.statistics.baselines import naive_log_pvalue
-from attentest.statistics.intervals import contains
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.unions import Unions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ComparedPart:
-    """One compared part of a region: everything in its result besides the numbers of the test.
+class ComparedParts:
+    """The k compared parts of regions: everything in their results besides the numbers of the test.
 
     Parameters
     ----------
-    region, part, attention, seen : (H, W)
-    image, randomised_image : (H, W) or (H, W, C)
-        As in :class:`AttentionTestResult`.
-    selectable
-        Number of pixels or whole patches from which the region was chosen.
-    standard_error
-        Standard deviation of the compared difference.
-    settings
-        Record of how the test was made.
+    region, part, attention, image, randomised_image, settings, standard_error
+        As in :class:`AttentionTestResult`, k of each.
+    seen, selectable
+        As in :class:`AttentionTestResult`, the same for all.
     """
 
-    region: NDArray[np.bool_]
-    part: NDArray[np.bool_]
-    image: NDArray[np.float64]
-    attention: NDArray[np.float64]
+    region: Sequence[NDArray[np.bool_]]
+    part: Sequence[NDArray[np.bool_]]
+    attention: Sequence[NDArray[np.float64]]
+    image: Sequence[NDArray[np.float64]]
+    randomised_image: Sequence[NDArray[np.float64] | None]
+    settings: Sequence[Mapping[str, Any]]
+    standard_error: Sequence[float]
     seen: NDArray[np.bool_]
     selectable: int
-    standard_error: float
-    settings: Mapping[str, Any]
-    randomised_image: NDArray[np.float64] | None = None
 
 
 def results_of(
     law: Law,
     outcomes: Sequence[SearchOutcome],
-    parts: Sequence[ComparedPart],
+    parts: ComparedParts,
     *,
     alternative: Tails,
     alpha: float | None,
@@ -59,50 +55,53 @@ def results_of(
     connectivity: int | None,
 ) -> list[AttentionTestResult]:
     """Return the results of k tested parts and their truncation sets; their arrays become read-only."""
-    for z, outcome in zip(law.z_obs, outcomes, strict=True):
-        if not contains(outcome.intervals, z):
-            raise SearchError(
-                f"the search returned a truncation set without the observed statistic {z:.17g}, "
-                "which lies in it by definition: the search is at fault."
-            )
-    logs = log_pvalues(law, outcomes, alternative)
-    results = []
-    for i, (outcome, part) in enumerate(zip(outcomes, parts, strict=True)):
-        arrays = part.region, part.part, part.image, part.attention, part.seen
-        if part.randomised_image is not None:
-            part.randomised_image.setflags(write=False)
-        for array in (*arrays, outcome.intervals, outcome.certain, outcome.possible):
-            array.setflags(write=False)
-        log_naive = naive_log_pvalue(float(law.statistic[i]), alternative)
-        results.append(
-            AttentionTestResult(
-                law=law.chosen(slice(i, i + 1)),
-                standard_error=part.standard_error,
-                region=part.region,
-                part=part.part,
-                image=part.image,
-                attention=part.attention,
-                seen=part.seen,
-                selectable=part.selectable,
-                intervals=outcome.intervals,
-                certain_intervals=outcome.certain,
-                possible_intervals=outcome.possible,
-                log_pvalue=float(logs.best[i]),
-                log_pvalue_bounds=(float(logs.low[i]), float(logs.high[i])),
-                naive_log_pvalue=log_naive,
-                bonferroni_log_pvalue=corrected_for_all_regions(log_naive, part.selectable, connectivity),
-                **parameters_of(alternative),
-                alpha=alpha,
-                confidence_level=confidence_level,
-                connectivity=connectivity,
-                evaluations=outcome.evaluations,
-                status=outcome.status,
-                settings=part.settings,
-                audit=outcome.audit,
-                randomised_image=part.randomised_image,
-            )
+    inside = Unions.of([outcome.intervals for outcome in outcomes]).contain(law.z_obs)
+    if not inside.all():
+        raise SearchError(
+            f"the search returned a truncation set without the observed statistic {law.z_obs[~inside][0]:.17g}, "
+            "which lies in it by definition: the search is at fault."
         )
-    return results
+    sets = ((outcome.intervals, outcome.certain, outcome.possible) for outcome in outcomes)
+    own = zip(parts.region, parts.part, parts.attention, parts.image, parts.randomised_image, strict=True)
+    for array in chain([parts.seen], chain.from_iterable(own), chain.from_iterable(sets)):
+        if array is not None:
+            array.setflags(write=False)
+    best, low, high = (log.tolist() for log in log_pvalues(law, outcomes, alternative))
+    naive = naive_log_pvalue(law.statistic, alternative)
+    corrected = corrected_for_all_regions(naive, parts.selectable, connectivity)
+    log_naive, log_bonferroni = naive.tolist(), corrected.tolist()
+    common = {
+        "seen": parts.seen,
+        "selectable": parts.selectable,
+        "alpha": alpha,
+        "confidence_level": confidence_level,
+        "connectivity": connectivity,
+        **parameters_of(alternative),
+    }
+    return [
+        AttentionTestResult(
+            law=own_law,
+            standard_error=parts.standard_error[i],
+            region=parts.region[i],
+            part=parts.part[i],
+            image=parts.image[i],
+            attention=parts.attention[i],
+            intervals=outcome.intervals,
+            certain_intervals=outcome.certain,
+            possible_intervals=outcome.possible,
+            log_pvalue=best[i],
+            log_pvalue_bounds=(low[i], high[i]),
+            naive_log_pvalue=log_naive[i],
+            bonferroni_log_pvalue=log_bonferroni[i],
+            evaluations=outcome.evaluations,
+            status=outcome.status,
+            settings=parts.settings[i],
+            audit=outcome.audit,
+            randomised_image=parts.randomised_image[i],
+            **common,
+        )
+        for i, (own_law, outcome) in enumerate(zip(law.each(), outcomes, strict=True))
+    ]
 
 
 def certified(

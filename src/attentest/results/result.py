@@ -275,8 +275,8 @@ class AttentionTestResult(ResultPlots):
             self,
             alternative=alternative,
             two_sided=two_sided,
-            naive_log_pvalue=log_naive,
-            bonferroni_log_pvalue=corrected_for_all_regions(log_naive, self.selectable, self.connectivity),
+            naive_log_pvalue=float(log_naive),
+            bonferroni_log_pvalue=float(corrected_for_all_regions(log_naive, self.selectable, self.connectivity)),
             settings={**_without(self.settings, "two_sided"), **parameters_of(tails)},
         )
         # The draws of a certificate are of the law with a known standard error.
@@ -419,7 +419,9 @@ def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != name}
 
 
-def corrected_for_all_regions(log_naive: float, selectable: int, connectivity: int | None) -> float:
-    """Return the log of a naive p-value corrected for all regions that could have been chosen (Bonferroni)."""
+def corrected_for_all_regions(
+    log_naive: NDArray[np.float64], selectable: int, connectivity: int | None
+) -> NDArray[np.float64]:
+    """Return the logs of naive p-values corrected for all regions that could have been chosen (Bonferroni)."""
     # A pixel or patch is in the region or not; with components it is in this one, in another, or in none.
     return bonferroni_log_pvalue(log_naive, selectable, kinds=2 if connectivity is None else 3)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from attentest.checks import whole_number
@@ -21,25 +21,26 @@ MOST_PERMUTATIONS = 10**8
 """Upper limit on the number of permutations, against typing errors."""
 
 
-def naive_log_pvalue(z: float, alternative: Tails = "two-sided") -> float:
-    """Return the log p-value of a plain z-test, which ignores that the region was chosen from the image.
+def naive_log_pvalue(z: ArrayLike, alternative: Tails = "two-sided") -> NDArray[np.float64]:
+    """Return the log p-values of plain z-tests (k,), which ignore that the regions were chosen from the images.
 
     Without a selection the two two-sided p-values are the same.
     """
+    z = np.asarray(z, dtype=np.float64)
     if alternative == "greater":
-        return float(log_ndtr(-z))
+        return np.asarray(log_ndtr(-z))
     if alternative == "less":
-        return float(log_ndtr(z))
-    return LOG_2 + float(log_ndtr(-abs(z)))
+        return np.asarray(log_ndtr(z))
+    return np.asarray(LOG_2 + log_ndtr(-np.abs(z)))
 
 
-def bonferroni_log_pvalue(log_naive: float, selectable: int, kinds: int = 2) -> float:
-    """Return the log of min(1, kinds^selectable p): a correction for every possible region.
+def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2) -> NDArray[np.float64]:
+    """Return the logs of min(1, kinds^selectable p): a correction for every possible region.
 
     ``selectable`` is the number of pixels, or of patches if regions consist of whole ones, and ``kinds`` the number of
     states of each: in the region or not; for a component of a region, in it, in another component, or outside.
     """
-    return min(0.0, selectable * float(np.log(kinds)) + log_naive)
+    return np.asarray(np.minimum(0.0, selectable * np.log(kinds) + np.asarray(log_naive)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ way to condition on the selection is another subclass of ``Law``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -119,6 +119,12 @@ class Law(ABC):
     def chosen(self, images: NDArray[np.int64] | slice) -> Self:
         """Return the law of some of the images."""
         return type(self)(**{field.name: getattr(self, field.name)[images] for field in fields(self)})
+
+    def each(self) -> Iterator[Self]:
+        """Yield the law of each image."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        for i in range(len(self)):
+            yield type(self)(**{name: values[i : i + 1] for name, values in columns.items()})
 
     def scaled(self, divisors: NDArray[np.float64]) -> Self:
         """Return the law if the standard deviation of the noise is a multiple of the one that was assumed.

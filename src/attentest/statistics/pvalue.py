@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.truncation_set import TruncationSet
+
+LogMasses: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Log masses (k,) of what is at least as extreme as the observed statistics, and of the rest."""
 
 
 class LogPvalues(NamedTuple):
@@ -29,12 +32,11 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Tails) -> 
     "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
     counterparts, and "equal-tailed" is twice the smaller of these, or 1 if that is less.
     """
-    best, _ = log_pvalue_bounds(
-        law, [known.intervals for known in sets], [known.intervals for known in sets], alternative
-    )
-    low, high = log_pvalue_bounds(
-        law, [known.certain for known in sets], [known.possible for known in sets], alternative
-    )
+    found = _log_masses_of_sets(law, [known.intervals for known in sets], alternative)
+    certain = _log_masses_of_sets(law, [known.certain for known in sets], alternative)
+    possible = _log_masses_of_sets(law, [known.possible for known in sets], alternative)
+    best, _ = _bounds(found, found, alternative)
+    low, high = _bounds(certain, possible, alternative)
     # Where nothing more extreme was found because nothing there can matter, the upper bound is all that is known.
     return LogPvalues(np.where(np.isneginf(best), high, best), low, high)
 
@@ -43,8 +45,16 @@ def log_pvalue_bounds(
     law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], alternative: Tails
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the logs (k,) of the least and the greatest p-value over all sets between ``certain`` and ``possible``."""
-    extreme_certain, rest_certain = _log_masses_of_sets(law, certain, alternative)
-    extreme_possible, rest_possible = _log_masses_of_sets(law, possible, alternative)
+    return _bounds(
+        _log_masses_of_sets(law, certain, alternative), _log_masses_of_sets(law, possible, alternative), alternative
+    )
+
+
+def _bounds(
+    certain: LogMasses, possible: LogMasses, alternative: Tails
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the logs (k,) of the least and the greatest p-value from the masses of ``certain`` and ``possible``."""
+    (extreme_certain, rest_certain), (extreme_possible, rest_possible) = certain, possible
     high = log_share(extreme_possible, rest_certain)
     low = np.minimum(log_share(extreme_certain, rest_possible), high)  # for p next to 1 rounding can swap them
     if alternative != "equal-tailed":
@@ -59,9 +69,7 @@ def decision(low: float, high: float, alpha: float) -> bool | None:
     return True if high <= alpha else False if low > alpha else None
 
 
-def _log_masses_of_sets(
-    law: Law, sets: Sequence[Intervals], alternative: Tails
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _log_masses_of_sets(law: Law, sets: Sequence[Intervals], alternative: Tails) -> LogMasses:
     image = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
     left, right = np.concatenate(list(sets)).T
     lower, upper = ordinary_range(law.statistic, alternative)

@@ -46,12 +46,19 @@ class Unions:
     def arrays(self) -> list[Intervals]:
         """Return the unions as arrays (n_i, 2)."""
         ends = np.column_stack([self.left, self.right])
-        return [part.copy() for part in np.split(ends, np.cumsum(self.count)[:-1])]
+        last = np.cumsum(self.count)
+        return [ends[i:j].copy() for i, j in zip((last - self.count).tolist(), last.tolist(), strict=True)]
 
     @property
     def owner(self) -> NDArray[np.int64]:
         """Index (n,) of the union that each interval belongs to."""
         return np.repeat(np.arange(len(self.count)), self.count)
+
+    def contain(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Tell of each union whether its point (m,) lies in it; intervals are closed."""
+        owner = self.owner
+        own = points[owner]
+        return np.bincount(owner[(self.left <= own) & (own <= self.right)], minlength=len(self.count)) > 0
 
     def chosen(self, rows: NDArray[np.int64]) -> Unions:
         """Return some of the unions, possibly repeated."""

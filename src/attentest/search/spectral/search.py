@@ -50,7 +50,8 @@ from attentest.search.spectral.segments import (
     unexplored,
 )
 from attentest.search.spectral.trusted_width import TrustedWidth
-from attentest.statistics.intervals import Intervals, contains, union
+from attentest.statistics.intervals import Intervals, union
+from attentest.statistics.unions import Unions
 
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
@@ -347,28 +348,28 @@ class _Run:
         self._pieces = self._pieces.chosen(used[:-1])
 
     def _outcomes(self) -> list[SearchOutcome]:
-        evaluations = self._interpolation.evaluations
-        outcomes = []
-        for image, known in enumerate(self._table.sets()):
-            z_obs = float(self._problem.z_obs[image])
-            intervals, certain, possible = (
-                _with_point(part, z_obs) for part in (known.intervals, known.certain, known.possible)
+        z_obs = self._problem.z_obs
+        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.arange(len(z_obs))))
+        counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
+        return [
+            SearchOutcome(
+                intervals=intervals,
+                certain=certain,
+                possible=possible,
+                evaluations=evaluations,
+                status=status or CONVERGED,
+                audit=Audit(points=points, contradictions=contradictions),
             )
-            outcomes.append(
-                SearchOutcome(
-                    intervals=intervals,
-                    certain=certain,
-                    possible=possible,
-                    evaluations=int(evaluations[image]),
-                    status=self._goals.status[image] or CONVERGED,
-                    audit=Audit(points=int(self._audited[image]), contradictions=int(self._contradictions[image])),
-                )
+            for intervals, certain, possible, evaluations, points, contradictions, status in zip(
+                *sets, *counts, self._goals.status, strict=True
             )
-        return outcomes
+        ]
 
 
-def _with_point(intervals: Intervals, z: float) -> Intervals:
-    """Return a set that contains z, which belongs to it by definition however little of it was resolved."""
-    if contains(intervals, z):
-        return intervals
-    return union(intervals, np.array([[np.nextafter(z, -np.inf), np.nextafter(z, np.inf)]]))
+def _with_points(unions: Unions, z: Floats) -> list[Intervals]:
+    """Return sets that contain points z (k,), which belong to them by definition however little was resolved."""
+    sets = unions.arrays()
+    for row in np.flatnonzero(~unions.contain(z)).tolist():
+        around = np.array([[np.nextafter(z[row], -np.inf), np.nextafter(z[row], np.inf)]])
+        sets[row] = union(sets[row], around)
+    return sets
