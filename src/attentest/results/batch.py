@@ -57,9 +57,11 @@ class Results(Sequence[AttentionTestResult]):
         for one in every:
             if not isinstance(one, (AttentionTestResult, FailedImage)):
                 raise InputError(f"Results takes results of AttentionTest, got {type(one).__name__} among them.")
-        self._every = tuple(zip(named, every, strict=True))
+        self._all_names, self._all = named, every
         self._results = tuple(one for one in every if isinstance(one, AttentionTestResult))
-        self._names = tuple(name for name, one in self._every if isinstance(one, AttentionTestResult))
+        self._names = tuple(
+            name for name, one in zip(named, every, strict=True) if isinstance(one, AttentionTestResult)
+        )
 
     def __len__(self) -> int:
         return len(self._results)
@@ -78,7 +80,7 @@ class Results(Sequence[AttentionTestResult]):
 
     def __repr__(self) -> str:
         counts = [counted(len(self), "result")]
-        if failed := len(self._every) - len(self):
+        if failed := len(self._all) - len(self):
             counts.append(counted(failed, "failure"))
         return f"{type(self).__name__}({', '.join(counts)})"
 
@@ -92,7 +94,7 @@ class Results(Sequence[AttentionTestResult]):
             for name, one in shown
         ]
         notes = self.summary().split("\n") if len(self) else []
-        return results_html(repr(self), rows, len(self._every), of=self._of, adjusted=METHOD_NAMES[method], notes=notes)
+        return results_html(repr(self), rows, len(self._all), of=self._of, adjusted=METHOD_NAMES[method], notes=notes)
 
     @property
     def names(self) -> tuple[object, ...]:
@@ -344,8 +346,13 @@ class Results(Sequence[AttentionTestResult]):
         )
 
     @property
+    def _every(self) -> list[tuple[object, AttentionTestResult | FailedImage]]:
+        """Each image with its result, or with its failure."""
+        return list(zip(self._all_names, self._all, strict=True))
+
+    @property
     def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
-        """Each image with its results, or with its failure."""
+        """Each image with the list of its results, or with its failure."""
         return [(name, one if isinstance(one, FailedImage) else [one]) for name, one in self._every]
 
     def _values(self, most: int) -> list[dict[str, Any]]:
