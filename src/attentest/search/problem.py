@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -125,6 +125,27 @@ class SearchProblem:
         """Observed points (k,), one in each set."""
         return self.law.z_obs
 
+    def part(self, first: int, end: int) -> SearchProblem:
+        """Return the problem of the images from ``first`` up to ``end``, with their share of the memory."""
+        rows = slice(first, end)
+
+        def own(values: Any) -> Any:
+            return values[rows] if isinstance(values, np.ndarray | Tensor) else values
+
+        rough = self.rough_scores
+        return replace(
+            self,
+            law=self.law.chosen(rows),
+            scores=_from(first, self.scores),
+            rough_scores=None if rough is None else _from(first, rough),
+            margins=_MarginsFrom(first, self.margins),
+            image_numbers=own(self.image_numbers),
+            confidence_level=own(self.confidence_level),
+            observed=own(self.observed),
+            seeds=own(self.seeds),
+            memory=self.memory * (end - first) // len(self.law),
+        )
+
     def name(self, image: int) -> str:
         """Return what error messages call an image."""
         return "the image" if self.image_numbers is None else f"image {self.image_numbers[image]}"
@@ -217,3 +238,28 @@ class SearchProblem:
                 "the test needs the model on images other than the observed one, and there it returns no number."
             )
         return values
+
+
+def _from(first: int, scores: Scores) -> Scores:
+    """Return scores of images that are counted from one of them."""
+    return lambda image, z: scores(image + first, z)
+
+
+class _MarginsFrom:
+    """The margins of images that are counted from one of them."""
+
+    def __init__(self, first: int, margins: Margins) -> None:
+        self._first, self._margins = first, margins
+        self.signs, self.weights = margins.signs, margins.weights
+
+    def __call__(self, image: Tensor, scores: Tensor, /) -> Tensor:
+        return self._margins(image + self._first, scores)
+
+    def pixels(self, image: Tensor, scores: Tensor, /) -> Tensor:
+        return self._margins.pixels(image + self._first, scores)
+
+    def extremes(self, image: Tensor, pixels: Tensor, /) -> tuple[Tensor, Tensor]:
+        return self._margins.extremes(image + self._first, pixels)
+
+    def inside(self, image: Tensor, scores: Tensor, /) -> Tensor:
+        return self._margins.inside(image + self._first, scores)
