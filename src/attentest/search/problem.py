@@ -19,6 +19,15 @@ Indices: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
+
+def on_device(values: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device.
+
+    CUDA has read the array when the call returns, so that nothing needs to wait for the device.
+    """
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device, non_blocking=device.type == "cuda")
+
+
 ARRAYS_OF_MARGINS = 6
 """Arrays of the size of all margins that are held while margins are computed."""
 
@@ -157,12 +166,10 @@ class SearchProblem:
         Rough scores may be NaN or infinite.
         """
         function = self.rough_scores if rough and self.rough_scores is not None else self.scores
-        parts = []
-        for start in range(0, len(z), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            scores = self._evaluated(function, image[part], z[part])
-            parts.append(scores if rough else self._checked(scores, image[part], z[part]))
-        return torch.cat(parts)
+        starts = range(0, len(z), self.batch_size)
+        parts = (slice(start, start + self.batch_size) for start in starts)
+        scores = torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
+        return scores if rough else self._checked(scores, image, z)
 
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
@@ -184,7 +191,7 @@ class SearchProblem:
         inside = np.empty(len(image), dtype=np.bool_)
         for start in range(0, len(image), self._margins_together):
             part = slice(start, start + self._margins_together)
-            chosen = torch.from_numpy(image[part]).to(self.device)
+            chosen = on_device(image[part], self.device)
             inside[part] = self.margins.inside(chosen, scores[part]).cpu().numpy()
         return inside
 
@@ -227,9 +234,11 @@ class SearchProblem:
         return scores
 
     def _tensors(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(image).to(self.device), torch.from_numpy(z).to(self.device)
+        return on_device(image, self.device), on_device(z, self.device)
 
     def _checked(self, values: Tensor, image: Indices, z: Points) -> Tensor:
+        if bool(torch.isfinite(values.sum())):  # this takes less time and memory than a look at each value
+            return values
         finite = torch.isfinite(values.flatten(1)).all(dim=1)
         if not bool(finite.all()):
             first = int((~finite).nonzero()[0, 0])
