@@ -10,21 +10,22 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from attentest.search.problem import Margins
-from attentest.search.spectral.chebyshev import basis
+from attentest.search.spectral.chebyshev import basis, constant, second_derivative
+from attentest.search.spectral.masses import Floats, Integers, Mask
 
 GRID = 24
 """Number of cells that an interpolant is first cut into."""
 
-DEEPEST = 60
-"""Most rounds of halving; after so many a cell is as narrow as rounding allows."""
+NARROWEST = 4 * torch.finfo(torch.float64).eps
+"""Cells of this width are not divided again: it is as narrow as rounding allows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,58 +38,62 @@ class Interpolants:
         Index of the image of each piece.
     coefficients : (p, SIZE, gh, gw)
         Coefficients in the Chebyshev basis.
-    curvature : (p,)
-        Bound on the second derivative of every score.
-    error : (p,)
-        Estimate of the greatest difference from the true scores.
-    waves : (p,)
-        Degree of the Lobatto nodes at which the error vanishes; 0 where the error is the same everywhere.
-    floor : (p,)
-        Rounding error of the scores.
+    errors : (3, p)
+        Estimate of the greatest difference from the true scores; degree of the Lobatto nodes at which it vanishes, 0
+        where it is the same everywhere; rounding error of the scores.
     """
 
     image: Tensor
     coefficients: Tensor
-    curvature: Tensor
-    error: Tensor
-    waves: Tensor
-    floor: Tensor
+    errors: Tensor
+
+    def some(self, rows: slice) -> Interpolants:
+        """Return some of them, without a copy."""
+        return Interpolants(image=self.image[rows], coefficients=self.coefficients[rows], errors=self.errors[:, rows])
 
     def scores(self, piece: Tensor, x: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of pieces (m,) at x (m,)."""
-        return torch.einsum("mk,mkhw->mhw", basis(x), self.coefficients[piece])
+        """Return the scores (m, j, gh, gw) of pieces (m,) at points x (m, j)."""
+        coefficients = self.coefficients.index_select(0, piece)
+        return (basis(x) @ coefficients.flatten(2)).reshape(*x.shape, *coefficients.shape[2:])
 
-    def error_between(self, piece: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Return a bound (m,) on the error of pieces (m,) between left (m,) and right (m,).
+    def curvature(self) -> Tensor:
+        """Return a bound (p,) on the second derivative of every score."""
+        bend = constant(second_derivative, self.coefficients.device) @ self.coefficients.flatten(2)
+        return bend.abs().sum(dim=1).amax(dim=1)
+
+    def error_between(self, piece: Tensor, ends: Tensor) -> Tensor:
+        """Return a bound (m,) on the error of pieces (m,) between two points (m, 2) of each.
 
         The error of an interpolant is its node polynomial times a divided difference that varies little; the
         polynomial is at most one and its slope at most twice the degree.
         """
-        waves = self.waves[piece]
-        here = torch.maximum(_node_polynomial(waves, left), _node_polynomial(waves, right))
-        profile = torch.where(waves > 0, here + waves * (right - left), 1.0).clamp(max=1.0)
-        return self.error[piece] * profile + self.floor[piece]
+        error, degree, floor = self.errors[:, piece].unbind()
+        angle = torch.acos(ends.clamp(-1, 1))
+        at_ends = (torch.sin(angle) * torch.sin(degree.unsqueeze(1) * angle)).abs().amax(dim=1)
+        profile = torch.where(degree > 0, at_ends + degree * (ends[:, 1] - ends[:, 0]), 1.0).clamp(max=1.0)
+        return error * profile + floor
 
 
 class Parts(NamedTuple):
-    """Parts of pieces, (m,) each, in the pieces' own coordinates.
+    """Parts of pieces, (m,) each, in the pieces' own coordinates, in no order.
 
-    ``best_left`` and ``best_right`` are the ends of what is inside if the interpolation error is ignored.
+    ``best_left`` and ``best_right`` are the ends of what is inside if the interpolation error is ignored; ``inside``
+    says whether a part is certainly inside. If not, it is undecided.
     """
 
-    piece: Tensor
-    left: Tensor
-    right: Tensor
-    best_left: Tensor
-    best_right: Tensor
+    piece: Integers
+    left: Floats
+    right: Floats
+    best_left: Floats
+    best_right: Floats
+    inside: Mask
 
-    @classmethod
-    def of(cls, several: Sequence[Parts]) -> Parts:
-        """Concatenate."""
-        return cls(*(torch.cat(columns) for columns in zip(*several, strict=True)))
+    def chosen(self, rows: Integers | Mask) -> Parts:
+        """Return some of the parts."""
+        return Parts._make(column[rows] for column in self)
 
 
-def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_together: int) -> tuple[Parts, Parts]:
+def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_together: int) -> Parts:
     """Return the parts of pieces that are certainly inside, and those that are undecided.
 
     Parameters
@@ -100,158 +105,144 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
     points_together
         Number of points that are processed at a time, to bound memory.
     """
-    count = len(interpolants.image)
-    device = interpolants.error.device
-    none = Parts(interpolants.image[:0], *4 * [interpolants.error[:0]])
-    inside, undecided = [none], [none]
-    edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64, device=device))
-    edges[0], edges[-1] = -1.0, 1.0
     step = max(1, points_together // (GRID + 1))
-    for start in range(0, count, step):
-        piece = torch.arange(start, min(start + step, count), device=device)
-        cells = _first_cells(margins, interpolants, piece, edges)
-        for _ in range(DEEPEST):
-            sure, final, open_ = _divide(interpolants, margins, cells)
-            inside.append(sure)
-            undecided += final
-            if len(open_.piece) == 0:
-                break
-            cells = _cells_between(margins, interpolants, open_, points_together)
-        else:
-            undecided.append(open_)
-    return Parts.of(inside), Parts.of(undecided)
+    tables = [np.empty((6, 0))]
+    for start in range(0, len(interpolants.image), step):
+        table = _table(margins, interpolants.some(slice(start, start + step)), max(1, points_together // 2))
+        table[0] += start
+        tables.append(table)
+    piece, left, right, best_left, best_right, kind = np.concatenate(tables, axis=1)
+    return Parts(piece.astype(np.int64), left, right, best_left, best_right, kind == 0)
+
+
+def _table(margins: Margins, interpolants: Interpolants, cells_together: int) -> Floats:
+    """Return the parts of pieces on the host, as rows: piece, ends, and kind, which is 0 if a part is inside."""
+    curvature = interpolants.curvature()
+    divided = []
+    to_divide = [_first_cells(margins, interpolants)]
+    while to_divide:
+        cells = to_divide.pop()
+        parts, piece, ends = _divide(interpolants, curvature, margins, cells)
+        divided.append(parts)
+        if len(piece):
+            for some in zip(piece.split(cells_together), ends.split(cells_together), strict=True):
+                to_divide.append(_cells(margins, interpolants, *some, interpolants.scores(*some)))
+    piece, ends, final = (torch.cat(columns, dim=-1) for columns in zip(*divided, strict=True))
+    kind, cell = final.nonzero().unbind(dim=1)
+    return torch.cat([piece[cell].unsqueeze(0), ends[:, kind, cell], kind.unsqueeze(0)]).cpu().numpy()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cells:
-    """Cells of pieces: ends, extremes at the ends (m, E), and how far these can lie below their chords (m, E)."""
+    """Cells (m,) of pieces.
+
+    Parameters
+    ----------
+    piece : (m,), ends : (m, 2)
+        The piece of each cell, and where the cell begins and ends.
+    combined : (m, 2, J)
+        The combinations of extremes that must be negative, at the ends.
+    above, below : (m, J)
+        How far these can lie above and below their chords when the scores follow theirs.
+    """
 
     piece: Tensor
-    left: Tensor
-    right: Tensor
-    at_left: Tensor
-    at_right: Tensor
-    dip: Tensor
+    ends: Tensor
+    combined: Tensor
+    above: Tensor
+    below: Tensor
 
 
-def _first_cells(margins: Margins, interpolants: Interpolants, piece: Tensor, edges: Tensor) -> _Cells:
-    scores = torch.einsum("sk,pkhw->pshw", basis(edges), interpolants.coefficients[piece])
-    shape = scores.shape[:2]
-    image = interpolants.image[piece].repeat_interleave(len(edges))
+def _first_cells(margins: Margins, interpolants: Interpolants) -> _Cells:
+    device, coefficients = interpolants.image.device, interpolants.coefficients
+    piece = torch.arange(len(coefficients), device=device)
+    scores = (constant(_basis_at_edges, device) @ coefficients.flatten(2)).unflatten(2, coefficients.shape[2:])
+    return _cells(margins, interpolants, piece, constant(_edges, device).expand(len(piece), -1), scores)
+
+
+def _edges() -> Floats:
+    """Return the ends (GRID + 1,) of the first cells."""
+    edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64))
+    edges[0], edges[-1] = -1.0, 1.0
+    return edges.numpy()
+
+
+def _basis_at_edges() -> Floats:
+    return basis(torch.from_numpy(_edges())).numpy()
+
+
+def _cells(margins: Margins, interpolants: Interpolants, piece: Tensor, x: Tensor, scores: Tensor) -> _Cells:
+    """Return the cells between neighbours of points x (m, j) of pieces (m,) with scores (m, j, gh, gw)."""
+    count = x.shape[1]
+    image = interpolants.image[piece].repeat_interleave(count)
     pixels = margins.pixels(image, scores.flatten(0, 1))
-    extremes, attained = (v.unflatten(0, shape) for v in margins.extremes(image, pixels))
-    pixels = pixels.unflatten(0, shape)
-    dip = _dip(
-        extremes[:, :-1],
-        extremes[:, 1:],
-        margins.signs * pixels[:, :-1].gather(2, attained[:, 1:]),
-        margins.signs * pixels[:, 1:].gather(2, attained[:, :-1]),
-    )
-    cells = len(edges) - 1
+    extremes, attained = margins.extremes(image, pixels)
+    combined = extremes @ margins.weights.T
+
+    def at_ends(values: Tensor) -> Tensor:
+        """Return values (m j, n) of the points as those (m, j - 1, 2, n) of the ends of cells, without a copy."""
+        return values.reshape(len(piece), count, -1).unfold(1, 2, 1).mT
+
+    # An extreme is at least as great as either of the two pixels that attain it at the ends. Along chords these are two
+    # lines that cross at a b / (a + b) below its own chord, with a and b their distances from it at the other end.
+    distances = at_ends(extremes) - margins.signs * at_ends(pixels).gather(3, at_ends(attained).flip(2))
+    product = distances.prod(dim=2)
+    dip = torch.where(product > 0, product / distances.sum(dim=2), 0.0).flatten(0, 1)
+    above, below = (dip @ torch.cat([-margins.weights, margins.weights]).relu().T).chunk(2, dim=1)
     return _Cells(
-        piece=piece.repeat_interleave(cells),
-        left=edges[:-1].repeat(len(piece)),
-        right=edges[1:].repeat(len(piece)),
-        at_left=extremes[:, :-1].flatten(0, 1),
-        at_right=extremes[:, 1:].flatten(0, 1),
-        dip=dip.flatten(0, 1),
+        piece=piece.repeat_interleave(count - 1),
+        ends=x.unfold(1, 2, 1).flatten(0, 1),
+        combined=at_ends(combined).flatten(0, 1),
+        above=above,
+        below=below,
     )
 
 
-def _cells_between(margins: Margins, interpolants: Interpolants, parts: Parts, points_together: int) -> _Cells:
-    at_left, at_right, dips = [], [], []
-    step = max(1, points_together // 2)
-    for start in range(0, len(parts.piece), step):
-        piece, left, right = (v[start : start + step] for v in (parts.piece, parts.left, parts.right))
-        image = interpolants.image[piece]
-        pixels = [margins.pixels(image, interpolants.scores(piece, x)) for x in (left, right)]
-        extremes, attained = zip(*(margins.extremes(image, p) for p in pixels), strict=True)
-        crossed = [margins.signs * pixels[i].gather(1, attained[1 - i]) for i in (0, 1)]
-        at_left.append(extremes[0])
-        at_right.append(extremes[1])
-        dips.append(_dip(*extremes, *crossed))
-    return _Cells(
-        piece=parts.piece,
-        left=parts.left,
-        right=parts.right,
-        at_left=torch.cat(at_left),
-        at_right=torch.cat(at_right),
-        dip=torch.cat(dips),
-    )
+def _divide(
+    interpolants: Interpolants, curvature: Tensor, margins: Margins, cells: _Cells
+) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+    """Divide cells (m,) into parts that are inside, outside and undecided.
 
-
-def _dip(at_left: Tensor, at_right: Tensor, right_ones_at_left: Tensor, left_ones_at_right: Tensor) -> Tensor:
-    """Return how far below its chord an extreme can lie when the scores follow theirs.
-
-    The extreme is at least as great as either of the two pixels that attain it at the ends. These are two lines that
-    cross at a b / (a + b) below the chord, where a and b are their distances from the extreme at the other end.
+    Returns
+    -------
+    piece : (m,), ends : (4, 3, m), final : (3, m)
+        The pieces; the ends of what is inside, undecided before it and undecided after it, and of the best estimates in
+        them; and which of these are there and are not to be divided again.
+    piece : (n,), ends : (n, 2)
+        What is to be divided again, as cells.
     """
-    a, b = at_right - left_ones_at_right, at_left - right_ones_at_left
-    return torch.where(a * b > 0, a * b / (a + b), 0.0)
-
-
-def _divide(interpolants: Interpolants, margins: Margins, cells: _Cells) -> tuple[Parts, list[Parts], Parts]:
-    """Return the parts of cells that are inside, finally undecided, and to be divided again."""
-    weights = margins.weights
-    total = weights.abs().sum(dim=1)
-    width = cells.right - cells.left
-    bend = (width**2 / 8 * interpolants.curvature[cells.piece]).unsqueeze(1) * total
-    above = cells.dip @ weights.clamp(max=0).abs().T + bend
-    below = cells.dip @ weights.clamp(min=0).T + bend
-    band = interpolants.error_between(cells.piece, cells.left, cells.right).unsqueeze(1) * total
-    left, right = cells.at_left @ weights.T, cells.at_right @ weights.T
-
-    in_from, in_to = _negative(left + above + band, right + above + band)
-    may_from, may_to = _negative(left - below - band, right - below - band)
-    best_from, best_to = _negative(left, right)
-    some = in_from < in_to
-    rounded = width <= 4 * torch.finfo(torch.float64).eps
-    final = rounded | ((above + below) <= 0.5 * band).all(dim=1)
-
-    def part(chosen: Tensor, start: Tensor, end: Tensor, best_start: Tensor, best_end: Tensor) -> Parts:
-        rows = chosen.nonzero().squeeze(1)  # once, not once per column: it waits for the device
-        left, width_of = cells.left[rows], width[rows]
-        ends = (
-            _at_share(left, width_of, cells.right[rows], share[rows]) for share in (start, end, best_start, best_end)
-        )
-        return Parts(cells.piece[rows], *ends)
-
+    total = margins.weights.abs().sum(dim=1)
+    left, right = cells.ends.unbind(dim=1)
+    width = right - left
+    bend = (width**2 / 8 * curvature[cells.piece]).unsqueeze(1) * total
+    band = interpolants.error_between(cells.piece, cells.ends).unsqueeze(1) * total
+    above, below = cells.above + bend, cells.below + bend
+    upper, lower = (above + band).unsqueeze(1), (below + band).unsqueeze(1)
+    lines = torch.stack([cells.combined + upper, cells.combined - lower, cells.combined])
+    (in_from, may_from, best_from), (in_to, may_to, best_to) = _negative(*lines.unbind(dim=2))
     # What may be inside less what is: to the left of it and to the right, or all of it.
-    rest = []
-    for start, end in ((may_from, torch.where(some, in_from, may_to)), (torch.where(some, in_to, may_to), may_to)):
-        bests = best_from.clamp(start, end), best_to.clamp(start, end)
-        for still_open in (False, True):
-            chosen = (start < end) & (final != still_open)
-            rest.append((part(chosen, start, end, *bests), width[chosen]))
-    (left_final, _), (left_open, left_width), (right_final, _), (right_open, right_width) = rest
-    return (
-        part(some, in_from, in_to, in_from, in_to),
-        [left_final, right_final],
-        _halved_where_wide(Parts.of([left_open, right_open]), 0.5 * torch.cat([left_width, right_width])),
-    )
+    some = in_from < in_to
+    start = torch.stack([in_from, may_from, torch.where(some, in_to, may_to)])
+    end = torch.stack([in_to, torch.where(some, in_from, may_to), may_to])
+    share = torch.stack([start, end, best_from.clamp(start, end), best_to.clamp(start, end)])
+    ends = torch.where(share >= 1, right, left + share.clamp(0, 1) * width)  # the ends of cells exactly
 
+    resolved = ((above + below) <= 0.5 * band).all(dim=1) | (width <= NARROWEST)
+    final = start < end
+    undecided = final[1:] & ~resolved
+    final[1:] &= resolved
 
-def _halved_where_wide(parts: Parts, most: Tensor) -> Parts:
-    wide = parts.right - parts.left > most
-    middle = (parts.left + parts.right) / 2
-    left_halves = parts._replace(right=torch.where(wide, middle, parts.right))
-    right_halves = Parts(*(column[wide] for column in parts._replace(left=middle)))
-    return Parts.of([left_halves, right_halves])
+    # What is left undecided becomes a cell, or two if it is more than half of one, so that widths are halved at least.
+    start, end = ends[:2, 1:]
+    cut = torch.where(end - start > 0.5 * width, (start + end) / 2, end)
+    halves = torch.stack([start, cut, end]).unfold(0, 2, 1)
+    rows = (undecided & (halves[..., 0] < halves[..., 1])).nonzero().unbind(dim=1)  # waits for the device
+    return (cells.piece, ends, final), cells.piece[rows[2]], halves[rows]
 
 
 def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the part of [0, 1] where all lines (m, J) with these ends are negative; start > end if there is none."""
+    """Return the part of [0, 1] where all lines (..., J) with these ends are negative; start > end if there is none."""
     root = left / torch.where(left == right, 1.0, left - right)
-    start = torch.where(left < 0, 0.0, torch.where(right < 0, root, 2.0)).amax(dim=1)
-    end = torch.where(right < 0, 1.0, torch.where(left < 0, root, -1.0)).amin(dim=1)
+    start = torch.where(left < 0, 0.0, torch.where(right < 0, root, 2.0)).amax(dim=-1)
+    end = torch.where(right < 0, 1.0, torch.where(left < 0, root, -1.0)).amin(dim=-1)
     return start, end
-
-
-def _at_share(left: Tensor, width: Tensor, right: Tensor, share: Tensor) -> Tensor:
-    """Return the points at fractions of cells; their ends exactly."""
-    return torch.where(share >= 1, right, left + share.clamp(0, 1) * width)
-
-
-def _node_polynomial(degree: Tensor, x: Tensor) -> Tensor:
-    angle = torch.acos(x.clamp(-1, 1))
-    return (torch.sin(angle) * torch.sin(degree * angle)).abs()

@@ -6,6 +6,9 @@ are processed together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.polynomial import chebyshev
@@ -39,6 +42,21 @@ def coefficients_from(nodes: NDArray[np.float64]) -> NDArray[np.float64]:
     return matrix
 
 
+def coefficients_from_lobatto(degree: int) -> NDArray[np.float64]:
+    """Return the matrix (SIZE, degree + 1) from values at the Lobatto nodes to coefficients."""
+    return coefficients_from(lobatto_nodes(degree))
+
+
+def coefficients_from_gauss(count: int) -> NDArray[np.float64]:
+    """Return the matrix (SIZE, count) from values at the zeros of T_count to coefficients."""
+    return coefficients_from(gauss_nodes(count))
+
+
+def values_at_gauss(count: int) -> NDArray[np.float64]:
+    """Return the matrix (count, SIZE) from coefficients to values at the zeros of T_count."""
+    return basis(torch.from_numpy(gauss_nodes(count))).numpy()
+
+
 def node_polynomial(degree: int) -> NDArray[np.float64]:
     """Return the coefficients (SIZE,) of the polynomial that vanishes at the Lobatto nodes, of greatest value near 1.
 
@@ -65,6 +83,12 @@ def second_derivative() -> NDArray[np.float64]:
     matrix = np.zeros((SIZE, SIZE))
     matrix[: SIZE - 2] = chebyshev.chebder(np.eye(SIZE), 2, axis=0)
     return matrix
+
+
+@cache
+def constant(make: Callable[..., NDArray[np.float64]], device: torch.device, *arguments: int) -> Tensor:
+    """Return the array that a function makes of some arguments on a device, where it is made once."""
+    return torch.from_numpy(make(*arguments)).to(device)
 
 
 def basis(x: Tensor) -> Tensor:

@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.search.problem import Indices, Points, SearchProblem
+from attentest.search.problem import Indices, Points, SearchProblem, on_device
+
+Keys: TypeAlias = NDArray[np.complex128]
+"""Points as image + i z, which sorts them by image, then by z."""
+
+LONGER = 4
+"""Factor by which a run of points is longer than the one that follows it, or else both become one."""
+
+
+class _Run(NamedTuple):
+    """Points with sorted keys (n,), and the rows (n,) of their scores."""
+
+    keys: Keys
+    rows: Indices
+
+    def merged(self, other: _Run) -> _Run:
+        """Return both as one."""
+        keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
+        order = np.argsort(keys, kind="stable")
+        return _Run(keys[order], rows[order])
+
+    def find(self, wanted: Keys, rows: Indices) -> None:
+        """Write the rows of those keys (m,) that are here into rows (m,)."""
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        found = self.keys[place] == wanted
+        rows[found] = self.rows[place[found]]
+
+    def between(self, left: Keys, right: Keys) -> tuple[Indices, Keys, Indices]:
+        """Return the points between keys (p,): for each point its interval, key and row."""
+        first = np.searchsorted(self.keys, left, side="right")
+        count = np.maximum(np.searchsorted(self.keys, right) - first, 0)
+        which = np.repeat(np.arange(len(left)), count)
+        place = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        return which, self.keys[place], self.rows[place]
 
 
 class Evaluations:
@@ -18,8 +52,7 @@ class Evaluations:
     def __init__(self, problem: SearchProblem, rough: bool) -> None:
         self._problem = problem
         self._rough = rough
-        self._keys = np.empty(0, dtype=np.complex128)  # image + i z: sorted by image, then by z
-        self._rows = np.empty(0, dtype=np.int64)
+        self._runs: list[_Run] = []  # each much longer than the next, so that a point is seldom sorted again
         self._scores: Tensor | None = None  # with room for more, so that those known are seldom copied
         self._known = 0
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
@@ -28,6 +61,12 @@ class Evaluations:
 
     def add(self, image: Indices, z: Points, scores: Tensor) -> None:
         """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
+        keys = image + 1j * z
+        order = np.argsort(keys, kind="stable")
+        self._append(keys[order], order, scores)
+
+    def _append(self, keys: Keys, order: Indices, scores: Tensor) -> None:
+        """Append scores (m, gh, gw) at points with sorted keys (m,), which are in this order among the scores."""
         start, self._known = self._known, self._known + len(scores)
         if self._scores is None or self._known > len(self._scores):
             larger = scores.new_empty(max(self._known, 2 * start), *scores.shape[1:])
@@ -35,35 +74,45 @@ class Evaluations:
                 larger[:start] = self._scores[:start]
             self._scores = larger
         self._scores[start : self._known] = scores
-        keys = image + 1j * z
-        order = np.argsort(keys)
-        place = np.searchsorted(self._keys, keys[order])
-        self._keys = np.insert(self._keys, place, keys[order])
-        self._rows = np.insert(self._rows, place, start + order)
+        run = _Run(keys, start + order)
+        while self._runs and len(self._runs[-1].keys) < LONGER * len(run.keys):
+            run = run.merged(self._runs.pop())
+        self._runs.append(run)
 
     def at(self, image: Indices, z: Points) -> Tensor:
         """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""
         keys = image + 1j * z
-        wanted = np.unique(keys)
-        place = np.searchsorted(self._keys, wanted)
-        known = place < len(self._keys)
-        known[known] = self._keys[place[known]] == wanted[known]
-        new = wanted[~known]
+        order = np.argsort(keys, kind="stable")  # fast because it merges runs, such as the nodes of a piece
+        ordered = keys[order]
+        differs = np.ones(len(keys), dtype=np.bool_)
+        differs[1:] = ordered[1:] != ordered[:-1]
+        wanted = ordered[differs]
+        rows = np.full(len(wanted), -1)
+        for run in self._runs:
+            run.find(wanted, rows)
+        new = np.flatnonzero(rows < 0)
         if len(new):
-            images, points = new.real.astype(np.intp), new.imag.copy()
-            self.add(images, points, self._scores_at(images, points))
-        assert self._scores is not None  # the points asked for have been added
-        rows = self._rows[np.searchsorted(self._keys, keys)]
-        return self._scores[torch.from_numpy(rows).to(self._scores.device)]
+            images, points = wanted[new].real.astype(np.intp), wanted[new].imag.copy()
+            scores = self._scores_at(images, points)
+            rows[new] = self._known + np.arange(len(new))
+            self._append(wanted[new], np.arange(len(new)), scores)
+        row_of_key = np.empty(len(keys), dtype=np.int64)
+        row_of_key[order] = rows[np.cumsum(differs) - 1]
+        return self._chosen(row_of_key)
 
-    def within(self, image: Indices, left: Points, right: Points) -> tuple[Indices, Points, Tensor]:
-        """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores."""
-        first = np.searchsorted(self._keys, image + 1j * left, side="right")
-        count = np.maximum(np.searchsorted(self._keys, image + 1j * right) - first, 0)
-        which = np.repeat(np.arange(len(image)), count)
-        place = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+    def within(self, image: Indices, left: Points, right: Points, more_than: int) -> tuple[Indices, Points, Tensor]:
+        """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
+
+        Intervals that have no more than some number of points are left out.
+        """
+        found = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
+        which, keys, rows = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        chosen = np.bincount(which, minlength=len(image))[which] > more_than
+        return which[chosen], keys[chosen].imag, self._chosen(rows[chosen])
+
+    def _chosen(self, rows: Indices) -> Tensor:
         assert self._scores is not None  # there are scores at z_obs from the start
-        return which, self._keys[place].imag, self._scores[torch.from_numpy(self._rows[place]).to(self._scores.device)]
+        return self._scores[on_device(rows, self._scores.device)]
 
     def _scores_at(self, images: Indices, points: Points) -> Tensor:
         """Evaluate the model; where float32 overflows or loses everything, take the exact scores."""

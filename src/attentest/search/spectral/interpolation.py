@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from attentest.search.problem import SearchProblem
+from attentest.search.problem import SearchProblem, on_device
 from attentest.search.spectral.audit import AuditPoints
 from attentest.search.spectral.bumps import probe_points
 from attentest.search.spectral.cells import Parts, inside_and_undecided
@@ -26,7 +25,6 @@ from attentest.search.spectral.pieces import (
     correction_points,
     fresh_pieces,
     fresh_points,
-    on_device,
 )
 from attentest.search.spectral.plan import Plan
 from attentest.search.spectral.random_places import uniform
@@ -121,14 +119,14 @@ class Interpolation:
         rough.send()
 
         def finish() -> tuple[Pieces, Pieces]:
-            new, underestimated = self.no_pieces, self.no_pieces
-            for make in interpolated:
-                new = new.followed_by(make())
+            new, underestimated = [make() for make in interpolated], []
             for rows, values in corrected:
                 parents = pieces.chosen(corrections.piece[rows])
                 made, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
-                new, underestimated = new.followed_by(made), underestimated.followed_by(parents.chosen(wrong))
-            return new, underestimated
+                new.append(made)
+                if wrong.any():
+                    underestimated.append(parents.chosen(wrong))
+            return self.no_pieces.followed_by(*new), self.no_pieces.followed_by(*underestimated)
 
         return finish
 
@@ -147,31 +145,38 @@ class Interpolation:
         wrong = self._problem.inside(points.image, scores) != points.inside
         piece = pieces.deciding(points.image, points.z)
         known = np.flatnonzero(piece >= 0)
-        wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], scores[on_device(known, pieces)])
+        at_known = scores[on_device(known, scores.device)]
+        wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], at_known)
         return Findings(wrong=wrong, noisier=self._noisier(points, scores))
 
     def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
         """Return whether scores (m, gh, gw) at points z (m,) differ from interpolants by more than these allow."""
         contradicted = np.zeros(len(piece), dtype=np.bool_)
+        if len(piece) == 0:
+            return contradicted
+        device = scores.device
         middle, half = (pieces.left + pieces.right) / 2, (pieces.right - pieces.left) / 2
-        x = on_device((z - middle[piece]) / half[piece], pieces)
-        interpolants = pieces.interpolants()
-        floor = on_device(FLOORS * pieces.floor + pieces.rounding_of_z, pieces)
+        x = on_device((z - middle[piece]) / half[piece], device).unsqueeze(1)
+        which = on_device(piece, device)
+        floor = (1 + FLOORS) * pieces.floor + pieces.rounding_of_z
+        interpolants = replace(pieces, floor=floor).interpolants()
         for start in range(0, len(piece), self._points_together):
             rows = slice(start, start + self._points_together)
-            which = on_device(piece[rows], pieces)
-            missed = (scores[rows] - interpolants.scores(which, x[rows])).abs().amax(dim=(1, 2))
-            allowed = interpolants.error_between(which, x[rows], x[rows]) + floor[which]
-            contradicted[rows] = (missed > allowed).cpu().numpy()
+            missed = scores[rows] - interpolants.scores(which[rows], x[rows]).squeeze(1)
+            allowed = interpolants.error_between(which[rows], x[rows].expand(-1, 2))
+            contradicted[rows] = (missed.abs().amax(dim=(1, 2)) > allowed).cpu().numpy()
         return contradicted
 
-    def _unless_known_better(self, pieces: Pieces) -> Pieces:
-        """Return new pieces; one that does not agree with a score known from before is not resolved."""
-        piece, z, scores = self._exact.within(pieces.image, pieces.left, pieces.right)
+    def _unless_known_better(self, pieces: Pieces, is_rough: bool) -> Pieces:
+        """Return new pieces of one degree; one that does not agree with a score known from before is not resolved."""
+        intervals = pieces.image, pieces.left, pieces.right
+        # They do agree with the scores at their own points: the nodes, of which two are the ends, and one exact check.
+        nodes = int(pieces.degree[0]) - 1
+        piece, z, scores = self._exact.within(*intervals, more_than=1 if is_rough else nodes + 1)
         wrong = piece[self._contradicted(pieces, piece, z, scores)]
         if self._rough is not None:
             # Noise can be the reason, so it is the exact scores at these points that decide.
-            piece, z, scores = self._rough.within(pieces.image, pieces.left, pieces.right)
+            piece, z, scores = self._rough.within(*intervals, more_than=nodes if is_rough else 0)
             doubtful = self._contradicted(pieces, piece, z, scores)
             piece, z = piece[doubtful], z[doubtful]
             scores = self._exact.at(pieces.image[piece], z)
@@ -187,7 +192,7 @@ class Interpolation:
             return noisier
         rows = np.flatnonzero(~self._exact_only[points.image])[::ROUGH_EVERY]
         image = points.image[rows]
-        difference = self._rough.at(image, points.z[rows]) - scores[torch.from_numpy(rows).to(scores.device)]
+        difference = self._rough.at(image, points.z[rows]) - scores[on_device(rows, scores.device)]
         noise = difference.abs().amax(dim=(1, 2)).cpu().numpy()
         noisier[image[(noise > self._noise[image]) | self._rough.lost[image]]] = True
         self._exact_only |= noisier
@@ -209,11 +214,8 @@ class Interpolation:
 
     def segments(self, pieces: Pieces, first: int) -> Segments:
         """Return the segments that follow from pieces, the first of which has index ``first``."""
-        return _segments(
-            pieces,
-            first,
-            *inside_and_undecided(self._problem.margins, pieces.interpolants(), self._points_together),
-        )
+        parts = inside_and_undecided(self._problem.margins, pieces.interpolants(), self._points_together)
+        return _segments(pieces, first, parts)
 
     def _request_fresh(self, fresh: Fresh, exact: Requests, rough: Requests) -> list[Callable[[], Pieces]]:
         """Request the scores of fresh pieces; return functions that make them once the scores are there."""
@@ -255,7 +257,7 @@ class Interpolation:
                 jitter=self._jitter[fresh.image],
                 narrowest_bump=self._narrowest_bump[fresh.image],
             )
-            pieces = self._unless_known_better(fresh_pieces(fresh, scores))
+            pieces = self._unless_known_better(fresh_pieces(fresh, scores), is_rough)
             # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
             steep = pieces.error > NOISE_AT_MOST * pieces.rounding
             helped = steep | (pieces.error + pieces.floor <= 0.5 * fresh.error_so_far)
@@ -274,23 +276,20 @@ def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
     return max(64, problem.memory // bytes_per_point)
 
 
-def _segments(pieces: Pieces, first: int, inside: Parts, undecided: Parts) -> Segments:
+def _segments(pieces: Pieces, first: int, parts: Parts) -> Segments:
     """Return parts of pieces as segments of the z axis."""
-    piece, left, right, best_left, best_right = (column.cpu().numpy() for column in Parts.of([inside, undecided]))
-    kind = np.where(np.arange(len(piece)) < len(inside.piece), INSIDE, UNDECIDED)
-    some = np.flatnonzero(left < right)  # rounding can leave nothing of a part
-    order = some[np.lexsort((left[some], piece[some]))]
-    piece, left, right, kind = piece[order], left[order], right[order], kind[order]
-    best_left, best_right = best_left[order], best_right[order]
+    some = np.flatnonzero(parts.left < parts.right)  # rounding can leave nothing of a part
+    order = some[np.lexsort((parts.left[some], parts.piece[some]))]
+    piece, left, right, best_left, best_right, inner = parts.chosen(order)
+    kind = np.where(inner, INSIDE, UNDECIDED)
     # Touching parts of one kind form a run: inside it becomes one segment, undecided it becomes a zone.
     starts = np.ones(len(piece), dtype=np.bool_)
     starts[1:] = (piece[1:] != piece[:-1]) | (left[1:] != right[:-1]) | (kind[1:] != kind[:-1])
     ends = np.ones_like(starts)
     ends[:-1] = starts[1:]
-    inner = kind == INSIDE
     right[starts & inner] = right[ends & inner]
     kept = ~inner | starts
-    best_right[inner] = right[inner]
+    best_left[inner], best_right[inner] = left[inner], right[inner]
     ends_on_axis = (pieces.at(piece, x)[kept] for x in (left, right, best_left, best_right))
     return Segments(
         **dict(zip(("left", "right", "best_left", "best_right"), ends_on_axis, strict=True)),

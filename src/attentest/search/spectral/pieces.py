@@ -14,18 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attentest.search.problem import Points
+from attentest.search.problem import Points, on_device
 from attentest.search.spectral.bumps import WORTH_PROBING, bump_height
 from attentest.search.spectral.cells import Interpolants
 from attentest.search.spectral.chebyshev import (
     SIZE,
     basis,
     check_point,
-    coefficients_from,
+    coefficients_from_gauss,
+    coefficients_from_lobatto,
+    constant,
     gauss_nodes,
     lobatto_nodes,
     node_polynomial,
-    second_derivative,
+    values_at_gauss,
 )
 from attentest.search.spectral.decay import decay_of
 from attentest.search.spectral.masses import Floats, Integers, Mask
@@ -223,31 +225,30 @@ class Pieces:
         """Which pieces are made from rough scores."""
         return np.asarray(self.floor > self.rounding)
 
-    def followed_by(self, others: Pieces) -> Pieces:
+    def followed_by(self, *others: Pieces) -> Pieces:
         """Concatenate."""
+        several = [some for some in (self, *others) if len(some)]
+        if len(several) < 2:
+            return several[0] if several else self
         columns = {
-            field.name: np.concatenate([getattr(self, field.name), getattr(others, field.name)])
+            field.name: np.concatenate([getattr(some, field.name) for some in several])
             for field in fields(self)
             if field.name != "coefficients"
         }
-        return Pieces(**columns, coefficients=torch.cat([self.coefficients, others.coefficients]))
+        return Pieces(**columns, coefficients=torch.cat([some.coefficients for some in several]))
 
     def chosen(self, rows: Integers | Mask) -> Pieces:
         """Return some of the pieces."""
         columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "coefficients"}
-        return Pieces(**columns, coefficients=self.coefficients[on_device(np.arange(len(self))[rows], self)])
+        index = on_device(np.arange(len(self))[rows], self.coefficients.device)
+        return Pieces(**columns, coefficients=self.coefficients.index_select(0, index))
 
     def interpolants(self) -> Interpolants:
         """Return the polynomials and their errors, as :mod:`~attentest.search.spectral.cells` needs them."""
-        derivative = torch.from_numpy(second_derivative()).to(self.coefficients.device)
-        curvature = torch.einsum("kl,plhw->pkhw", derivative, self.coefficients).abs().sum(dim=1).amax(dim=(1, 2))
+        device = self.coefficients.device
+        errors = np.stack([self.error, np.where(self.vanishes, self.degree, 0), self.floor])
         return Interpolants(
-            image=on_device(self.image, self),
-            coefficients=self.coefficients,
-            curvature=curvature,
-            error=on_device(self.error, self),
-            waves=on_device(np.where(self.vanishes, self.degree, 0), self),
-            floor=on_device(self.floor, self),
+            image=on_device(self.image, device), coefficients=self.coefficients, errors=on_device(errors, device)
         )
 
     def deciding(self, image: Integers, z: Floats) -> Integers:
@@ -268,11 +269,6 @@ class Pieces:
         left, right = self.left[piece], self.right[piece]
         inner = (left + right) / 2 + (right - left) / 2 * x
         return np.where(x <= -1, left, np.where(x >= 1, right, inner))
-
-
-def on_device(values: np.ndarray, pieces: Pieces) -> Tensor:
-    """Return an array where the coefficients are."""
-    return torch.from_numpy(np.ascontiguousarray(values)).to(pieces.coefficients.device)
 
 
 def fresh_points(left: Floats, right: Floats, degree: int, share: Floats) -> tuple[Points, Floats, Points]:
@@ -311,37 +307,37 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     counts. The check point then joins the nodes.
     """
     degree = int(fresh.degree[0])
-    at_nodes, noise = scores.at_nodes, scores.noise
+    at_nodes, noise = scores.at_nodes.flatten(2), scores.noise
     device = at_nodes.device
-    matrix = torch.from_numpy(coefficients_from(lobatto_nodes(degree))).to(device)
-    coefficients = torch.einsum("kj,pjhw->pkhw", matrix, at_nodes)
-    vanishing = torch.from_numpy(node_polynomial(degree)).to(device)
-    at_point = basis(torch.from_numpy(scores.check).to(device))
-    missed = scores.at_check - torch.einsum("pk,pkhw->phw", at_point, coefficients)
+    coefficients = constant(coefficients_from_lobatto, device, degree) @ at_nodes
+    vanishing = constant(node_polynomial, device, degree)
+    at_point = basis(on_device(scores.check, device))
+    missed = scores.at_check.flatten(1) - (at_point.unsqueeze(1) @ coefficients).squeeze(1)
     reach = at_point @ vanishing
-    greatest_score = at_nodes.abs().amax(dim=(1, 2, 3)).cpu().numpy()
-    change = (at_nodes.amax(dim=1) - at_nodes.amin(dim=1)).amax(dim=(1, 2)).cpu().numpy()
-    rounding = LEBESGUE * scores.jitter + ROUNDING * greatest_score
+    highest, lowest = at_nodes.amax(dim=1), at_nodes.amin(dim=1)
+    greatest = highest.amax(dim=1), -lowest.amin(dim=1), (highest - lowest).amax(dim=1), missed.abs().amax(dim=1)
+    # In one transfer, because each waits for the device.
+    measured = torch.cat([torch.stack([*greatest, reach.abs()]), coefficients.abs().amax(dim=2).T]).cpu().numpy()
+    highest_score, minus_lowest, change, seen, reached, _, *sizes_of_orders = measured
+    rounding = LEBESGUE * scores.jitter + ROUNDING * np.maximum(highest_score, minus_lowest)
     # Noise is part of the floor, and is no sign of slow decay.
-    sizes = np.maximum(coefficients.abs().amax(dim=(2, 3)).cpu().numpy()[:, 1 : degree + 1] - noise[:, None], 0.0)
+    sizes = np.maximum(np.stack(sizes_of_orders[:degree], axis=1) - noise[:, None], 0.0)
     decay = decay_of(sizes, rounding)
     rate, last = decay.rate, decay.last
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
-    seen = np.maximum(missed.abs().amax(dim=(1, 2)).cpu().numpy() - LEBESGUE * noise, 0.0)
-    seen *= CHECK_SAFETY / reach.abs().cpu().numpy()
+    seen = np.maximum(seen - LEBESGUE * noise, 0.0) * (CHECK_SAFETY / reached)
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
     bump = bump_height(decay, fresh.right - fresh.left, degree, scores.narrowest_bump) * ~fresh.probed
     bumpy = bump > WORTH_PROBING * error
     error = np.maximum(error, bump)
-    coefficients = coefficients + torch.einsum("k,phw->pkhw", vanishing, missed / reach[:, None, None])
+    coefficients.addcmul_(vanishing[:, None], (missed / reach[:, None])[:, None])
     count = len(fresh.image)
     hidden = last <= rounding + LEBESGUE * noise
     average = (np.maximum(last, rounding + noise) / np.maximum(decay.greatest, np.finfo(np.float64).tiny)) ** (
         1 / (degree - 1)
     )
-    spread = at_nodes.amax(dim=(1, 2, 3)) - at_nodes.amin(dim=(1, 2, 3))
     return Pieces(
         image=fresh.image,
         left=fresh.left,
@@ -358,8 +354,8 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
         refined=np.zeros(count, dtype=np.bool_),
         bumpy=bumpy,
         change=change,
-        spread=spread.cpu().numpy(),
-        coefficients=coefficients,
+        spread=highest_score + minus_lowest,
+        coefficients=coefficients.unflatten(2, scores.at_nodes.shape[2:]),
     )
 
 
@@ -393,13 +389,11 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
     start, end = (left - middle) / half, (right - middle) / half
     inner = gauss_nodes(SIZE)  # as many as represent the parent's polynomial exactly
     points = (start + end)[:, None] / 2 + (end - start)[:, None] / 2 * inner
-    carried = torch.from_numpy(coefficients_from(inner)).to(device) @ basis(torch.from_numpy(points).to(device))
-    coefficients = torch.einsum("pkl,plhw->pkhw", carried, parents.coefficients)
-    nodes = gauss_nodes(count)
-    missed = values - torch.einsum("jk,pkhw->pjhw", basis(torch.from_numpy(nodes).to(device)), coefficients)
-    correction = torch.from_numpy(coefficients_from(nodes)).to(device)
-    coefficients = coefficients + torch.einsum("kj,pjhw->pkhw", correction, missed)
-    seen = missed.abs().amax(dim=(1, 2, 3)).cpu().numpy()
+    carried = constant(coefficients_from_gauss, device, SIZE) @ basis(on_device(points, device))
+    coefficients = carried @ parents.coefficients.flatten(2)
+    missed = values.flatten(2) - constant(values_at_gauss, device, count) @ coefficients
+    coefficients += constant(coefficients_from_gauss, device, count) @ missed
+    seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
     estimated = parents.error + parents.floor
     gain = correction_gain(parents.order, (right - left) / (parents.right - parents.left), count)
     corrected = replace(
@@ -413,6 +407,6 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
         order=np.full(len(left), count + 2),
         refined=np.zeros(len(left), dtype=np.bool_),
         bumpy=np.zeros(len(left), dtype=np.bool_),
-        coefficients=coefficients,
+        coefficients=coefficients.unflatten(2, values.shape[2:]),
     )
     return corrected, seen > estimated

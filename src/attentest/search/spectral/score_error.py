@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from attentest.search.problem import on_device
 from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.masses import Floats, Integers
 from attentest.search.spectral.pieces import ROUNDING
@@ -43,5 +43,5 @@ def _bend(exact: Evaluations, observed: Tensor, z_obs: Floats, images: Integers,
     centre = z_obs[images]
     near = distance * np.maximum(1.0, np.abs(centre))
     around = exact.at(images, centre - near) + exact.at(images, centre + near)
-    bend = around / 2 - observed[torch.from_numpy(images).to(observed.device)]
+    bend = around / 2 - observed[on_device(images, observed.device)]
     return np.array(bend.abs().amax(dim=(1, 2)).cpu().numpy())
