@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from attentest import InputError
-from attentest.statistics.conditional_mean import FARTHEST, mean_bounds, means_at
+from attentest.statistics.conditional_mean import mean_bounds, means_at
 from attentest.statistics.confidence_interval import naive_confidence_interval
 from attentest.statistics.intervals import clip, union
+from attentest.statistics.roots import FARTHEST
 from exact_normal import exact_log_share
 from truncated import estimates_of, interval_of, known_set, normal
 

@@ -12,8 +12,9 @@ from scipy.special import ndtri
 
 from attentest.checks import confidence
 from attentest.statistics.alternative import Tails
-from attentest.statistics.conditional_mean import FARTHEST, mean_bounds, means_at
+from attentest.statistics.conditional_mean import mean_bounds, means_at
 from attentest.statistics.law import Law
+from attentest.statistics.roots import FARTHEST
 from attentest.statistics.truncation_set import TruncationSet
 
 

@@ -15,6 +15,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+SHORT_STEP = 1e-5
+"""Distance between two means from which slopes are computed, relative to the distance between mean and statistic."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Law(ABC):
@@ -68,6 +71,48 @@ class Law(ABC):
         extreme, ordinary
             Log masses where T is extreme, and where it is not.
         """
+
+    def part_on_side(
+        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the ends (m,) of the parts of z intervals (m,) where T can be on one side of the observed statistic.
+
+        The sides are T at or above the statistic, and T below it. A part that is empty has no width.
+        """
+        return left, right
+
+    def log_masses_on_side(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        above: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the log masses of left <= z <= right on one side of the observed statistics, and their slopes.
+
+        Parameters
+        ----------
+        image, left, right, mean : (m,)
+            As in :meth:`log_masses`. Intervals are those of :meth:`part_on_side`.
+        above : (m,)
+            Whether the mass is that of T at or above the statistic, or of T below it.
+
+        Returns
+        -------
+        log_mass : (m,)
+            Log masses.
+        slope : (m,)
+            Derivatives in the mean, up to a term that all masses of one image at one mean share. Here these are
+            differences over a short step; a subclass for which they are known in closed form overrides this.
+        """
+        t = self.statistic[image]
+        ahead = mean + SHORT_STEP * np.maximum(np.abs(mean - t), 1.0)
+        extreme, ordinary = self.log_masses(image, left, right, mean=np.stack([mean, ahead]), lower=-np.inf, upper=t)
+        here, there = np.where(above, extreme, ordinary)
+        with np.errstate(invalid="ignore"):  # no mass
+            return here, (there - here) / (ahead - mean)
 
     @property
     def spread(self) -> NDArray[np.float64]:
@@ -145,6 +190,13 @@ class Law(ABC):
         return cls(**{field.name: np.concatenate([getattr(law, field.name) for law in laws]) for field in fields(cls)})
 
 
+def clipped_to_side(
+    statistic: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return :meth:`Law.part_on_side` of intervals (m,) with statistics (m,), where z is the statistic itself."""
+    return (np.maximum(left, statistic), right) if above else (left, np.minimum(right, statistic))
+
+
 def masses_outside_and_inside(
     log_masses: Callable[
         [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]
@@ -166,13 +218,23 @@ def masses_outside_and_inside(
     image, left, right, mean, lower, upper
         As in :meth:`Law.log_masses`.
     """
-    left, right, mean, lower, upper, image = np.broadcast_arrays(left, right, mean, lower, upper, image)
-    start = np.clip(lower, left, right)
-    end = np.clip(upper, left, right)
+    arrays = np.broadcast_arrays(left, right, mean, lower, upper)
+    left, right, about, lower, upper = (np.ravel(array) for array in arrays)
+    which = np.broadcast_to(image, arrays[0].shape).ravel()
+    start = np.minimum(np.maximum(lower, left), right)
+    end = np.minimum(np.maximum(upper, left), right)
     # Most intervals lie in one of the three parts, and the others need not be measured.
-    parts = np.stack([left, start, end]), np.stack([start, end, right])
-    some = parts[0] < parts[1]
-    at = np.nonzero(some)[1:]
-    masses = np.full(some.shape, -np.inf)
-    masses[some] = log_masses(parts[0][some], parts[1][some], image[at], mean[at])
-    return np.logaddexp(masses[0], masses[2]), masses[1]
+    below, between, above = (np.flatnonzero(some) for some in (left < start, start < end, end < right))
+    rows = np.concatenate([below, between, above])
+    masses = log_masses(
+        np.concatenate([left[below], start[between], end[above]]),
+        np.concatenate([start[below], end[between], right[above]]),
+        which[rows],
+        about[rows],
+    )
+    outside, inside = np.full((2, len(which)), -np.inf)
+    outside[below], inside[between], beyond = np.split(masses, [len(below), len(below) + len(between)])
+    both = np.flatnonzero(outside[above] > -np.inf)
+    beyond[both] = np.logaddexp(outside[above[both]], beyond[both])
+    outside[above] = beyond
+    return outside.reshape(arrays[0].shape), inside.reshape(arrays[0].shape)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.law import Law, masses_outside_and_inside
-from attentest.statistics.normal_mass import log_mass
+from attentest.statistics.law import Law, clipped_to_side, masses_outside_and_inside
+from attentest.statistics.normal_mass import log_mass, mean_in_interval
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,3 +37,26 @@ class TruncatedNormal(Law):
             return log_mass(start, end, about, relative_to=self.statistic[at])
 
         return masses_outside_and_inside(log_masses, image, left, right, mean=mean, lower=lower, upper=upper)
+
+    def part_on_side(
+        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the parts of intervals on one side of the statistic: see :meth:`Law.part_on_side`."""
+        return clipped_to_side(self.statistic[image], left, right, above=above)
+
+    def log_masses_on_side(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        above: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log masses on one side of the statistics, and their slopes: see :meth:`Law.log_masses_on_side`.
+
+        In an exponential family the slope is the mean of T - t in the interval.
+        """
+        t = self.statistic[image]
+        mass = log_mass(left, right, mean, relative_to=t)
+        return mass, mean_in_interval(left - t, right - t, mean - t, mass)

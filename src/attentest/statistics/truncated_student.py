@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.law import Law, masses_outside_and_inside
+from attentest.statistics.law import Law, clipped_to_side, masses_outside_and_inside
 from attentest.statistics.student_mass import log_mass
 from attentest.statistics.truncated_normal import TruncatedNormal
 
@@ -50,6 +50,12 @@ class TruncatedStudent(Law):
             return log_mass(start, end, self.statistic[at], about, self.degrees[at])
 
         return masses_outside_and_inside(log_masses, image, left, right, mean=mean, lower=lower, upper=upper)
+
+    def part_on_side(
+        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the parts of intervals on one side of the statistic: see :meth:`Law.part_on_side`."""
+        return clipped_to_side(self.statistic[image], left, right, above=above)
 
     def scaled(self, divisors: NDArray[np.float64]) -> TruncatedStudent:
         """Return the law for other multiples of the noise: degrees of freedom have no unit. See :meth:`Law.scaled`."""

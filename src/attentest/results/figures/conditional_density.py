@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from attentest.statistics.alternative import Tails, ordinary_range
-from attentest.statistics.conditional_mean import increasing_roots
 from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
+from attentest.statistics.roots import increasing_roots
 
 UNSEEN = 1e-4
 """Share of the distribution that may lie outside the picture."""
