@@ -218,23 +218,24 @@ def masses_outside_and_inside(
     image, left, right, mean, lower, upper
         As in :meth:`Law.log_masses`.
     """
-    arrays = np.broadcast_arrays(left, right, mean, lower, upper)
-    left, right, about, lower, upper = (np.ravel(array) for array in arrays)
-    which = np.broadcast_to(image, arrays[0].shape).ravel()
+    arrays = np.broadcast_arrays(left, right, mean, lower, upper, image)
+    left, right, mean, lower, upper, image = (array.ravel() for array in arrays)
     start = np.minimum(np.maximum(lower, left), right)
     end = np.minimum(np.maximum(upper, left), right)
     # Most intervals lie in one of the three parts, and the others need not be measured.
-    below, between, above = (np.flatnonzero(some) for some in (left < start, start < end, end < right))
+    below, between, above = (some.nonzero()[0] for some in (left < start, start < end, end < right))
     rows = np.concatenate([below, between, above])
     masses = log_masses(
         np.concatenate([left[below], start[between], end[above]]),
         np.concatenate([start[below], end[between], right[above]]),
-        which[rows],
-        about[rows],
+        image[rows],
+        mean[rows],
     )
-    outside, inside = np.full((2, len(which)), -np.inf)
-    outside[below], inside[between], beyond = np.split(masses, [len(below), len(below) + len(between)])
-    both = np.flatnonzero(outside[above] > -np.inf)
-    beyond[both] = np.logaddexp(outside[above[both]], beyond[both])
+    outside, inside = np.full((2, len(image)), -np.inf)
+    outside[below] = masses[: len(below)]
+    inside[between] = masses[len(below) : len(below) + len(between)]
+    beyond, other = masses[len(below) + len(between) :], outside[above]
+    both = (other > -np.inf).nonzero()[0]
+    beyond[both] = np.logaddexp(other[both], beyond[both])
     outside[above] = beyond
     return outside.reshape(arrays[0].shape), inside.reshape(arrays[0].shape)

@@ -45,7 +45,7 @@ def log_mass(
     short = width * np.maximum(far, 1.0) < 1.0
     mass = np.full(len(width), -np.inf)
 
-    rows = np.flatnonzero(positive & short)
+    rows = (positive & short).nonzero()[0]
     if len(rows):
         x, w = near[rows], width[rows]
         step = w[:, None] * _NODES
@@ -53,16 +53,16 @@ def log_mass(
         mass[rows] = _log_ratio(nearest[rows], tilt[rows]) + np.log(w) + np.log(integral)
 
     long = positive & ~short
-    rows = np.flatnonzero(long & (near < 0))
+    rows = (long & (near < 0)).nonzero()[0]
     if len(rows):
         mass[rows] = tilt[rows] ** 2 / 2 + _LOG_SQRT_2PI + np.log1p(-(ndtr(near[rows]) + ndtr(-far[rows])))
 
-    rows = np.flatnonzero(long & (near >= 0))
+    rows = (long & (near >= 0)).nonzero()[0]
     if len(rows):
         x, y = near[rows], far[rows]
         decay = np.exp(-width[rows] * (x + y) / 2)
         scaled = _mills(x)
-        counts = np.flatnonzero(decay > _NOTHING)
+        counts = (decay > _NOTHING).nonzero()[0]
         scaled[counts] -= decay[counts] * _mills(y[counts])
         mass[rows] = _log_ratio(nearest[rows], tilt[rows]) + np.log(scaled)
     return (mass - _LOG_SQRT_2PI if relative_to is None else mass).reshape(ends[0].shape)
