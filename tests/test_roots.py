@@ -88,3 +88,34 @@ def test_the_part_of_an_interval_on_one_side_has_all_its_mass_there() -> None:
         part = law.part_on_side(image, left, right, above=above)
         on_side, _ = law.log_masses_on_side(image, *part, mean=np.full(3, 0.7), above=np.full(3, above))
         np.testing.assert_allclose(on_side, masses, rtol=1e-14)
+
+
+def test_quantiles_of_the_normal_law_have_their_shares_of_the_mass() -> None:
+    rng = np.random.default_rng(5)
+    count = 4000
+    law = TruncatedNormal(statistic=rng.normal(0, 1, count) * rng.choice([1, 10, 5e3, 1e6], count))
+    t, image, share, extreme = law.statistic, np.arange(count), rng.random(count), rng.random(count) < 0.5
+    left = rng.choice([-1.0, 1.0], count) * t + rng.normal(0, 1, count) * 10 ** rng.uniform(-6, 1, count)
+    right = left + 10 ** rng.uniform(-8, 3, count)
+    limits = {
+        "mean": np.where(rng.random(count) < 0.5, 0.0, t + rng.normal(0, 3, count)),
+        "lower": -np.abs(t),
+        "upper": np.abs(t),
+    }
+    total = np.where(extreme, *law.log_masses(image, left, right, **limits))
+    some = np.flatnonzero(total > -np.inf)
+    assert len(some) > 1000
+    image, left, right, share, extreme, total = (x[some] for x in (image, left, right, share, extreme, total))
+    limits = {name: limit[some] for name, limit in limits.items()}
+    z = law.quantiles(image, left, right, share, **limits, extreme=extreme)
+    assert np.all((left <= z) & (z <= right))
+    before = np.exp(np.where(extreme, *law.log_masses(image, left, z, **limits)) - total)
+    # A point and the ends are known to a unit of rounding, which can be a part of the mass, and so are logs.
+    farthest = np.maximum(np.abs(left - limits["mean"]), np.abs(right - limits["mean"]))
+    edges = [left, *(np.clip(limits[name], left, right) for name in ("lower", "upper")), right]
+    narrowest = np.min([np.where(width > 0, width, np.inf) for width in np.diff(edges, axis=0)], axis=0)
+    unit = np.spacing(np.maximum(np.abs(left), np.abs(right)))
+    rounding = unit * (farthest + 1 / narrowest) + np.spacing(np.abs(total))
+    assert np.max(np.abs(before - share) - 4 * rounding) < 2e-5
+    by_halving = Law.quantiles(law, image, left, right, share, **limits, extreme=extreme)
+    assert np.median(np.abs(by_halving - z) / (right - left)) < 1e-6

@@ -18,6 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 SHORT_STEP = 1e-5
 """Distance between two means from which slopes are computed, relative to the distance between mean and statistic."""
 
+HALVINGS = 24
+"""Halvings of an interval by which a quantile is found: to 1e-7 of the interval."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Law(ABC):
@@ -113,6 +116,43 @@ class Law(ABC):
         here, there = np.where(above, extreme, ordinary)
         with np.errstate(invalid="ignore"):  # no mass
             return here, (there - here) / (ahead - mean)
+
+    def quantiles(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        share: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        extreme: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Return the points z (m,) before which a share of the mass of a finite interval lies.
+
+        Here they are found by halving; a subclass for which there is a closed form overrides this.
+
+        Parameters
+        ----------
+        image, left, right, mean, lower, upper : (m,)
+            As in :meth:`log_masses`.
+        share : (m,)
+            Between 0 and 1.
+        extreme : (m,)
+            Whether the mass is that where T is extreme, or that where it is not; not zero.
+        """
+
+        def log_mass(end: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.where(extreme, *self.log_masses(image, left, end, mean=mean, lower=lower, upper=upper))
+
+        log_target = log_mass(right) + np.log(np.maximum(share, np.finfo(np.float64).tiny))
+        low, high = left, right
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            beyond = log_mass(middle) > log_target
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        return (low + high) / 2
 
     @property
     def spread(self) -> NDArray[np.float64]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from attentest.statistics.law import Law, clipped_to_side, masses_outside_and_inside
-from attentest.statistics.normal_mass import log_mass, mean_in_interval
+from attentest.statistics.normal_mass import log_mass, mean_in_interval, quantile
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,3 +61,32 @@ class TruncatedNormal(Law):
         t = self.statistic[image]
         mass = log_mass(left, right, mean, relative_to=t)
         return mass, mean_in_interval(left - t, right - t, mean - t, mass)
+
+    def quantiles(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        share: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        extreme: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Return the points before which shares of masses lie: see :meth:`Law.quantiles`."""
+        start, end = np.clip(lower, left, right), np.clip(upper, left, right)
+        below = np.where(left < start, 1.0, 0.0)
+        both = np.flatnonzero(extreme & (left < start) & (end < right))
+        log_odds = log_mass(left[both], start[both], mean[both]) - log_mass(end[both], right[both], mean[both])
+        below[both] = expit(log_odds)
+        # The extreme part is that below the lower limit, with this share of its mass, and that above the upper one.
+        first = extreme & (share < below)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            within = np.where(first, share / below, (share - below) / (1 - below))
+        return quantile(
+            np.where(extreme, np.where(first, left, end), start),
+            np.where(extreme, np.where(first, start, right), end),
+            mean,
+            np.clip(np.where(extreme, within, share), 0.0, 1.0),
+        )

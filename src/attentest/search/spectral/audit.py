@@ -13,12 +13,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
+from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.segments import INSIDE, SegmentTable
-
-BISECTIONS = 24
-"""Halvings by which a quantile is found: to 1e-7 of its cell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +67,7 @@ def drawn(
         cell, within = _quantiles(image[own], masses[side][own], which, share)
         drawn_points.append((which, own[cell], np.full(len(which), side), within))
     which, cell, part, within = (np.concatenate(column) for column in zip(*drawn_points, strict=True))
-    z = _inverse(law, image[cell], left[cell], right[cell], part, within)
+    z = law.quantiles(image[cell], left[cell], right[cell], within, part == 0)
     return AuditPoints(image=which, z=z, inside=inside[cell])
 
 
@@ -115,18 +112,3 @@ def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats
     cell = np.clip(np.searchsorted(sums, target), first, last - 1)
     within = (target - np.where(cell > 0, sums[cell - 1], 0.0)) / mass[cell]
     return cell, np.clip(within, 0.0, 1.0)
-
-
-def _inverse(law: Masses, image: Integers, left: Floats, right: Floats, part: Integers, share: Floats) -> Floats:
-    """Return the points of cells (m,) before which a share (m,) of the mass of a part (m,), 0 or 1, lies."""
-
-    def log_mass(end: Floats) -> Floats:
-        return np.asarray(np.choose(part, law.of(image, left, end)))
-
-    log_target = log_mass(right) + np.log(np.maximum(share, np.finfo(np.float64).tiny))
-    low, high = left.copy(), right.copy()
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        beyond = log_mass(middle) > log_target
-        low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
-    return (low + high) / 2

@@ -57,6 +57,19 @@ class Masses:
             upper=self._upper[image],
         )
 
+    def quantiles(self, image: Integers, left: Floats, right: Floats, share: Floats, extreme: Mask) -> Floats:
+        """Return the points of finite intervals (m,) before which shares (m,) of their extreme or ordinary mass lie."""
+        return self._law.quantiles(
+            image,
+            left,
+            right,
+            share,
+            mean=self._mean[image],
+            lower=self._lower[image],
+            upper=self._upper[image],
+            extreme=extreme,
+        )
+
     def append(self, image: Integers, left: Floats, right: Floats) -> None:
         """Add the masses of new segments (m,)."""
         extreme, ordinary = np.full((2, len(image)), -np.inf)
