@@ -159,23 +159,25 @@ class SearchProblem:
         """Return what error messages call an image."""
         return "the image" if self.image_numbers is None else f"image {self.image_numbers[image]}"
 
-    @torch.no_grad()
-    def scores_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches.
+    def scores_at(self, image: Indices, z: Points) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches."""
+        return self.check(self.started_at(image, z), image, z)
 
-        Rough scores may be NaN or infinite.
+    @torch.no_grad()
+    def started_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m,) at points z (m,), which a device may still be computing.
+
+        They may be NaN or infinite; whoever uses exact ones must :meth:`check` them first.
         """
         function = self.rough_scores if rough and self.rough_scores is not None else self.scores
-        starts = range(0, len(z), self.batch_size)
-        parts = (slice(start, start + self.batch_size) for start in starts)
-        scores = torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
-        return scores if rough else self._checked(scores, image, z)
+        parts = (slice(start, start + self.batch_size) for start in range(0, len(z), self.batch_size))
+        return torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
 
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
         """Return the margins (m, n) of images (m,) at points z (m,)."""
         scores = self._evaluated(self.scores, image, z)
-        return self._checked(self.margins(self._tensors(image, z)[0], scores), image, z)
+        return self.check(self.margins(self._tensors(image, z)[0], scores), image, z)
 
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
@@ -207,7 +209,7 @@ class SearchProblem:
         values, slopes = torch.func.jvp(  # type: ignore[misc]  # a third value comes only with has_aux=True
             lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
         )
-        return self._checked(values, image, z), self._checked(slopes, image, z)
+        return self.check(values, image, z), self.check(slopes, image, z)
 
     def _evaluated(self, function: Scores, image: Indices, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point at which it does and name it."""
@@ -236,7 +238,8 @@ class SearchProblem:
     def _tensors(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:
         return on_device(image, self.device), on_device(z, self.device)
 
-    def _checked(self, values: Tensor, image: Indices, z: Points) -> Tensor:
+    def check(self, values: Tensor, image: Indices, z: Points) -> Tensor:
+        """Return scores or margins (m, ...) of images (m,) at points z (m,); refuse those that are no numbers."""
         if bool(torch.isfinite(values.sum())):  # this takes less time and memory than a look at each value
             return values
         finite = torch.isfinite(values.flatten(1)).all(dim=1)
