@@ -82,6 +82,17 @@ def test_a_footnote_where_image_and_noise_do_not_fit() -> None:
     assert "doubtful" in note
 
 
+def test_each_image_of_a_batch_has_a_doubt_of_its_own() -> None:
+    test = AttentionTest(tiny_vit(16), noise=1.0, confidence_level=None, search=SpectralSearch(tol=1e-2))
+    image = RNG.normal(size=(16, 16))
+    results = test.map([image, 257 * image, image[::-1], image / 100])
+    said = [result.noise_doubt for result in results]
+    assert said[0] is said[2] is None
+    assert "more than the noise" in str(said[1])
+    assert "less than the noise" in str(said[3])
+    assert [result.to_dict()["noise_doubt"] for result in results] == said
+
+
 def test_noise_that_is_known_is_as_before() -> None:
     estimator = StationaryCovariance().fit(REFERENCES)
     known = result_with(estimator.noise_)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attentest import InputError
 from attentest.statistics.intervals import clip, contains, union
+from attentest.statistics.unions import Unions
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 9)), max_size=12)
 
@@ -41,3 +42,14 @@ def test_touching_and_infinite_intervals() -> None:
 def test_what_is_no_interval_is_refused(bad: list[list[float]]) -> None:
     with pytest.raises(InputError, match="lower <= upper"):
         union(bad)
+
+
+@given(st.lists(st.tuples(pairs, st.integers(-25, 35)), max_size=5))
+def test_many_unions_contain_the_points_that_each_contains(rows: list[tuple[list[tuple[int, int]], int]]) -> None:
+    sets = [union([(low, low + width) for low, width in parts]) for parts, _ in rows]
+    points = np.array([point for _, point in rows], dtype=float)
+    unions = Unions.of(sets)
+    expected = [contains(one, point) for one, point in zip(sets, points, strict=True)]
+    assert unions.contain(points).tolist() == expected
+    for one, again in zip(sets, unions.arrays(), strict=True):
+        np.testing.assert_array_equal(again, one)

@@ -48,8 +48,8 @@ def filled_table(alternative: Tails) -> SegmentTable:
 def test_bounds_are_those_of_the_sets(alternative: Tails) -> None:
     table = filled_table(alternative)
     lows, highs = table.log_bounds()
-    for image, known in enumerate(table.sets()):
-        found, certain, possible = known.intervals, known.certain, known.possible
+    sets = (unions.arrays() for unions in table.unions(np.arange(2)))
+    for image, (found, certain, possible) in enumerate(zip(*sets, strict=True)):
         low, high = bounds_on_log_p(Z_OBS[image], certain, possible, alternative)
         assert (lows[0, image], highs[0, image]) == pytest.approx((low, high), rel=1e-12)
         assert np.array_equal(union(certain, found), found)
@@ -63,7 +63,7 @@ def test_no_zone_moves_p_by_more_than_its_cost(alternative: Tails) -> None:
     zones = table.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_))
     rng = np.random.default_rng(0)
     for image in (0, 1):
-        certain = table.sets()[image].certain
+        certain = table.unions(np.array([image]))[1].arrays()[0]
         own = np.flatnonzero(zones.image == image)
         spans = {row: np.array([[zones.left[row], zones.right[row]]]) for row in own}
         for _ in range(50):
@@ -76,9 +76,9 @@ def test_no_zone_moves_p_by_more_than_its_cost(alternative: Tails) -> None:
 
 
 def test_touching_parts_become_one() -> None:
-    known = filled_table("two-sided").sets()[1]
-    np.testing.assert_array_equal(known.certain, [[-0.5, 0.3]])
-    np.testing.assert_array_equal(known.possible, [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
+    _, certain, possible = filled_table("two-sided").unions(np.array([1]))
+    np.testing.assert_array_equal(certain.arrays()[0], [[-0.5, 0.3]])
+    np.testing.assert_array_equal(possible.arrays()[0], [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
 
 
 def test_nothing_known_is_everything_possible() -> None:

@@ -60,7 +60,7 @@ class Input:
     reference_noise: NoiseModel | None = None
     selection_noise: NoiseModel | None = None
 
-    @cached_property
+    @property
     def noisy_reference(self) -> str | None:
         """Digest of the reference image, None without one or if it is exact: images that share it are dependent."""
         if self.reference is None or self.reference_noise is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import replace
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -296,6 +297,7 @@ class Run:
         z_obs = self._problem.z_obs
         sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.arange(len(z_obs))))
         counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
+        audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
         return [
             SearchOutcome(
                 intervals=intervals,
@@ -303,7 +305,7 @@ class Run:
                 possible=possible,
                 evaluations=evaluations,
                 status=status or CONVERGED,
-                audit=Audit(points=points, contradictions=contradictions),
+                audit=audit(points=points, contradictions=contradictions),
             )
             for intervals, certain, possible, evaluations, points, contradictions, status in zip(
                 *sets, *counts, self._goals.status, strict=True

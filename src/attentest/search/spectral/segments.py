@@ -15,7 +15,6 @@ from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import LOG_2, log_sums, log_twice_the_smaller
-from attentest.statistics.truncation_set import TruncationSet
 from attentest.statistics.unions import Unions
 
 INSIDE, UNDECIDED, UNEXPLORED = 0, 1, 2
@@ -341,11 +340,6 @@ class SegmentTable:
             _unions(len(self._law), segments.image, segments.left, segments.right),
         )
         return by_image[0].chosen(images), by_image[1].chosen(images), by_image[2].chosen(images)
-
-    def sets(self) -> list[TruncationSet]:
-        """Return the truncation set of each image as far as it is known."""
-        columns = (unions.arrays() for unions in self.unions(np.arange(len(self._law))))
-        return [TruncationSet(intervals=i, certain=c, possible=p) for i, c, p in zip(*columns, strict=True)]
 
     def _totals_of(self, question: int) -> Totals:
         """Return the masses for a p-value; they are needed more than once while the table is the same."""
