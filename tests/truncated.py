@@ -7,7 +7,7 @@ import numpy as np
 from attentest.statistics.alternative import Alternative, Tails
 from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
 from attentest.statistics.intervals import Intervals
-from attentest.statistics.pvalue import log_pvalue_bounds
+from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.truncated_normal import TruncatedNormal
 from attentest.statistics.truncation_set import TruncationSet
 
@@ -20,8 +20,8 @@ def normal(*statistic: float) -> TruncatedNormal:
 def bounds_on_log_p(
     z: float, certain: Intervals, possible: Intervals, alternative: Tails = "two-sided"
 ) -> tuple[float, float]:
-    low, high = log_pvalue_bounds(normal(z), [certain], [possible], alternative)
-    return float(low[0]), float(high[0])
+    found = log_pvalues(normal(z), [known_set(certain, possible)], alternative)
+    return float(found.low[0]), float(found.high[0])
 
 
 def log_pvalue(z: float, intervals: Intervals, alternative: Tails = "two-sided") -> float:

@@ -109,10 +109,11 @@ def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np
     """
     ends = planes.min(axis=(1, 2)), planes.max(axis=(1, 2))
     height, width = (side // 2 for side in planes.shape[1:])
-    rows = min(max(1, BLOCKS_TOGETHER // max(1, width)), height)
-    for image in range(0, len(planes), step := max(1, BLOCKS_TOGETHER // max(1, rows * width))):
+    rows = max(1, min(height, BLOCKS_TOGETHER // max(1, width)))
+    step = max(1, BLOCKS_TOGETHER // (rows * max(1, width)))
+    for image in range(0, len(planes), step):
         images = slice(image, image + step)
-        for row in range(0, height, max(1, rows)):
+        for row in range(0, height, rows):
             some = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
             yield images, *_details_of(some, (ends[0][images], ends[1][images]))
 

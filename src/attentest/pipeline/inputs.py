@@ -153,17 +153,21 @@ class Inputs:
         """Refuse an image whose pixels are so large that float64 does not resolve their noise."""
         pixels = image.pixels.reshape(-1)
         where = max(int(pixels.argmax()), int(pixels.argmin()), key=lambda place: abs(pixels[place]))
-        deviations = {} if self._estimates_noise else self._deviations
-        sigma = deviations.get((where, pixels.size))
-        if sigma is None:
-            variance = few_pixels_variance(noise, np.array([where]), np.ones(1), pixels.size)
-            sigma = deviations[where, pixels.size] = math.sqrt(max(variance, 0.0))
+        sigma = self._deviation(noise, where, pixels.size)
         if sigma > 0 and abs(float(pixels[where])) > LARGEST_PIXEL * sigma:
             raise InputError(
                 f"an image has a pixel of {pixels[where]:.4g}, whose noise has the standard deviation {sigma:.4g}, and "
                 f"float64 does not resolve it: pixels may be at most {LARGEST_PIXEL:.2g} standard deviations from 0, "
                 "so subtract a constant from the image, such as its mean, or check the noise."
             )
+
+    def _deviation(self, noise: NoiseModel, place: int, n: int) -> float:
+        """Return the standard deviation of one of the n pixels of an image."""
+        known = {} if self._estimates_noise else self._deviations
+        if (place, n) not in known:
+            variance = few_pixels_variance(noise, np.array([place]), np.ones(1), n)
+            known[place, n] = math.sqrt(max(variance, 0.0))
+        return known[place, n]
 
     def _given_reference(self, reference: ImageLike | None) -> ImageLike | None:
         """Return the reference image to use; None if the contrast needs none."""

@@ -41,19 +41,10 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Tails) -> 
     return LogPvalues(np.where(np.isneginf(best), high, best), low, high)
 
 
-def log_pvalue_bounds(
-    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], alternative: Tails
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the logs (k,) of the least and the greatest p-value over all sets between ``certain`` and ``possible``."""
-    return _bounds(
-        _log_masses_of_sets(law, certain, alternative), _log_masses_of_sets(law, possible, alternative), alternative
-    )
-
-
 def _bounds(
     certain: LogMasses, possible: LogMasses, alternative: Tails
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the logs (k,) of the least and the greatest p-value from the masses of ``certain`` and ``possible``."""
+    """Return the logs (k,) of the least and the greatest p-value over all sets between two of known masses."""
     (extreme_certain, rest_certain), (extreme_possible, rest_possible) = certain, possible
     high = log_share(extreme_possible, rest_certain)
     low = np.minimum(log_share(extreme_certain, rest_possible), high)  # for p next to 1 rounding can swap them
