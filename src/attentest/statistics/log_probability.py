@@ -14,12 +14,13 @@ _SMALLEST = float(np.nextafter(0.0, 1.0))
 
 def log_sums(group: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Return the logs of the sums of exp(values) by group, (count,)."""
+    rows = (values != -np.inf).nonzero()[0]  # most masses of a search are none: its images are done, or on one side
+    group, values = group[rows], values[rows]
     greatest = np.full(count, -np.inf)
     np.maximum.at(greatest, group, values)
-    shift = np.where(np.isfinite(greatest), greatest, 0.0)
-    sums = np.bincount(group, np.exp(values - shift[group]), minlength=count)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(sums) + shift)
+    sums = np.bincount(group, np.exp(values - greatest[group]), minlength=count)
+    # In units of the greatest of its values a sum is at least one.
+    return np.asarray(greatest + np.log(np.maximum(sums, 1.0)))
 
 
 def log_share(part: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[np.float64]:

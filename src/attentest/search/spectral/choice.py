@@ -92,16 +92,16 @@ class Chooser:
             self._first = False
             centre = self._centre[image]
             chosen = workable & (at_obs | (zones.left < centre) & (zones.right > -centre))
-            np.add.at(self._explored, image[chosen], 1)
+            self._explored += np.bincount(image[chosen], minlength=count)
             return Choice(zones=zones.chosen(chosen), tails=zones.chosen(nothing), idle=np.zeros(count, dtype=np.bool_))
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
         here = np.bincount(image[at_obs & workable], minlength=count) > 0
         blind = here & ~anything_inside
-        too_costly = np.array([_too_costly(image, log_cost, count) for log_cost in zones.log_cost])
+        too_costly = np.array([_too_costly(image, log_cost) for log_cost in zones.log_cost])
         needed = workable & np.where(blind[image], at_obs, too_costly)
         unexplored = zones.piece == NO_PIECE
         first = np.array([self._first_to_explore(zones, q, needed[q] & unexplored) for q in range(QUESTIONS)])
-        np.add.at(self._explored, image[first.any(axis=0)], 1)
+        self._explored += np.bincount(image[first.any(axis=0)], minlength=count)
         chosen = (needed & (~unexplored | at_obs | first)).any(axis=0)
         tails = ~finite & too_costly.any(axis=0) & (goals.active & ~goals.for_p)[image] & self._within_reach(zones)
         idle = goals.active & (np.bincount(image[chosen | tails], minlength=count) == 0)
@@ -152,18 +152,20 @@ def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
     return np.asarray(hopeless)
 
 
-def _too_costly(image: Integers, log_cost: Floats, count: int) -> Mask:
+def _too_costly(image: Integers, log_cost: Floats) -> Mask:
     """Return which zones (q,) of images cost more than one, together with the cheaper ones of their image."""
-    order = np.lexsort((log_cost, image))
-    image, log_cost = image[order], log_cost[order]
+    costly = np.zeros(len(image), dtype=np.bool_)
+    rows = np.flatnonzero(log_cost > -np.inf)
+    rows = rows[np.lexsort((log_cost[rows], image[rows]))]
+    if len(rows) == 0:
+        return costly
+    log_cost = log_cost[rows]
+    starts = np.flatnonzero(np.diff(image[rows], prepend=-1))
+    count = np.diff(starts, append=len(rows))
     # In units of each image's greatest cost: costs of different images differ by hundreds of orders of magnitude.
-    unit = np.full(count, -np.inf)
-    np.maximum.at(unit, image, log_cost)
-    unit = np.where(unit > -np.inf, unit, 0.0)
-    cost = np.exp(log_cost - unit[image])
-    sums = np.cumsum(cost)  # the least costs of an image come first
-    starts = np.r_[True, image[1:] != image[:-1]]
-    before = np.maximum.accumulate(np.where(starts, sums - cost, 0.0))
-    costly = np.empty(len(image), dtype=np.bool_)
-    costly[order] = (sums - before > np.exp(np.minimum(-unit, MOST_UNITS))[image]) & (log_cost > -np.inf)
+    unit = log_cost[starts + count - 1]  # the least costs of an image come first
+    cost = np.exp(log_cost - np.repeat(unit, count))
+    sums = np.cumsum(cost)
+    before = (sums - cost)[starts]
+    costly[rows] = sums - np.repeat(before, count) > np.repeat(np.exp(np.minimum(-unit, MOST_UNITS)), count)
     return costly

@@ -53,29 +53,33 @@ def plan_for(segments: Segments, pieces: Pieces, chosen: Zones) -> Plan:
     """Return how to refine the chosen zones, whose costs are in units of the error that may be left."""
     new = chosen.piece == NO_PIECE
     fresh = [_fresh(chosen.chosen(new), np.inf)]
-    replaced = np.isin(segments.zone, chosen.zone[new]) & (segments.kind != INSIDE)
     nothing = np.empty(0, dtype=np.int64)
     corrections = Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
     refined = redone = nothing
+    replaced_zones = chosen.zone[new]
+    replaced = np.zeros(len(segments), dtype=np.bool_)
     known = chosen.chosen(~new)
     if len(known.zone):
-        whole, again = _interpolated_again(pieces, known)
+        refined, index = np.unique(known.piece, return_inverse=True)
+        how, start, end, again = _interpolated_again(pieces, known, refined, index)
         # Of a piece that is interpolated again, everything between its outermost zones is replaced; the rest stays.
-        start, end = _hulls(known, len(pieces))
-        entire = (whole == _PROBED) | (whole == _DOUBLED)
-        start, end = np.where(entire, pieces.left, start), np.where(entire, pieces.right, end)
-        owner = np.where(segments.piece == NO_PIECE, 0, segments.piece)
-        within = (segments.left >= start[owner]) & (segments.right <= end[owner])
-        replaced |= (segments.piece != NO_PIECE) & (whole[owner] != _ZONE_BY_ZONE) & within
-        rest = known.chosen(whole[known.piece] == _ZONE_BY_ZONE)
-        replaced |= np.isin(segments.zone, rest.zone) & (segments.kind != INSIDE)
+        whole = np.flatnonzero(how != _ZONE_BY_ZONE)
+        redone = refined[whole]
+        number = np.full(len(pieces) + 1, -1)  # the last one is for NO_PIECE
+        number[redone] = whole
+        rows = np.flatnonzero(number[segments.piece] >= 0)
+        own = number[segments.piece[rows]]
+        replaced[rows] = (segments.left[rows] >= start[own]) & (segments.right[rows] <= end[own])
+        rest = known.chosen(how[index] == _ZONE_BY_ZONE)
+        replaced_zones = np.concatenate([replaced_zones, rest.zone])
         count = _corrections_needed(pieces, rest)
-        fresh += [again, _fresh(rest.chosen(count == 0), (pieces.error + pieces.floor)[rest.piece[count == 0]])]
+        anew = rest.chosen(count == 0)
+        fresh += [again, _fresh(anew, pieces.error[anew.piece] + pieces.floor[anew.piece])]
         some = count > 0
         corrections = Corrections(
             piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
         )
-        refined, redone = known.piece, np.flatnonzero(whole != _ZONE_BY_ZONE)
+    replaced |= np.isin(segments.zone, replaced_zones) & (segments.kind != INSIDE)
     return Plan(
         replaced=replaced,
         refined=refined,
@@ -85,44 +89,65 @@ def plan_for(segments: Segments, pieces: Pieces, chosen: Zones) -> Plan:
     )
 
 
-def _hulls(zones: Zones, pieces: int) -> tuple[Floats, Floats]:
-    """Return the left end of the first zone and the right end of the last zone of each piece."""
-    start, end = np.full(pieces, np.inf), np.full(pieces, -np.inf)
-    np.minimum.at(start, zones.piece, zones.left)
-    np.maximum.at(end, zones.piece, zones.right)
-    return start, end
+def _interpolated_again(
+    pieces: Pieces, zones: Zones, piece: Integers, index: Integers
+) -> tuple[Integers, Floats, Floats, Fresh]:
+    """Return for pieces whether and how they are interpolated again as a whole.
 
+    Parameters
+    ----------
+    pieces
+        All pieces.
+    zones
+        Zones (z,) to refine.
+    piece : (q,)
+        Indices of the pieces that these belong to, in ascending order.
+    index : (z,)
+        Which of these pieces each zone belongs to.
 
-def _interpolated_again(pieces: Pieces, zones: Zones) -> tuple[Integers, Fresh]:
-    """Return for each piece whether and how it is interpolated again as a whole, and the fresh pieces for those."""
-    width = pieces.right - pieces.left
-    share = np.bincount(zones.piece, zones.right - zones.left, minlength=len(pieces)) / width
-    whole = (share > MOSTLY_UNDECIDED) & ~pieces.refined
-    doubling = (pieces.degree == DEGREE) & (pieces.rate**DEGREE < WORTH_DOUBLING) & (pieces.error > pieces.floor)
+    Returns
+    -------
+    how : (q,)
+        Whether and how each is interpolated again.
+    start, end : (q,)
+        Ends of the part of each that is replaced then.
+    fresh
+        The fresh pieces.
+    """
+    left, right = pieces.left[piece], pieces.right[piece]
+    error, floor = pieces.error[piece], pieces.floor[piece]
+    coarse, untouched = pieces.degree[piece] == DEGREE, ~pieces.refined[piece]
+    share = np.bincount(index, zones.right - zones.left, minlength=len(piece)) / (right - left)
+    whole = (share > MOSTLY_UNDECIDED) & untouched
+    doubling = coarse & (pieces.rate[piece] ** DEGREE < WORTH_DOUBLING) & (error > floor)
     how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
-    bumpy = (share > 0) & ~pieces.refined & pieces.bumpy & (pieces.degree == DEGREE)
-    how[bumpy] = _PROBED
+    how[(share > 0) & untouched & pieces.bumpy[piece] & coarse] = _PROBED
     probed, doubled, split = (np.flatnonzero(how == way) for way in (_PROBED, _DOUBLED, _SPLIT))
-    start, end = (edge[split] for edge in _hulls(zones, len(pieces)))
-    wide = end - start > 0.5 * width[split]
-    middle = np.where(wide, (start + end) / 2, end)
     entire = np.concatenate([probed, doubled])
+    start, end = np.full(len(piece), np.inf), np.full(len(piece), -np.inf)
+    np.minimum.at(start, index, zones.left)
+    np.maximum.at(end, index, zones.right)
+    start[entire], end[entire] = left[entire], right[entire]
+    first, last = start[split], end[split]
+    wide = last - first > 0.5 * (right - left)[split]
+    middle = np.where(wide, (first + last) / 2, last)
     which = np.concatenate([entire, split, split[wide]])
     number = np.arange(len(which))
-    return how, Fresh(
-        image=pieces.image[which],
-        left=np.concatenate([pieces.left[entire], start, middle[wide]]),
-        right=np.concatenate([pieces.right[entire], middle, end[wide]]),
+    fresh = Fresh(
+        image=pieces.image[piece[which]],
+        left=np.concatenate([left[entire], first, middle[wide]]),
+        right=np.concatenate([right[entire], middle, last[wide]]),
         degree=np.where((number >= len(probed)) & (number < len(entire)), MAX_DEGREE, DEGREE),
-        stalls=pieces.stalls[which],
-        error_so_far=(pieces.error + pieces.floor)[which],
+        stalls=pieces.stalls[piece[which]],
+        error_so_far=(error + floor)[which],
         probed=number < len(probed),
     )
+    return how, start, end, fresh
 
 
 def _corrections_needed(pieces: Pieces, zones: Zones) -> Integers:
     """Return the number of points at which each zone is corrected; 0 if it is better interpolated again."""
-    share = (zones.right - zones.left) / (pieces.right - pieces.left)[zones.piece]
+    share = (zones.right - zones.left) / (pieces.right[zones.piece] - pieces.left[zones.piece])
     enough = np.maximum(PROGRESS, np.exp(np.minimum(-zones.log_cost.max(axis=0), 0.0)))
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
