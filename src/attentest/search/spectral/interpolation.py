@@ -91,7 +91,7 @@ class Interpolation:
         self._rough = Evaluations(problem, rough=True) if mixed and problem.rough_scores is not None else None
         self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
         self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)
-        self._exact_only = np.zeros(len(z_obs), dtype=np.bool_)
+        self._exact_only = np.full(len(z_obs), self._rough is None)
         self._points_together = _affordable_points(problem, observed)
         self.no_pieces = Pieces.none(tuple(observed.shape[1:]), observed.device)
 
