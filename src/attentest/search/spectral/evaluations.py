@@ -109,14 +109,14 @@ class Evaluations:
         row_of_key[order] = rows[np.cumsum(differs) - 1]
         return row_of_key
 
-    def within(self, image: Indices, left: Points, right: Points, more_than: int) -> tuple[Indices, Points, Tensor]:
+    def within(self, image: Indices, left: Points, right: Points, more_than: Indices) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
 
-        Intervals that have no more than some number of points are left out.
+        Intervals with no more than some numbers (p,) of points are left out.
         """
         found = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
         which, keys, rows = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        chosen = np.bincount(which, minlength=len(image))[which] > more_than
+        chosen = (np.bincount(which, minlength=len(image)) > more_than)[which]
         return which[chosen], keys[chosen].imag, self.read(rows[chosen])
 
     def read(self, rows: Indices) -> Tensor:

@@ -108,7 +108,8 @@ class Interpolation:
         """
         exact = Requests(self._exact)
         rough = exact if self._rough is None else Requests(self._rough)
-        interpolated = self._request_fresh(plan.fresh, exact, rough)
+        fresh, roughly = self._with_scores_to_use(plan.fresh)
+        interpolated = self._request_fresh(fresh, roughly, exact, rough)
         corrections = plan.corrections
         corrected = []
         for count in np.unique(corrections.count):
@@ -126,7 +127,8 @@ class Interpolation:
                 new.append(made)
                 if wrong.any():
                     underestimated.append(parents.chosen(wrong))
-            return self.no_pieces.followed_by(*new), self.no_pieces.followed_by(*underestimated)
+            made_now = self._unless_known_better(self.no_pieces.followed_by(*new), roughly)
+            return _with_stalls(made_now, fresh), self.no_pieces.followed_by(*underestimated)
 
         return finish
 
@@ -167,16 +169,20 @@ class Interpolation:
             contradicted[rows] = (missed.abs().amax(dim=(1, 2)) > allowed).cpu().numpy()
         return contradicted
 
-    def _unless_known_better(self, pieces: Pieces, is_rough: bool) -> Pieces:
-        """Return new pieces of one degree; one that does not agree with a score known from before is not resolved."""
-        intervals = pieces.image, pieces.left, pieces.right
+    def _unless_known_better(self, pieces: Pieces, roughly: Mask) -> Pieces:
+        """Return new pieces; a fresh one that does not agree with a score known from before is not resolved.
+
+        The fresh ones come first, and ``roughly`` (q,) says which of them are made from rough scores.
+        """
+        fresh = slice(len(roughly))
+        intervals = pieces.image[fresh], pieces.left[fresh], pieces.right[fresh]
         # They do agree with the scores at their own points: the nodes, of which two are the ends, and one exact check.
-        nodes = int(pieces.degree[0]) - 1
-        piece, z, scores = self._exact.within(*intervals, more_than=1 if is_rough else nodes + 1)
+        nodes = pieces.degree[fresh] - 1
+        piece, z, scores = self._exact.within(*intervals, more_than=np.where(roughly, 1, nodes + 1))
         wrong = piece[self._contradicted(pieces, piece, z, scores)]
         if self._rough is not None:
             # Noise can be the reason, so it is the exact scores at these points that decide.
-            piece, z, scores = self._rough.within(*intervals, more_than=nodes if is_rough else 0)
+            piece, z, scores = self._rough.within(*intervals, more_than=np.where(roughly, nodes, 0))
             doubtful = self._contradicted(pieces, piece, z, scores)
             piece, z = piece[doubtful], z[doubtful]
             scores = self._exact.at(pieces.image[piece], z)
@@ -217,12 +223,19 @@ class Interpolation:
         parts = inside_and_undecided(self._problem.margins, pieces.interpolants(), self._points_together)
         return _segments(pieces, first, parts)
 
-    def _request_fresh(self, fresh: Fresh, exact: Requests, rough: Requests) -> list[Callable[[], Pieces]]:
-        """Request the scores of fresh pieces; return functions that make them once the scores are there."""
+    def _with_scores_to_use(self, fresh: Fresh) -> tuple[Fresh, Mask]:
+        """Return fresh pieces (q,) sorted by degree, and which to make from rough scores: the first of each degree."""
         if self._rough is not None:
             self._exact_only |= self._rough.lost
         roughly = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
         roughly &= ~self._exact_only[fresh.image]
+        order = np.lexsort((~roughly, fresh.degree))
+        return fresh.chosen(order), roughly[order]
+
+    def _request_fresh(
+        self, fresh: Fresh, roughly: Mask, exact: Requests, rough: Requests
+    ) -> list[Callable[[], Pieces]]:
+        """Request the scores of fresh pieces; return functions that make them in order once the scores are there."""
         made = []
         for degree in np.unique(fresh.degree):
             for is_rough in (True, False):
@@ -257,15 +270,22 @@ class Interpolation:
                 jitter=self._jitter[fresh.image],
                 narrowest_bump=self._narrowest_bump[fresh.image],
             )
-            pieces = self._unless_known_better(fresh_pieces(fresh, scores), is_rough)
-            # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
-            steep = pieces.error > NOISE_AT_MOST * pieces.rounding
-            helped = steep | (pieces.error + pieces.floor <= 0.5 * fresh.error_so_far)
-            known_before = np.isfinite(fresh.error_so_far)
-            stalls = np.where(known_before, np.where(helped, 0, fresh.stalls + 1), fresh.stalls)
-            return replace(pieces, stalls=stalls)
+            return fresh_pieces(fresh, scores)
 
         return make
+
+
+def _with_stalls(pieces: Pieces, fresh: Fresh) -> Pieces:
+    """Return new pieces, the fresh ones first, with the number of times that interpolating anew has not helped."""
+    count = len(fresh.image)
+    error = pieces.error[:count]
+    # A steep place is halved until it is resolved; only what may be noise is worth giving up for.
+    steep = error > NOISE_AT_MOST * pieces.rounding[:count]
+    helped = steep | (error + pieces.floor[:count] <= 0.5 * fresh.error_so_far)
+    known_before = np.isfinite(fresh.error_so_far)
+    stalls = pieces.stalls.copy()
+    stalls[:count] = np.where(known_before, np.where(helped, 0, fresh.stalls + 1), fresh.stalls)
+    return replace(pieces, stalls=stalls)
 
 
 def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
