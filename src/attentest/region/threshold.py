@@ -124,7 +124,7 @@ class ThresholdMargins:
         found = (
             pixels.min(dim=1),
             pixels.max(dim=1),
-            pixels.masked_fill(~region, torch.inf).min(dim=1),
-            pixels.masked_fill(region, -torch.inf).max(dim=1),
+            torch.where(region, pixels, torch.inf).min(dim=1),
+            torch.where(region, -torch.inf, pixels).max(dim=1),
         )
         return self.signs * torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], 1)

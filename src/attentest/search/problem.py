@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -240,7 +241,7 @@ class SearchProblem:
 
     def check(self, values: Tensor, image: Indices, z: Points) -> Tensor:
         """Return scores or margins (m, ...) of images (m,) at points z (m,); refuse those that are no numbers."""
-        if bool(torch.isfinite(values.sum())):  # this takes less time and memory than a look at each value
+        if math.isfinite(float(values.sum())):  # this takes less time and memory than a look at each value
             return values
         finite = torch.isfinite(values.flatten(1)).all(dim=1)
         if not bool(finite.all()):

@@ -117,12 +117,12 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
 
 def _table(margins: Margins, interpolants: Interpolants, cells_together: int) -> Floats:
     """Return the parts of pieces on the host, as rows: piece, ends, and kind, which is 0 if a part is inside."""
-    curvature = interpolants.curvature()
+    curvature, total = interpolants.curvature(), margins.weights.abs().sum(dim=1)
     divided = []
     to_divide = [_first_cells(margins, interpolants)]
     while to_divide:
         cells = to_divide.pop()
-        parts, piece, ends = _divide(interpolants, curvature, margins, cells)
+        parts, piece, ends = _divide(interpolants, curvature, total, cells)
         divided.append(parts)
         if len(piece):
             for some in zip(piece.split(cells_together), ends.split(cells_together), strict=True):
@@ -199,9 +199,12 @@ def _cells(margins: Margins, interpolants: Interpolants, piece: Tensor, x: Tenso
 
 
 def _divide(
-    interpolants: Interpolants, curvature: Tensor, margins: Margins, cells: _Cells
+    interpolants: Interpolants, curvature: Tensor, total: Tensor, cells: _Cells
 ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
     """Divide cells (m,) into parts that are inside, outside and undecided.
+
+    ``curvature`` (p,) bounds the second derivative of the scores of each piece, and ``total`` (J,) is the sum of the
+    absolute weights of each combination: how much greater its error can be than that of the scores.
 
     Returns
     -------
@@ -211,7 +214,6 @@ def _divide(
     piece : (n,), ends : (n, 2)
         What is to be divided again, as cells.
     """
-    total = margins.weights.abs().sum(dim=1)
     left, right = cells.ends.unbind(dim=1)
     width = right - left
     bend = (width**2 / 8 * curvature[cells.piece]).unsqueeze(1) * total
@@ -229,8 +231,9 @@ def _divide(
 
     resolved = ((above + below) <= 0.5 * band).all(dim=1) | (width <= NARROWEST)
     final = start < end
-    undecided = final[1:] & ~resolved
-    final[1:] &= resolved
+    rest = final[1:]
+    undecided = rest & ~resolved
+    rest &= resolved
 
     # What is left undecided becomes a cell, or two if it is more than half of one, so that widths are halved at least.
     start, end = ends[:2, 1:]
@@ -243,6 +246,7 @@ def _divide(
 def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Return the part of [0, 1] where all lines (..., J) with these ends are negative; start > end if there is none."""
     root = left / torch.where(left == right, 1.0, left - right)
-    start = torch.where(left < 0, 0.0, torch.where(right < 0, root, 2.0)).amax(dim=-1)
-    end = torch.where(right < 0, 1.0, torch.where(left < 0, root, -1.0)).amin(dim=-1)
+    at_left, at_right = left < 0, right < 0
+    start = torch.where(at_left, 0.0, torch.where(at_right, root, 2.0)).amax(dim=-1)
+    end = torch.where(at_right, 1.0, torch.where(at_left, root, -1.0)).amin(dim=-1)
     return start, end

@@ -127,8 +127,8 @@ class Interpolation:
                 new.append(made)
                 if wrong.any():
                     underestimated.append(parents.chosen(wrong))
-            made_now = self._unless_known_better(self.no_pieces.followed_by(*new), roughly)
-            return _with_stalls(made_now, fresh), self.no_pieces.followed_by(*underestimated)
+            judged = self._unless_known_better(self.no_pieces.followed_by(*new), roughly)
+            return _with_stalls(judged, fresh), self.no_pieces.followed_by(*underestimated)
 
         return finish
 
