@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -43,6 +44,8 @@ def stream(
     together = pipeline.search.images_together(pipeline.scores.batch_size)
     if certification is not None:
         together = min(together, certification.images_together(pipeline.scores.batch_size))
+    if total:  # batches of about the same size: a small one takes longer per image
+        together = math.ceil(total / math.ceil(total / together))
     done = 0
     for batch in batches(inputs.each(images, references, on_error), together, pipeline.memory // 2):
         testable = [each for each in batch if isinstance(each, Input)]

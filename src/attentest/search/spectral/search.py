@@ -22,7 +22,7 @@ from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError
 from attentest.search.outcome import Report, SearchOutcome
 from attentest.search.problem import SearchProblem
-from attentest.search.spectral.run import Run
+from attentest.search.spectral.run import Rounds, Run
 from attentest.search.spectral.turns import in_turns
 
 POINTS_PER_IMAGE = 4
@@ -95,25 +95,25 @@ class SpectralSearch:
 
     def images_together(self, batch_size: int) -> int:
         """Return how many images to search together: each needs some thirty points at first and few in the end."""
-        return batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
+        return TURNS * batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
 
     @torch.no_grad()
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
-        mixed = self.precision == "mixed" or (self.precision == "auto" and problem.rough_is_faster)
-        runs = [
-            Run(
-                part,
-                tol=self.tol,
-                rtol=self.rtol,
-                max_evaluations=self.max_evaluations,
-                width=self.width,
-                strict=self.strict,
-                mixed=mixed,
-            ).rounds()
-            for part in _parts(problem)
-        ]
-        return in_turns(runs, problem.device, report)
+        return in_turns([self._rounds(part) for part in _parts(problem)], problem.device, report)
+
+    def _rounds(self, problem: SearchProblem) -> Rounds:
+        """Search in rounds; what the search holds on a device is made with the first of them, in the stream of it."""
+        run = Run(
+            problem,
+            tol=self.tol,
+            rtol=self.rtol,
+            max_evaluations=self.max_evaluations,
+            width=self.width,
+            strict=self.strict,
+            mixed=self.precision == "mixed" or (self.precision == "auto" and problem.rough_is_faster),
+        )
+        return (yield from run.rounds())
 
 
 def _parts(problem: SearchProblem) -> list[SearchProblem]:

@@ -22,7 +22,8 @@ def in_turns(runs: Sequence[Rounds], device: torch.device, report: Report | None
     Parameters
     ----------
     runs
-        Runs of about equally many images.
+        Runs of about equally many images. All that they hold on the device they must make themselves: memory of one
+        stream that is freed while another still reads it is given away at once.
     device
         Where the model computes.
     report
