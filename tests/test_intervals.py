@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attentest import InputError
 from attentest.statistics.intervals import clip, contains, union
-from attentest.statistics.unions import Unions
+from attentest.statistics.unions import Unions, order_by_owner
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 9)), max_size=12)
 
@@ -53,3 +53,12 @@ def test_many_unions_contain_the_points_that_each_contains(rows: list[tuple[list
     assert unions.contain(points).tolist() == expected
     for one, again in zip(sets, unions.arrays(), strict=True):
         np.testing.assert_array_equal(again, one)
+
+
+@pytest.mark.parametrize("owners", [5, 1 << 20])
+def test_intervals_are_ordered_by_owner_and_by_value(owners: int) -> None:
+    rng = np.random.default_rng(0)
+    owner, value = rng.integers(0, owners, 400), rng.integers(-9, 9, 400).astype(float)
+    value[:20] = -np.inf
+    np.testing.assert_array_equal(order_by_owner(owner, value), np.lexsort((value, owner)))
+    assert order_by_owner(owner[:0], value[:0]).shape == (0,)

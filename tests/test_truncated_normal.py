@@ -5,12 +5,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import stats
 
 from attentest import InputError
 from attentest.statistics.intervals import union
+from attentest.statistics.law import Law
 from attentest.statistics.log_probability import probability
 from attentest.statistics.normal_mass import log_mass
+from attentest.statistics.randomised_normal import RandomisedNormal
+from attentest.statistics.truncated_normal import TruncatedNormal
 from exact_normal import exact_log_share, exact_mass
 from truncated import bounds_on_log_p, log_pvalue
 
@@ -142,3 +146,66 @@ def test_an_empty_interval_weighs_nothing_and_an_empty_set_is_refused() -> None:
 def test_probability_never_underflows_to_zero() -> None:
     assert 0 < probability(-1e6) < 1e-300
     assert probability(1e-17) == 1.0
+
+
+T = np.array([0.4])
+
+
+@pytest.mark.parametrize(
+    "law", [TruncatedNormal(statistic=T), RandomisedNormal(statistic=T, observed_z=T, gamma=np.array([0.5]))]
+)
+def test_slopes_of_masses_are_their_derivatives_in_the_mean(law: Law) -> None:
+    """Up to a term that all masses share: so differences between intervals are compared."""
+    left = np.array([-np.inf, -1.0, -0.3, 0.4, 0.401, 2.0, 3.0])
+    right = np.array([-2.0, -0.5, 0.4, 0.6, 0.402, 2.5, np.inf])
+    above, image = left >= 0.4, np.zeros(7, dtype=np.int64)
+
+    def masses(mean: float) -> NDArray[np.float64]:
+        return law.log_masses_on_side(image, left, right, mean=np.full(7, mean), above=above)[0]
+
+    for mean in (-1.5, 0.4, 2.2):
+        slope = law.log_masses_on_side(image, left, right, mean=np.full(7, mean), above=above)[1]
+        derivative = (masses(mean + 1e-4) - masses(mean - 1e-4)) / 2e-4
+        # Short steps, here and in the law, make an error of 1e-5 times a curvature of at most 10.
+        np.testing.assert_allclose(np.diff(slope), np.diff(derivative), atol=1e-4)
+
+
+def test_the_part_of_an_interval_on_one_side_has_all_its_mass_there() -> None:
+    law = TruncatedNormal(statistic=np.array([0.4]))
+    image, left, right = np.zeros(3, dtype=np.int64), np.array([-1.0, 0.0, 1.0]), np.array([-0.5, 1.0, 2.0])
+    split = law.log_masses(image, left, right, mean=0.7, lower=-np.inf, upper=0.4)
+    for above, masses in zip((True, False), split, strict=True):
+        part = law.part_on_side(image, left, right, above=above)
+        on_side, _ = law.log_masses_on_side(image, *part, mean=np.full(3, 0.7), above=np.full(3, above))
+        np.testing.assert_allclose(on_side, masses, rtol=1e-14)
+
+
+def test_quantiles_of_the_normal_law_have_their_shares_of_the_mass() -> None:
+    rng = np.random.default_rng(5)
+    count = 4000
+    law = TruncatedNormal(statistic=rng.normal(0, 1, count) * rng.choice([1, 10, 5e3, 1e6], count))
+    t, image, share, extreme = law.statistic, np.arange(count), rng.random(count), rng.random(count) < 0.5
+    left = rng.choice([-1.0, 1.0], count) * t + rng.normal(0, 1, count) * 10 ** rng.uniform(-6, 1, count)
+    right = left + 10 ** rng.uniform(-8, 3, count)
+    limits = {
+        "mean": np.where(rng.random(count) < 0.5, 0.0, t + rng.normal(0, 3, count)),
+        "lower": -np.abs(t),
+        "upper": np.abs(t),
+    }
+    total = np.where(extreme, *law.log_masses(image, left, right, **limits))
+    some = np.flatnonzero(total > -np.inf)
+    assert len(some) > 1000
+    image, left, right, share, extreme, total = (x[some] for x in (image, left, right, share, extreme, total))
+    limits = {name: limit[some] for name, limit in limits.items()}
+    z = law.quantiles(image, left, right, share, **limits, extreme=extreme)
+    assert np.all((left <= z) & (z <= right))
+    before = np.exp(np.where(extreme, *law.log_masses(image, left, z, **limits)) - total)
+    # A point and the ends are known to a unit of rounding, which can be a part of the mass, and so are logs.
+    farthest = np.maximum(np.abs(left - limits["mean"]), np.abs(right - limits["mean"]))
+    edges = [left, *(np.clip(limits[name], left, right) for name in ("lower", "upper")), right]
+    narrowest = np.min([np.where(width > 0, width, np.inf) for width in np.diff(edges, axis=0)], axis=0)
+    unit = np.spacing(np.maximum(np.abs(left), np.abs(right)))
+    rounding = unit * (farthest + 1 / narrowest) + np.spacing(np.abs(total))
+    assert np.max(np.abs(before - share) - 4 * rounding) < 2e-5
+    by_halving = Law.quantiles(law, image, left, right, share, **limits, extreme=extreme)
+    assert np.median(np.abs(by_halving - z) / (right - left)) < 1e-6

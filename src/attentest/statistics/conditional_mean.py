@@ -160,12 +160,12 @@ def _excess_log_odds(
     if len(rows) < len(image):
         sides = sides.chosen(np.concatenate([rows, len(image) + rows]))
         image, log_odds = image[rows], log_odds[rows]
-    owner = np.tile(image, 2).repeat(sides.count)
+    owner = np.concatenate([image, image]).repeat(sides.count)
     log_mass, slope = law.log_masses_on_side(
         owner,
         sides.left,
         sides.right,
-        mean=law.statistic[owner] + np.tile(distance, 2).repeat(sides.count),
+        mean=law.statistic[owner] + np.concatenate([distance, distance]).repeat(sides.count),
         above=np.arange(len(owner)) < sides.count[: len(image)].sum(),
     )
     log_sum, slope = _log_sums(log_mass, slope, sides.count)

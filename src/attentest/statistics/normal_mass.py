@@ -81,7 +81,7 @@ def mean_in_interval(
     """
     with np.errstate(over="ignore", invalid="ignore"):  # an interval without mass
         at_lower, at_upper = (np.exp(_log_ratio(end, mean) - log_mass_relative_to_zero) for end in (lower, upper))
-        return np.asarray(np.clip(mean + (at_lower - at_upper), lower, upper))
+        return np.asarray(np.minimum(np.maximum(mean + (at_lower - at_upper), lower), upper))
 
 
 def quantile(

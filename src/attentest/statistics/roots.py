@@ -57,7 +57,7 @@ def newton_roots(
             sensible = (tried > low) & (tried < high) & ~(value / last_value > 0.5)
             wider = at - np.sign(value) * WIDENED * np.maximum(np.abs(at), 1.0)
             tried = np.where(sensible, tried, np.where(np.isinf(high - low), wider, (low + high) / 2))
-        tried = np.clip(tried, -FARTHEST, FARTHEST)
+        tried = np.minimum(np.maximum(tried, -FARTHEST), FARTHEST)
         found = np.abs(value) <= close
         roots[rows] = np.where(found, at, tried)
         going_on = ~found & (np.abs(tried - at) > RTOL * np.maximum(np.abs(at), np.abs(tried)))

