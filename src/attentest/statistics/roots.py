@@ -32,7 +32,8 @@ def newton_roots(
 ) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions with slopes, by Newton's method; infinite beyond ``FARTHEST``.
 
-    Where a step leaves the interval that holds the root, or steps do not become shorter, the interval is halved.
+    Where a step leaves the interval that holds the root, or the last one has not halved the value, the interval is
+    halved.
 
     Parameters
     ----------

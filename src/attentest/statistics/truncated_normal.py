@@ -76,12 +76,12 @@ class TruncatedNormal(Law):
     ) -> NDArray[np.float64]:
         """Return the points before which shares of masses lie: see :meth:`Law.quantiles`."""
         start, end = np.clip(lower, left, right), np.clip(upper, left, right)
+        # What is extreme lies below the lower limit, with this share of its mass, and above the upper one.
         below = np.where(left < start, 1.0, 0.0)
         both = np.flatnonzero(extreme & (left < start) & (end < right))
         log_odds = log_mass(left[both], start[both], mean[both]) - log_mass(end[both], right[both], mean[both])
         below[both] = expit(log_odds)
-        # The extreme part is that below the lower limit, with this share of its mass, and that above the upper one.
-        first = extreme & (share < below)
+        first = extreme & ((share < below) | (end == right))
         with np.errstate(divide="ignore", invalid="ignore"):
             within = np.where(first, share / below, (share - below) / (1 - below))
         return quantile(

@@ -18,6 +18,10 @@ from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.segments import INSIDE, SegmentTable
 from attentest.statistics.unions import order_by_owner
 
+FROM_ENDS = 2.0**-25
+"""Least distance of an audit point from the ends of its cell, relative to its width: there scores are too close to the
+threshold to tell."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuditPoints:
@@ -69,6 +73,8 @@ def drawn(
         drawn_points.append((which, own[cell], np.full(len(which), side), within))
     which, cell, part, within = (np.concatenate(column) for column in zip(*drawn_points, strict=True))
     z = law.quantiles(image[cell], left[cell], right[cell], within, part == 0)
+    margin = FROM_ENDS * (right - left)[cell]
+    z = np.clip(z, left[cell] + margin, right[cell] - margin)
     return AuditPoints(image=which, z=z, inside=inside[cell])
 
 
