@@ -315,17 +315,17 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     missed = scores.at_check.flatten(1) - (at_point.unsqueeze(1) @ coefficients).squeeze(1)
     reach = at_point @ vanishing
     highest, lowest = at_nodes.amax(dim=1), at_nodes.amin(dim=1)
-    greatest = highest.amax(dim=1), -lowest.amin(dim=1), (highest - lowest).amax(dim=1), missed.abs().amax(dim=1)
+    greatest = torch.stack([highest, -lowest, highest - lowest, missed.abs()]).amax(dim=2)
     # In one transfer, because each waits for the device.
-    measured = torch.cat([torch.stack([*greatest, reach.abs()]), coefficients.abs().amax(dim=2).T]).cpu().numpy()
-    highest_score, minus_lowest, change, seen, reached, _, *sizes_of_orders = measured
+    measured = torch.cat([greatest, reach.unsqueeze(0), coefficients.abs().amax(dim=2).T]).cpu().numpy()
+    highest_score, minus_lowest, change, seen, reached = measured[:5]
     rounding = LEBESGUE * scores.jitter + ROUNDING * np.maximum(highest_score, minus_lowest)
     # Noise is part of the floor, and is no sign of slow decay.
-    sizes = np.maximum(np.stack(sizes_of_orders[:degree], axis=1) - noise[:, None], 0.0)
+    sizes = np.maximum(measured[6 : 6 + degree] - noise, 0.0).T
     decay = decay_of(sizes, rounding)
     rate, last = decay.rate, decay.last
     cut_off = 2 * last * np.where(rate > SLOW_RATE, np.maximum(degree, 1 / (1 - rate)), 1 / (1 - rate))
-    seen = np.maximum(seen - LEBESGUE * noise, 0.0) * (CHECK_SAFETY / reached)
+    seen = np.maximum(seen - LEBESGUE * noise, 0.0) * (CHECK_SAFETY / np.abs(reached))
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
