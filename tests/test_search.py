@@ -234,6 +234,18 @@ def test_a_margin_that_is_not_a_number_names_image_and_point() -> None:
         GridSearch(step=Fixed(step=0.01)).find(problem)
 
 
+def test_a_score_that_is_not_a_number_is_named_whichever_batch_it_is_in() -> None:
+    problem = curve_problem(
+        [0.0, 0.0], lambda z: torch.where(z == 3, torch.inf, z), batch_size=2, image_numbers=np.array([10, 11])
+    )
+    image, z = np.array([0, 1, 0, 1, 0]), np.array([1.0, 2.0, 4.0, 3.0, 5.0])
+    with pytest.raises(SearchError, match="image 11 is NaN or infinite at z = 3:"):
+        problem.scores_at(image, z)
+    assert problem.scores_at(image, z, rough=True).isinf().sum() == 1
+    huge = np.full(5, 1e308)  # finite, unlike their sum
+    assert problem.scores_at(image, huge).flatten().tolist() == huge.tolist()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -54,8 +54,9 @@ class Evaluations:
         self._rough = rough
         self._runs: list[_Run] = []  # each much longer than the next, so that a point is seldom sorted again
         self._scores: Tensor | None = None  # with room for more, so that those known are seldom copied
-        self._known = 0
-        self._started: list[tuple[Indices, Points, int]] = []  # images, points and first row
+        self.known = 0
+        """Number of points with scores."""
+        self._started: list[tuple[Indices, Points, int]] = []  # images, points, first row: not looked at yet
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
         self.lost: NDArray[np.bool_] = np.zeros(len(problem.z_obs), dtype=np.bool_)
         """For which images rough scores were NaN or infinite somewhere."""
@@ -68,13 +69,13 @@ class Evaluations:
 
     def _append(self, keys: Keys, order: Indices, scores: Tensor) -> None:
         """Append scores (m, gh, gw) at points with sorted keys (m,), which are in this order among the scores."""
-        start, self._known = self._known, self._known + len(scores)
-        if self._scores is None or self._known > len(self._scores):
-            larger = scores.new_empty(max(self._known, 2 * start), *scores.shape[1:])
+        start, self.known = self.known, self.known + len(scores)
+        if self._scores is None or self.known > len(self._scores):
+            larger = scores.new_empty(max(self.known, 2 * start), *scores.shape[1:])
             if self._scores is not None:
                 larger[:start] = self._scores[:start]
             self._scores = larger
-        self._scores[start : self._known] = scores
+        self._scores[start : self.known] = scores
         run = _Run(keys, start + order)
         while self._runs and len(self._runs[-1].keys) < LONGER * len(run.keys):
             run = run.merged(self._runs.pop())
@@ -102,21 +103,21 @@ class Evaluations:
         if len(new):
             images, points = wanted[new].real.astype(np.intp), wanted[new].imag.copy()
             self.counts += np.bincount(images, minlength=len(self.counts))
-            self._started.append((images, points, self._known))
-            rows[new] = self._known + np.arange(len(new))
+            self._started.append((images, points, self.known))
+            rows[new] = self.known + np.arange(len(new))
             self._append(wanted[new], np.arange(len(new)), self._problem.started_at(images, points, self._rough))
         row_of_key = np.empty(len(keys), dtype=np.int64)
         row_of_key[order] = rows[np.cumsum(differs) - 1]
         return row_of_key
 
-    def within(self, image: Indices, left: Points, right: Points, more_than: Indices) -> tuple[Indices, Points, Tensor]:
+    def within(self, image: Indices, left: Points, right: Points, before: Indices) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
 
-        Intervals with no more than some numbers (p,) of points are left out.
+        Evaluations are numbered as they come, and only those with numbers below ``before`` (p,) count.
         """
         found = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
         which, keys, rows = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        chosen = (np.bincount(which, minlength=len(image)) > more_than)[which]
+        chosen = rows < before[which]
         return which[chosen], keys[chosen].imag, self.read(rows[chosen])
 
     def read(self, rows: Indices) -> Tensor:
@@ -145,6 +146,8 @@ class Requests:
 
     def __init__(self, evaluations: Evaluations) -> None:
         self._evaluations = evaluations
+        self.known_before = evaluations.known
+        """Number of points with scores before these are evaluated."""
         self._images: list[Indices] = []
         self._points: list[Points] = []
         self._rows: Indices | None = None

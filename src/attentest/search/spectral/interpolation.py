@@ -127,7 +127,7 @@ class Interpolation:
                 new.append(made)
                 if wrong.any():
                     underestimated.append(parents.chosen(wrong))
-            judged = self._unless_known_better(self.no_pieces.followed_by(*new), roughly)
+            judged = self._unless_known_better(self.no_pieces.followed_by(*new), fresh.probed, exact, rough)
             return _with_stalls(judged, fresh), self.no_pieces.followed_by(*underestimated)
 
         return finish
@@ -169,20 +169,19 @@ class Interpolation:
             contradicted[rows] = (missed.abs().amax(dim=(1, 2)) > allowed).cpu().numpy()
         return contradicted
 
-    def _unless_known_better(self, pieces: Pieces, roughly: Mask) -> Pieces:
+    def _unless_known_better(self, pieces: Pieces, probed: Mask, exact: Requests, rough: Requests) -> Pieces:
         """Return new pieces; a fresh one that does not agree with a score known from before is not resolved.
 
-        The fresh ones come first, and ``roughly`` (q,) says which of them are made from rough scores.
+        The fresh ones (q,) come first. They agree with the scores they are made from, so that of those just requested
+        only the probes matter.
         """
-        fresh = slice(len(roughly))
+        fresh = slice(len(probed))
         intervals = pieces.image[fresh], pieces.left[fresh], pieces.right[fresh]
-        # They do agree with the scores at their own points: the nodes, of which two are the ends, and one exact check.
-        nodes = pieces.degree[fresh] - 1
-        piece, z, scores = self._exact.within(*intervals, more_than=np.where(roughly, 1, nodes + 1))
+        piece, z, scores = self._exact.within(*intervals, np.where(probed, self._exact.known, exact.known_before))
         wrong = piece[self._contradicted(pieces, piece, z, scores)]
         if self._rough is not None:
             # Noise can be the reason, so it is the exact scores at these points that decide.
-            piece, z, scores = self._rough.within(*intervals, more_than=np.where(roughly, nodes, 0))
+            piece, z, scores = self._rough.within(*intervals, np.where(probed, self._rough.known, rough.known_before))
             doubtful = self._contradicted(pieces, piece, z, scores)
             piece, z = piece[doubtful], z[doubtful]
             scores = self._exact.at(pieces.image[piece], z)
