@@ -20,15 +20,6 @@ Indices: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-
-def on_device(values: NDArray[Any], device: torch.device) -> Tensor:
-    """Return an array as a tensor on a device.
-
-    CUDA has read the array when the call returns, so that nothing needs to wait for the device.
-    """
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device, non_blocking=device.type == "cuda")
-
-
 ARRAYS_OF_MARGINS = 6
 """Arrays of the size of all margins that are held while margins are computed."""
 
@@ -276,3 +267,11 @@ class _MarginsFrom:
 
     def inside(self, image: Tensor, scores: Tensor, /) -> Tensor:
         return self._margins.inside(image + self._first, scores)
+
+
+def on_device(values: NDArray[Any], device: torch.device) -> Tensor:
+    """Return an array as a tensor on a device.
+
+    CUDA has read the array when the call returns, so that nothing needs to wait for the device.
+    """
+    return torch.from_numpy(np.ascontiguousarray(values)).to(device, non_blocking=device.type == "cuda")

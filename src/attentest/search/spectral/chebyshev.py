@@ -87,7 +87,7 @@ def second_derivative() -> NDArray[np.float64]:
 
 @cache
 def constant(make: Callable[..., NDArray[np.float64]], device: torch.device, *arguments: int) -> Tensor:
-    """Return the array that a function makes of some arguments on a device, where it is made once."""
+    """Return the array that a function makes of some arguments, on a device; it is made and copied there once."""
     return torch.from_numpy(make(*arguments)).to(device)
 
 

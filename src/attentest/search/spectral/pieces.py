@@ -320,7 +320,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     measured = torch.cat([greatest, reach.unsqueeze(0), coefficients.abs().amax(dim=2).T]).cpu().numpy()
     highest_score, minus_lowest, change, seen, reached = measured[:5]
     rounding = LEBESGUE * scores.jitter + ROUNDING * np.maximum(highest_score, minus_lowest)
-    # Noise is part of the floor, and is no sign of slow decay.
+    # Coefficients of order 1 and higher; noise is part of the floor, and is no sign of slow decay.
     sizes = np.maximum(measured[6 : 6 + degree] - noise, 0.0).T
     decay = decay_of(sizes, rounding)
     rate, last = decay.rate, decay.last
