@@ -57,6 +57,7 @@ class Lattice:
         self._near = NEAR * law.spread
         self.reach = law.reach(LOG_TAIL)
         self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
+        self._first_width = self._width
         self._explored_from, self._explored_to = self._z_obs.copy(), self._z_obs.copy()
 
     def segments(self) -> Segments:
@@ -79,7 +80,7 @@ class Lattice:
         lower = np.isinf(tails.left)
         inner = np.where(lower, tails.right, tails.left)
         distance = np.minimum(np.abs(inner - self._z_obs[image]), np.abs(inner))
-        width = np.maximum(distance, BEYOND * self._width[image])
+        width = np.maximum(distance, BEYOND * np.minimum(self._first_width, self._width)[image])
         table.remove(np.isin(table.segments.zone, tails.zone))
         table.add(_outwards(image, lower, inner, width, np.ones(len(image), dtype=np.int64)))
 
