@@ -10,8 +10,9 @@ import numpy as np
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import NO_PIECE, QUESTIONS, Zones
+from attentest.search.spectral.segments import NO_PIECE, QUESTIONS, LogBounds, Zones
 from attentest.statistics.law import Law
+from attentest.statistics.log_probability import log_sums
 from attentest.statistics.unions import order_by_owner
 
 CENTRE = 2.0
@@ -43,14 +44,11 @@ class Choice:
     ----------
     zones
         Zones to refine.
-    tails
-        Tails in which a confidence interval needs pieces.
     idle : (k,) bool
         Active images for which there is nothing that can be refined.
     """
 
     zones: Zones
-    tails: Zones
     idle: Mask
 
 
@@ -88,29 +86,34 @@ class Chooser:
         finite = np.isfinite(zones.left) & np.isfinite(zones.right)
         workable = goals.active[image] & finite & ~_hopeless(zones, pieces)
         at_obs = (zones.left <= self._z_obs[image]) & (zones.right >= self._z_obs[image])
-        nothing = np.zeros(len(image), dtype=np.bool_)
         if self._first:
             self._first = False
-            centre = self._centre[image]
+            centre = np.where(_may_settle(zones, at_obs, goals), -np.inf, self._centre)[image]
             chosen = workable & (at_obs | (zones.left < centre) & (zones.right > -centre))
             self._explored += np.bincount(image[chosen], minlength=count)
-            return Choice(zones=zones.chosen(chosen), tails=zones.chosen(nothing), idle=np.zeros(count, dtype=np.bool_))
+            return Choice(zones=zones.chosen(chosen), idle=np.zeros(count, dtype=np.bool_))
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
         here = np.bincount(image[at_obs & workable], minlength=count) > 0
         blind = here & ~anything_inside
-        too_costly = np.array([_too_costly(image, log_cost) for log_cost in zones.log_cost])
-        needed = workable & np.where(blind[image], at_obs, too_costly)
+        needed = workable & np.where(blind[image], at_obs, self._too_costly(zones))
         unexplored = zones.piece == NO_PIECE
         first = np.array([self._first_to_explore(zones, q, needed[q] & unexplored) for q in range(QUESTIONS)])
         self._explored += np.bincount(image[first.any(axis=0)], minlength=count)
         chosen = (needed & (~unexplored | at_obs | first)).any(axis=0)
-        tails = ~finite & too_costly.any(axis=0) & (goals.active & ~goals.for_p)[image] & self._within_reach(zones)
-        idle = goals.active & (np.bincount(image[chosen | tails], minlength=count) == 0)
-        return Choice(zones=zones.chosen(chosen), tails=zones.chosen(tails), idle=idle)
+        idle = goals.active & (np.bincount(image[chosen], minlength=count) == 0)
+        return Choice(zones=zones.chosen(chosen), idle=idle)
 
-    def _within_reach(self, zones: Zones) -> Mask:
+    def tails(self, zones: Zones, goals: Goals) -> Zones:
+        """Return the tails in which the ends of confidence intervals need pieces."""
+        infinite = np.isinf(zones.left) | np.isinf(zones.right)
         inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
-        return np.asarray(np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT)
+        within_reach = np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT
+        possible = infinite & within_reach & (goals.active & ~goals.for_p)[zones.image]
+        return zones.chosen(possible & self._too_costly(zones).any(axis=0) if possible.any() else possible)
+
+    def _too_costly(self, zones: Zones) -> Mask:
+        """Return which zones (QUESTIONS, q) leave too great an error in each p-value, with the cheaper ones."""
+        return np.array([_too_costly(zones.image, log_cost) for log_cost in zones.log_cost])
 
     def _first_to_explore(self, zones: Zones, question: int, candidates: Mask) -> Mask:
         """Return which zones to explore first for a p-value: the heaviest, half as many as were explored before.
@@ -140,6 +143,26 @@ class Chooser:
         heaviest = np.zeros(len(image_of), dtype=np.bool_)
         heaviest[rows] = close | (np.arange(len(rows)) - first < self._explored[image] // 2)
         return heaviest
+
+
+def _may_settle(zones: Zones, some: Mask, goals: Goals) -> Mask:
+    """Return for which images (k,) p is resolved, whatever the rest of the axis is like, if some zones are inside.
+
+    This is so for a statistic far out, next to which the density changes by orders of magnitude: what is inside just
+    before it outweighs all that is more extreme.
+    """
+    count = len(goals.current)
+    log_mass, log_extreme = zones.log_mass[0], zones.log_extreme[0]
+    with np.errstate(divide="ignore", invalid="ignore"):  # none of it is ordinary, or it has no mass at all
+        log_ordinary = np.where(log_mass > log_extreme, log_mass + np.log1p(-np.exp(log_extreme - log_mass)), -np.inf)
+    extreme, ordinary, all_extreme, all_ordinary = (
+        log_sums(zones.image[rows], part[rows], count)
+        for rows in (some, np.ones_like(some))
+        for part in (log_extreme, log_ordinary)
+    )
+    low = extreme - np.logaddexp(extreme, all_ordinary)
+    high = all_extreme - np.logaddexp(all_extreme, ordinary)
+    return np.exp(high) - np.exp(low) <= np.exp(goals.allowed_error(LogBounds(low, high)))
 
 
 def _hopeless(zones: Zones, pieces: Pieces) -> Mask:

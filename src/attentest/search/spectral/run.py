@@ -144,14 +144,13 @@ class Run:
 
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
-        choice = self._chooser.choose(
-            self._table.zones(self._goals.allowed_error(bounds), self._goals.active),
-            self._pieces,
-            self._goals,
-            anything_inside=self._table.anything_inside(),
-        )
-        if len(choice.tails.zone):
-            self._lattice.extend(self._table, choice.tails)
+        allowed = self._goals.allowed_error(bounds)
+        zones = self._table.zones(allowed, self._goals.active)
+        tails = self._chooser.tails(zones, self._goals)
+        if len(tails.zone):
+            self._lattice.extend(self._table, tails)
+            zones = self._table.zones(allowed, self._goals.active)
+        choice = self._chooser.choose(zones, self._pieces, self._goals, anything_inside=self._table.anything_inside())
         self._goals.end(choice.idle, OUT_OF_PRECISION)
         return self._affordable(choice.zones)
 
