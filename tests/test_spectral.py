@@ -303,6 +303,34 @@ def test_far_out_a_tiny_p_needs_only_what_is_more_extreme() -> None:
     assert bar(400.0, outcome)[1] <= 1e-6
 
 
+@pytest.mark.parametrize("z_obs", [12.0, -30.0])
+@pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
+def test_far_out_the_pieces_at_the_statistic_settle_p(z_obs: float, alternative: Tails) -> None:
+    """Whatever the set is elsewhere: what is inside just before the statistic outweighs all that is more extreme."""
+
+    def with_a_hole_at_zero(z: Tensor) -> Tensor:
+        return 1 - z * z
+
+    (outcome,) = EXACT.find(curve_problem([z_obs], with_a_hole_at_zero, alternative=alternative, exact=True))
+    exact = np.exp(log_pvalue(z_obs, np.array([[-np.inf, -1.0], [1.0, np.inf]]), alternative))
+    assert outcome.evaluations <= 25  # two pieces, and the audit
+    low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative))
+    assert low <= exact <= high <= low + 1e-6
+
+
+def test_far_out_everything_is_explored_where_it_can_still_matter() -> None:
+    """The set begins just before the statistic, and has an island on the other side of zero or none."""
+    found = {}
+    for depth in (0.0, 4.0):
+
+        def curve(z: Tensor, depth: float = depth) -> Tensor:
+            return torch.tanh(19.9 - z) - depth * torch.exp(-(((z + 9.7) / 0.3) ** 2) / 2)
+
+        found[depth] = bar(20.05, find(EXACT, 20.05, curve))
+    assert found[0.0][0] > 0.01
+    assert found[4.0][1] <= 1e-6
+
+
 def test_far_out_a_tiny_p_is_resolved_when_asked_for() -> None:
     relative = SpectralSearch(tol=0, rtol=1e-3)
     outcome = find(relative, -3900.0, lambda z: (z + 3890.0) / 50)  # Z = (-inf, -3890)
