@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -126,50 +126,26 @@ class SearchProblem:
         """Observed points (k,), one in each set."""
         return self.law.z_obs
 
-    def part(self, first: int, end: int) -> SearchProblem:
-        """Return the problem of the images from ``first`` up to ``end``, with their share of the memory."""
-        rows = slice(first, end)
-
-        def own(values: Any) -> Any:
-            return values[rows] if isinstance(values, np.ndarray | Tensor) else values
-
-        rough = self.rough_scores
-        return replace(
-            self,
-            law=self.law.chosen(rows),
-            scores=_from(first, self.scores),
-            rough_scores=None if rough is None else _from(first, rough),
-            margins=_MarginsFrom(first, self.margins),
-            image_numbers=own(self.image_numbers),
-            confidence_level=own(self.confidence_level),
-            observed=own(self.observed),
-            seeds=own(self.seeds),
-            memory=self.memory * (end - first) // len(self.law),
-        )
-
     def name(self, image: int) -> str:
         """Return what error messages call an image."""
         return "the image" if self.image_numbers is None else f"image {self.image_numbers[image]}"
 
-    def scores_at(self, image: Indices, z: Points) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches."""
-        return self.check(self.started_at(image, z), image, z)
-
     @torch.no_grad()
-    def started_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,), which a device may still be computing.
+    def scores_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches.
 
-        They may be NaN or infinite; whoever uses exact ones must :meth:`check` them first.
+        Rough scores may be NaN or infinite.
         """
         function = self.rough_scores if rough and self.rough_scores is not None else self.scores
-        parts = (slice(start, start + self.batch_size) for start in range(0, len(z), self.batch_size))
-        return torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
+        parts = [slice(start, start + self.batch_size) for start in range(0, len(z), self.batch_size)]
+        scores = torch.cat([self._evaluated(function, image[part], z[part]) for part in parts])
+        return scores if rough else self._checked(scores, image, z)
 
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
         """Return the margins (m, n) of images (m,) at points z (m,)."""
         scores = self._evaluated(self.scores, image, z)
-        return self.check(self.margins(self._tensors(image, z)[0], scores), image, z)
+        return self._checked(self.margins(self._tensors(image, z)[0], scores), image, z)
 
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
@@ -201,7 +177,7 @@ class SearchProblem:
         values, slopes = torch.func.jvp(  # type: ignore[misc]  # a third value comes only with has_aux=True
             lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
         )
-        return self.check(values, image, z), self.check(slopes, image, z)
+        return self._checked(values, image, z), self._checked(slopes, image, z)
 
     def _evaluated(self, function: Scores, image: Indices, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point at which it does and name it."""
@@ -230,7 +206,7 @@ class SearchProblem:
     def _tensors(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:
         return on_device(image, self.device), on_device(z, self.device)
 
-    def check(self, values: Tensor, image: Indices, z: Points) -> Tensor:
+    def _checked(self, values: Tensor, image: Indices, z: Points) -> Tensor:
         """Return scores or margins (m, ...) of images (m,) at points z (m,); refuse those that are no numbers."""
         if math.isfinite(float(values.sum())):  # this takes less time and memory than a look at each value
             return values
@@ -242,31 +218,6 @@ class SearchProblem:
                 "the test needs the model on images other than the observed one, and there it returns no number."
             )
         return values
-
-
-def _from(first: int, scores: Scores) -> Scores:
-    """Return scores of images that are counted from one of them."""
-    return lambda image, z: scores(image + first, z)
-
-
-class _MarginsFrom:
-    """The margins of images that are counted from one of them."""
-
-    def __init__(self, first: int, margins: Margins) -> None:
-        self._first, self._margins = first, margins
-        self.signs, self.weights = margins.signs, margins.weights
-
-    def __call__(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        return self._margins(image + self._first, scores)
-
-    def pixels(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        return self._margins.pixels(image + self._first, scores)
-
-    def extremes(self, image: Tensor, pixels: Tensor, /) -> tuple[Tensor, Tensor]:
-        return self._margins.extremes(image + self._first, pixels)
-
-    def inside(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        return self._margins.inside(image + self._first, scores)
 
 
 def on_device(values: NDArray[Any], device: torch.device) -> Tensor:

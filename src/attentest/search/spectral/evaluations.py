@@ -56,7 +56,6 @@ class Evaluations:
         self._scores: Tensor | None = None  # with room for more, so that those known are seldom copied
         self.known = 0
         """Number of points with scores."""
-        self._started: list[tuple[Indices, Points, int]] = []  # images, points, first row: not looked at yet
         self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
         self.lost: NDArray[np.bool_] = np.zeros(len(problem.z_obs), dtype=np.bool_)
         """For which images rough scores were NaN or infinite somewhere."""
@@ -83,13 +82,6 @@ class Evaluations:
 
     def at(self, image: Indices, z: Points) -> Tensor:
         """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""
-        return self.read(self.start(image, z))
-
-    def start(self, image: Indices, z: Points) -> Indices:
-        """Start the model for images (m,) at points z (m,) that are new; return the rows (m,) to :meth:`read`.
-
-        A device may still be at work when this returns.
-        """
         keys = image + 1j * z
         order = np.argsort(keys, kind="stable")  # fast because it merges runs, such as the nodes of a piece
         ordered = keys[order]
@@ -102,13 +94,11 @@ class Evaluations:
         new = np.flatnonzero(rows < 0)
         if len(new):
             images, points = wanted[new].real.astype(np.intp), wanted[new].imag.copy()
-            self.counts += np.bincount(images, minlength=len(self.counts))
-            self._started.append((images, points, self.known))
             rows[new] = self.known + np.arange(len(new))
-            self._append(wanted[new], np.arange(len(new)), self._problem.started_at(images, points, self._rough))
+            self._append(wanted[new], np.arange(len(new)), self._scores_at(images, points))
         row_of_key = np.empty(len(keys), dtype=np.int64)
         row_of_key[order] = rows[np.cumsum(differs) - 1]
-        return row_of_key
+        return self._chosen(row_of_key)
 
     def within(self, image: Indices, left: Points, right: Points, before: Indices) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
@@ -118,27 +108,24 @@ class Evaluations:
         found = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
         which, keys, rows = (np.concatenate(columns) for columns in zip(*found, strict=True))
         chosen = rows < before[which]
-        return which[chosen], keys[chosen].imag, self.read(rows[chosen])
+        return which[chosen], keys[chosen].imag, self._chosen(rows[chosen])
 
-    def read(self, rows: Indices) -> Tensor:
-        """Return the scores (m, gh, gw) in rows (m,), once they are there."""
-        while self._started:
-            self._look_at(*self._started.pop())
+    def _chosen(self, rows: Indices) -> Tensor:
         assert self._scores is not None  # there are scores at z_obs from the start
         return self._scores[on_device(rows, self._scores.device)]
 
-    def _look_at(self, images: Indices, points: Points, first: int) -> None:
-        """Refuse scores that are no numbers; where float32 overflows or loses everything, take the exact scores."""
-        assert self._scores is not None
-        scores = self._scores[first : first + len(images)]
-        if not self._rough:
-            self._problem.check(scores, images, points)
-            return
-        rows = np.flatnonzero(~torch.isfinite(scores.flatten(1)).all(dim=1).cpu().numpy())
-        if len(rows):
-            self.lost[images[rows]] = True
-            self.counts += np.bincount(images[rows], minlength=len(self.counts))
-            scores[on_device(rows, scores.device)] = self._problem.scores_at(images[rows], points[rows])
+    def _scores_at(self, images: Indices, points: Points) -> Tensor:
+        """Evaluate the model; where float32 overflows or loses everything, take the exact scores."""
+        self.counts += np.bincount(images, minlength=len(self.counts))
+        scores = self._problem.scores_at(images, points, self._rough)
+        if self._rough:
+            rows = np.flatnonzero(~torch.isfinite(scores.flatten(1)).all(dim=1).cpu().numpy())
+            if len(rows):
+                self.lost[images[rows]] = True
+                self.counts += np.bincount(images[rows], minlength=len(self.counts))
+                scores = scores.clone()
+                scores[on_device(rows, scores.device)] = self._problem.scores_at(images[rows], points[rows])
+        return scores
 
 
 class Requests:
@@ -150,24 +137,18 @@ class Requests:
         """Number of points with scores before these are evaluated."""
         self._images: list[Indices] = []
         self._points: list[Points] = []
-        self._rows: Indices | None = None
         self._answers: list[Tensor] = []
 
     def add(self, image: Indices, points: Points) -> Callable[[], Tensor]:
-        """Request scores of images (p,) at points (p, m); the returned function waits for them, (p, m, gh, gw)."""
+        """Request scores of images (p,) at points (p, m); the returned function gives them, (p, m, gh, gw)."""
         slot = len(self._points)
         self._images.append(np.repeat(image, points.shape[1]))
         self._points.append(points.ravel())
-        return lambda: self._answer(slot).unflatten(0, points.shape)
+        return lambda: self._answers[slot].unflatten(0, points.shape)
 
     def send(self) -> None:
-        """Start the model for all requests."""
+        """Evaluate all requests."""
         points = np.concatenate([np.empty(0), *self._points])
-        if len(points) and self._rows is None:
-            self._rows = self._evaluations.start(np.concatenate(self._images), points)
-
-    def _answer(self, slot: int) -> Tensor:
-        if not self._answers:
-            assert self._rows is not None  # the requests have been sent
-            self._answers = list(self._evaluations.read(self._rows).split([len(part) for part in self._points]))
-        return self._answers[slot]
+        if len(points) and not self._answers:
+            scores = self._evaluations.at(np.concatenate(self._images), points)
+            self._answers = list(scores.split([len(part) for part in self._points]))

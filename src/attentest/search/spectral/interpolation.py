@@ -100,12 +100,8 @@ class Interpolation:
         """Number of model evaluations (k,) so far."""
         return self._exact.counts if self._rough is None else self._exact.counts + self._rough.counts
 
-    def start(self, plan: Plan, pieces: Pieces) -> Callable[[], tuple[Pieces, Pieces]]:
-        """Start the model for a plan.
-
-        The returned function waits for the scores, and returns the new pieces and the old ones whose error was
-        underestimated.
-        """
+    def carry_out(self, plan: Plan, pieces: Pieces) -> tuple[Pieces, Pieces]:
+        """Evaluate the model and return the new pieces, and the old ones whose error was underestimated."""
         exact = Requests(self._exact)
         rough = exact if self._rough is None else Requests(self._rough)
         fresh, roughly = self._with_scores_to_use(plan.fresh)
@@ -118,32 +114,19 @@ class Interpolation:
             corrected.append((rows, exact.add(pieces.image[corrections.piece[rows]], points)))
         exact.send()
         rough.send()
+        new, underestimated = [make() for make in interpolated], []
+        for rows, values in corrected:
+            parents = pieces.chosen(corrections.piece[rows])
+            made, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
+            new.append(made)
+            if wrong.any():
+                underestimated.append(parents.chosen(wrong))
+        judged = self._unless_known_better(self.no_pieces.followed_by(*new), fresh.probed, exact, rough)
+        return _with_stalls(judged, fresh), self.no_pieces.followed_by(*underestimated)
 
-        def finish() -> tuple[Pieces, Pieces]:
-            new, underestimated = [make() for make in interpolated], []
-            for rows, values in corrected:
-                parents = pieces.chosen(corrections.piece[rows])
-                made, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
-                new.append(made)
-                if wrong.any():
-                    underestimated.append(parents.chosen(wrong))
-            judged = self._unless_known_better(self.no_pieces.followed_by(*new), fresh.probed, exact, rough)
-            return _with_stalls(judged, fresh), self.no_pieces.followed_by(*underestimated)
-
-        return finish
-
-    def start_check(self, points: AuditPoints, pieces: Pieces) -> Callable[[], Findings]:
-        """Start the model at audit points.
-
-        The returned function waits for the scores, and compares with what was concluded there and with the
-        interpolants.
-        """
-        exact = Requests(self._exact)
-        scores = exact.add(points.image, points.z[:, None])
-        exact.send()
-        return lambda: self._findings(points, pieces, scores()[:, 0])
-
-    def _findings(self, points: AuditPoints, pieces: Pieces, scores: Tensor) -> Findings:
+    def check(self, points: AuditPoints, pieces: Pieces) -> Findings:
+        """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants."""
+        scores = self._exact.at(points.image, points.z)
         wrong = self._problem.inside(points.image, scores) != points.inside
         piece = pieces.deciding(points.image, points.z)
         known = np.flatnonzero(piece >= 0)

@@ -1,15 +1,9 @@
-"""The search of some images under way: rounds that ask what to refine, evaluate the model there, and take note.
-
-A run is a generator. It stops for the caller whenever the model has been started and its scores are needed next, so
-that the caller can do something else while a device computes them (see ``turns``).
-"""
+"""The search of some images under way: rounds that ask what to refine, evaluate the model there, and take note."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
 from functools import cache
-from typing import TypeAlias
 
 import numpy as np
 
@@ -19,6 +13,7 @@ from attentest.search.outcome import (
     OUT_OF_PRECISION,
     TOO_SHARP,
     Audit,
+    Report,
     SearchOutcome,
 )
 from attentest.search.problem import SearchProblem
@@ -27,7 +22,7 @@ from attentest.search.spectral.axis_parts import AxisParts
 from attentest.search.spectral.bumps import NODES_PER_BUMP
 from attentest.search.spectral.choice import Chooser
 from attentest.search.spectral.goals import Goals
-from attentest.search.spectral.interpolation import Findings, Interpolation
+from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.masses import Floats, Mask
 from attentest.search.spectral.pieces import Pieces
@@ -53,8 +48,6 @@ AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 
 STRICTER = 2.0
 """A strict search begins with pieces that are narrower by this factor."""
-
-Rounds: TypeAlias = Generator[float, None, list[SearchOutcome]]
 
 
 class Run:
@@ -105,12 +98,9 @@ class Run:
         self._audit_share = AUDITED_STRICTLY if strict else AUDITED
         self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
 
-    def rounds(self) -> Rounds:
-        """Refine until every image is done and no audit contradicts what was concluded.
-
-        Yields the share that is done each time that the model is at work; returns the outcome of each image.
-        """
-        share = 0.0
+    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
+        """Refine until every image is done and no audit contradicts what was concluded."""
+        reported = 0.0
         while True:
             self._goals.update(self._table)
             bounds = self._table.log_bounds()
@@ -120,21 +110,18 @@ class Run:
                 self._lattice.join_tails(self._table, in_wider_pieces)
                 self._goals.ask_for_ends(self._table, for_ends)
                 bounds = self._table.log_bounds()
-            share = max(share, self._goals.fraction_done(bounds))
+            if report is not None:
+                reported = max(reported, self._goals.fraction_done(bounds))
+                report(reported)
             if not self._goals.active.any():
                 self._table.bring_back()
-                points = self._audit_points()
-                findings = self._interpolation.start_check(points, self._pieces)
-                yield share
-                if len(points.z) and self._contradicted(points, findings()):
+                if self._contradicted():
                     continue
                 return self._outcomes()
             self._set_aside_done()
             plan = self._ask(bounds)
             if plan.replaced.any():
-                pieces = self._interpolation.start(plan, self._pieces)
-                yield share
-                self._tell(plan, *pieces())
+                self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
 
     def _set_aside_done(self) -> None:
         """Leave the segments of images that are done out of the rounds that follow, if they are many."""
@@ -151,7 +138,9 @@ class Run:
             self._lattice.extend(self._table, tails)
             zones = self._table.zones(allowed, self._goals.active)
         choice = self._chooser.choose(zones, self._pieces, self._goals, anything_inside=self._table.anything_inside())
-        self._goals.end(choice.idle, OUT_OF_PRECISION)
+        # What a tail that was cut still holds may be all that matters; then it is cut again in the next round.
+        idle = choice.idle & (np.bincount(tails.image, minlength=len(choice.idle)) == 0)
+        self._goals.end(idle, OUT_OF_PRECISION)
         return self._affordable(choice.zones)
 
     def _affordable(self, zones: Zones) -> Plan:
@@ -183,8 +172,12 @@ class Run:
         self._narrow(self._trusted.learn(new))
         self._drop_unused_pieces()
 
-    def _contradicted(self, points: AuditPoints, findings: Findings) -> bool:
-        """Take note of what an audit found; return whether something must be searched again."""
+    def _contradicted(self) -> bool:
+        """Audit what was concluded about images that are done; return whether something must be searched again."""
+        points = self._audit_points()
+        if len(points.z) == 0:
+            return False
+        findings = self._interpolation.check(points, self._pieces)
         count = len(self._unaudited)
         self._audited += np.bincount(points.image, minlength=count)
         self._contradictions += np.bincount(points.image[findings.wrong], minlength=count)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from typing import Any, Literal, get_args
 
 import torch
@@ -22,8 +21,7 @@ from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError
 from attentest.search.outcome import Report, SearchOutcome
 from attentest.search.problem import SearchProblem
-from attentest.search.spectral.run import Rounds, Run
-from attentest.search.spectral.turns import in_turns
+from attentest.search.spectral.run import Run
 
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
@@ -31,9 +29,6 @@ POINTS_PER_IMAGE = 4
 LARGE_BATCH = 1024
 """Batches of this size or more are those of a GPU, where the work between model calls takes longer than the calls: as
 many images are searched together as make a batch, so that it is done less often."""
-
-TURNS = 2
-"""Parts of the images that take turns on a GPU: while it evaluates the model for one, the host works on the other."""
 
 Precision = Literal["auto", "float64", "mixed"]
 
@@ -95,15 +90,11 @@ class SpectralSearch:
 
     def images_together(self, batch_size: int) -> int:
         """Return how many images to search together: each needs some thirty points at first and few in the end."""
-        return TURNS * batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
+        return batch_size if batch_size >= LARGE_BATCH else math.ceil(batch_size / POINTS_PER_IMAGE)
 
     @torch.no_grad()
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
-        return in_turns([self._rounds(part) for part in _parts(problem)], problem.device, report)
-
-    def _rounds(self, problem: SearchProblem) -> Rounds:
-        """Search in rounds; what the search holds on a device is made with the first of them, in the stream of it."""
         run = Run(
             problem,
             tol=self.tol,
@@ -113,13 +104,4 @@ class SpectralSearch:
             strict=self.strict,
             mixed=self.precision == "mixed" or (self.precision == "auto" and problem.rough_is_faster),
         )
-        return (yield from run.rounds())
-
-
-def _parts(problem: SearchProblem) -> list[SearchProblem]:
-    """Divide the images of a problem among those that take turns: some only where that is worth it."""
-    count = len(problem.law)
-    if problem.device.type != "cuda" or count < LARGE_BATCH:
-        return [problem]
-    edges = [count * turn // TURNS for turn in range(TURNS + 1)]
-    return [problem.part(first, end) for first, end in pairwise(edges)]
+        return run.outcomes(report)
