@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from attentest.search.spectral.lattice import Lattice
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, SegmentTable, unexplored
+from attentest.search.spectral.segment_table import SegmentTable
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, unexplored
 from attentest.statistics.alternative import Tails
 from attentest.statistics.intervals import union
 from truncated import bounds_on_log_p, normal

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.random_places import uniform
-from attentest.search.spectral.segments import INSIDE, SegmentTable
+from attentest.search.spectral.segment_table import SegmentTable
+from attentest.search.spectral.segments import INSIDE
 from attentest.statistics.unions import order_by_owner
 
 FROM_ENDS = 2.0**-25

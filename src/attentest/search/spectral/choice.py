@@ -10,7 +10,8 @@ import numpy as np
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import NO_PIECE, QUESTIONS, LogBounds, Zones
+from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, Zones
+from attentest.search.spectral.segments import NO_PIECE
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import log_sums
 from attentest.statistics.unions import order_by_owner

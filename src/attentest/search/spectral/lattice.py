@@ -6,13 +6,8 @@ import numpy as np
 
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import (
-    UNEXPLORED,
-    Segments,
-    SegmentTable,
-    Zones,
-    unexplored,
-)
+from attentest.search.spectral.segment_table import SegmentTable, Zones
+from attentest.search.spectral.segments import UNEXPLORED, Segments, unexplored
 from attentest.statistics.law import Law
 
 LOG_TAIL = 100.0

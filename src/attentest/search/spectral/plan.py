@@ -9,7 +9,8 @@ import numpy as np
 from attentest.search.spectral.chebyshev import MAX_DEGREE
 from attentest.search.spectral.masses import Floats, Integers, Mask
 from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Fresh, Pieces, correction_gain
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments, Zones
+from attentest.search.spectral.segment_table import Zones
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments
 
 DEGREE = 8
 """Degree of a fresh piece; doubled where that pays."""

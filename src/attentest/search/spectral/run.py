@@ -27,15 +27,8 @@ from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.masses import Floats, Mask
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.plan import DEGREE, Plan, plan_for
-from attentest.search.spectral.segments import (
-    INSIDE,
-    NO_PIECE,
-    QUESTIONS,
-    LogBounds,
-    SegmentTable,
-    Zones,
-    unexplored,
-)
+from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, SegmentTable, Zones
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, unexplored
 from attentest.search.spectral.trusted_width import TrustedWidth
 from attentest.statistics.intervals import Intervals, union
 from attentest.statistics.unions import Unions

@@ -16,7 +16,7 @@ from attentest.attention.vit import read_encoder
 from attentest.search import SearchProblem
 from attentest.search.spectral.cells import inside_and_undecided
 from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pieces
-from attentest.search.spectral.segments import SegmentTable
+from attentest.search.spectral.segment_table import SegmentTable
 from attentest.studies.benchmark.forward_pass import matrix_products
 from attentest.studies.benchmark.ratio import Ratio
 from attentest.studies.benchmark.stopwatch import now, side_by_side, timed
