@@ -3,9 +3,9 @@
 The raw scores of an image are smooth along its line; only what follows, min-max and the threshold, has kinks. So the
 scores are interpolated on pieces of the z axis (``pieces``), and where the interpolated region is the observed one is
 computed without calling the model (``cells``). What the interpolation error leaves undecided is part of a table of
-segments, which bounds p and knows how far each open zone can move it (``segment_table``). Each round asks which zones to
-refine (``choice``, ``plan``), evaluates the model for all images together (``interpolation``), and tells the table what
-came back, until the goals of every image are reached (``goals``).
+segments, which bounds p and knows how far each open zone can move it (``segment_table``). Each round of a run (``run``)
+asks which zones to refine (``choice``, ``plan``), evaluates the model for all images together (``interpolation``), and
+tells the table what came back, until the goals of every image are reached (``goals``).
 """
 
 from __future__ import annotations
