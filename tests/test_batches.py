@@ -455,3 +455,12 @@ def test_rows_are_written_as_texts_before_the_run_ends(tmp_path: Path) -> None:
         ("'-x.npy", "", "'\tno"),
         ("b.npy", "-1.5", ""),
     ]
+
+
+def test_a_changed_record_of_one_result_leaves_the_others_as_they_are() -> None:
+    test = AttentionTest(SoftmaxScores(), noise=1.0, search="fixed")
+    first, second = test.map(np.random.default_rng(0).normal(size=(2, 2, 2)))
+    first.settings["threshold"] = first.settings["noise"]["sigma"] = "changed"
+    assert second.settings["threshold"] != "changed"
+    assert second.settings["noise"]["sigma"] == 1.0
+    assert test.settings["threshold"] != "changed"

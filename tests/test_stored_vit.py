@@ -12,8 +12,10 @@ import torch
 import transformers as hf
 from safetensors.torch import load_file, save_file
 
+from attentest import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.attention.stored_vit import ViTModel, ViTSettings
+from attentest.errors import ModelError
 from families import FAMILY_MODELS, normal
 
 
@@ -78,3 +80,33 @@ def test_unusual_weights_are_left_to_transformers(tmp_path: Path) -> None:
     for case, changed in cases.items():
         save_file(changed, path, metadata={"format": "pt"})
         assert isinstance(load_model(tmp_path).encoder, hf.ViTModel), case
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("declared", [None, "float16", "float32"])
+def test_weights_are_used_and_recorded_as_they_are_stored(
+    stored: torch.dtype, declared: str | None, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    model = saved(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = {name: weight.to(stored) for name, weight in load_file(path).items()}
+    save_file(weights, path, metadata={"format": "pt"})
+    edit(tmp_path / "config.json", dtype=declared)
+    test = AttentionTest.from_pretrained(tmp_path, noise=1.0)
+    assert test.settings["model"]["weights"] == str(stored).removeprefix("torch.")
+    half = [warning for warning in recwarn if "attention is computed from them in float64" in str(warning.message)]
+    assert len(half) == (stored != torch.float32)
+    expected = ViTScores(model.to(stored))
+    images = normal(2, *expected.image_shape, seed=2)
+    assert torch.equal(ViTScores(load_model(tmp_path).encoder)(images), expected(images))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.complex64, torch.float8_e4m3fn], ids=str)
+def test_weights_that_are_not_plain_numbers_are_refused(dtype: torch.dtype, tmp_path: Path) -> None:
+    saved(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = load_file(path)
+    name = next(name for name in weights if name.endswith("fc1.weight") or name.endswith("intermediate.dense.weight"))
+    save_file({**weights, name: weights[name].to(dtype)}, path, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=f"tensor '{name}' of model.safetensors is stored as .*, not as one of BF16"):
+        load_model(tmp_path)

@@ -116,6 +116,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     patch_size = pair(config.patch_size)
     size = checked_size(pair(config.image_size) if image_size is None else image_size, patch_size)
     grid = size[0] // patch_size[0], size[1] // patch_size[1]
+    weights = stored_dtype(module)  # before an owned one is converted
     encoder: Any = float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
         _register_attention()
@@ -136,7 +137,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         heads=int(config.num_attention_heads),
         width=int(config.hidden_size),
         mlp_width=int(getattr(config, "intermediate_size", 0) or 4 * config.hidden_size),
-        weights=stored_dtype(module),
+        weights=weights,
     )
 
 

@@ -18,7 +18,7 @@ from attentest.attention.offline import no_network
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
 from attentest.attention.stored_vit import ViTSettings, stored_vit
-from attentest.attention.weight_file import weights_in
+from attentest.attention.weight_file import StoredWeights, weights_in
 from attentest.errors import InputError, ModelError
 
 LONGEST_ID, LONGEST_REASON = 96, 300
@@ -97,8 +97,8 @@ def _load(files: _Files, allow_pickle: bool) -> SavedModel:
     family = family_of_type(model_type)
     if family is None:
         raise refusal_of_type(model_type, files.where)
-    _check_size(family, config, files, allow_pickle)
-    encoder = _load_plainly(config, files) or _load_weights(family, files, allow_pickle)
+    stored = _checked_weights(family, config, files, allow_pickle)
+    encoder = _load_plainly(config, files) or _load_weights(family, files, allow_pickle, stored)
     return SavedModel(encoder=encoder, processor=_processor(files))
 
 
@@ -178,8 +178,8 @@ class _Files:
         return None if found is None else Path(found)
 
 
-def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> None:
-    """Refuse a configuration of a larger model than the weights are of, before the library builds it."""
+def _checked_weights(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> StoredWeights | None:
+    """Return what is stored; refuse a configuration of a larger model than that, before the library builds it."""
     try:
         announced = AnnouncedSize.of(config, _default_settings(family))
     except InputError as error:
@@ -188,12 +188,13 @@ def _check_size(family: Family, config: dict[str, Any], files: _Files, allow_pic
         stored = _stored_weights(files, allow_pickle)
     except (OSError, ValueError) as error:
         raise _not_loaded(files, allow_pickle, error) from None
-    if stored is not None and announced.least_weights > stored:
+    if stored is not None and announced.least_weights > stored.count:
         raise ModelError(
             f"the config.json of {files.source} asks for a model with at least {announced.least_weights} weights "
-            f"({announced.layers} layers of width {announced.width}), but its files hold {stored}: weights and "
+            f"({announced.layers} layers of width {announced.width}), but its files hold {stored.count}: weights and "
             "configuration do not belong together."
         )
+    return stored
 
 
 def _default_settings(family: Family) -> Any:
@@ -203,8 +204,8 @@ def _default_settings(family: Family) -> Any:
         return _encoder_class(family).config_class()
 
 
-def _stored_weights(files: _Files, allow_pickle: bool) -> int | None:
-    """Return the number of weights in the files of a model, or at most their number if they are pickled.
+def _stored_weights(files: _Files, allow_pickle: bool) -> StoredWeights | None:
+    """Return the number of weights in the files of a model and their dtypes; at most their number if they are pickled.
 
     None for a model of the hub without safetensors, for which the library looks for a conversion on the hub.
     """
@@ -219,7 +220,10 @@ def _stored_weights(files: _Files, allow_pickle: bool) -> int | None:
         found = [path for path in paths if path is not None]
         if len(found) < len(paths):
             raise ValueError(f"{len(paths) - len(found)} of the {len(paths)} files with its weights are missing")
-        return sum(weights_in(path) if name == WEIGHTS else path.stat().st_size for path in found)
+        if name == PICKLED_WEIGHTS:
+            return StoredWeights(count=sum(path.stat().st_size for path in found), dtypes=frozenset())
+        held = [weights_in(path) for path in found]
+        return StoredWeights(sum(each.count for each in held), frozenset().union(*(each.dtypes for each in held)))
     if files.directory is not None:
         raise ValueError(f"there is no {WEIGHTS}")
     return None
@@ -232,14 +236,14 @@ def _encoder_class(family: Family) -> Any:
     return getattr(transformers, family.encoder)
 
 
-def _load_weights(family: Family, files: _Files, allow_pickle: bool) -> Any:
+def _load_weights(family: Family, files: _Files, allow_pickle: bool, stored: StoredWeights | None) -> Any:
     model_class = _encoder_class(family)
     options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler else {}
     try:
         with quiet_transformers():
             model, info = model_class.from_pretrained(
                 files.directory or files.source,
-                dtype="auto",
+                dtype=(stored and stored.dtype) or "auto",  # as it is stored, whatever the configuration says
                 use_safetensors=None if allow_pickle else True,
                 # A configuration may name an attention kernel on the hub, which would be downloaded and run.
                 attn_implementation="eager",

@@ -25,6 +25,7 @@ def _is_transformer(module: nn.Module) -> bool:
 def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
     """Return a float64 copy of a timm model that exposes its attention, for one size of image."""
     kind = f"timm {type(module).__name__}"
+    weights = stored_dtype(module)  # before an owned one is converted
     model: Any = float64_copy(module, device, kind, owned)
     attentions: list[Any] = [getattr(block, "attn", None) for block in model.blocks]
     if not attentions or any(not (hasattr(a, "fused_attn") and hasattr(a, "attn_drop")) for a in attentions):
@@ -56,7 +57,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         heads=int(attentions[0].num_heads),
         width=int(model.embed_dim),
         mlp_width=4 * int(model.embed_dim),
-        weights=stored_dtype(module),
+        weights=weights,
     )
 
 

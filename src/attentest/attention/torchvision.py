@@ -26,6 +26,7 @@ def _is_transformer(module: nn.Module) -> bool:
 def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
     """Return a float64 copy of a torchvision model that exposes its attention, for one size of image."""
     kind = "torchvision VisionTransformer"
+    weights = stored_dtype(module)  # before an owned one is converted
     model: Any = float64_copy(module, device, kind, owned)
     patch = int(model.patch_size), int(model.patch_size)
     size = checked_size(int(model.image_size) if image_size is None else image_size, patch)
@@ -49,7 +50,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         heads=int(layers[0].num_heads),
         width=int(model.hidden_dim),
         mlp_width=int(model.mlp_dim),
-        weights=stored_dtype(module),
+        weights=weights,
     )
 
 

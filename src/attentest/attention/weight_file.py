@@ -1,12 +1,16 @@
-"""The number of weights in a safetensors file, from its header alone."""
+"""The number and the dtypes of the weights in a safetensors file, from its header alone."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
+
+import torch
 
 LARGEST_HEADER = 100_000_000
 """Most bytes of a header, the format's own limit."""
@@ -14,9 +18,25 @@ LARGEST_HEADER = 100_000_000
 MOST_WEIGHTS_A_BYTE = 2
 """Of the narrowest dtype, of four bits."""
 
+DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
+"""Dtypes of weights that are used as they are stored. Others are whole numbers or so narrow that they need scales."""
 
-def weights_in(path: Path) -> int:
-    """Return the number of weights in a safetensors file; a header that cannot be true raises a ValueError."""
+
+@dataclass(frozen=True)
+class StoredWeights:
+    """The number of weights, and the dtypes of those that are products' weights or biases."""
+
+    count: int
+    dtypes: frozenset[str]
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype that holds all of them as they are stored; None if theirs are not known."""
+        return reduce(torch.promote_types, (DTYPES[name] for name in self.dtypes)) if self.dtypes else None
+
+
+def weights_in(path: Path) -> StoredWeights:
+    """Return what a safetensors file holds; a header that cannot be true, or quantized weights, raise a ValueError."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -31,7 +51,17 @@ def weights_in(path: Path) -> int:
     tensors = [_extent(entry, name, path) for name, entry in header.items() if name != "__metadata__"]
     if sum(taken for _, taken in tensors) > size - 8 - length:
         raise ValueError(f"the tensors in the header of {path.name} take more bytes than the file has")
-    return sum(weights for weights, _ in tensors)
+    dtypes = {
+        name: str(entry.get("dtype"))
+        for name, entry in header.items()
+        if name.endswith((".weight", ".bias"))  # whole numbers beside them are indices
+    }
+    for name, dtype in dtypes.items():
+        if dtype not in DTYPES:
+            raise ValueError(
+                f"tensor {name[:100]!r} of {path.name} is stored as {dtype[:20]}, not as one of {', '.join(DTYPES)}"
+            )
+    return StoredWeights(count=sum(weights for weights, _ in tensors), dtypes=frozenset(dtypes.values()))
 
 
 def _extent(entry: Any, name: str, path: Path) -> tuple[int, int]:

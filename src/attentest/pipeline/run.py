@@ -287,7 +287,7 @@ class Pipeline:
     def _recorded(
         self, inputs: Sequence[Input], images: NDArray[np.float64], connectivity: int | None
     ) -> list[dict[str, Any]]:
-        """Return how each of images (k, C, H, W) is tested; those that are tested alike share a record."""
+        """Return how each of images (k, C, H, W) is tested."""
         doubts = noise_doubts(images, [each.noise for each in inputs])
         keys = [(id(each.noise), doubt, each.noisy_reference) for each, doubt in zip(inputs, doubts, strict=True)]
         records: dict[tuple[int, str | None, str | None], dict[str, Any]] = {}
@@ -296,7 +296,8 @@ class Pipeline:
                 _, doubt, reference = key
                 own = {"noise": dict(each.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
                 records[key] = {**self.settings, "components": connectivity, **own}
-        return [records[key] for key in keys]
+        # Each result has a record of its own, which a user may change.
+        return [{**records[key], "noise": dict(records[key]["noise"])} for key in keys]
 
 
 def _between(start: float, end: float, report: Report) -> Report:

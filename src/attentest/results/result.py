@@ -89,8 +89,7 @@ class AttentionTestResult(ResultPlots):
         ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
         (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``.
     settings
-        Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready. Results of images
-        that were tested alike share it.
+        Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready.
     audit
         How many random ``points`` the search compared with its conclusions before it ended, and how many
         ``contradictions`` it found and mended; None for the grid searches, which have no audit.

@@ -26,7 +26,7 @@ STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "model": (SearchProblem.scores_at,),
     "interpolation": (fresh_pieces, corrected_pieces, Pieces.interpolants),
     "roots": (inside_and_undecided,),
-    "bookkeeping": tuple(getattr(SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "sets")),
+    "bookkeeping": tuple(getattr(SegmentTable, name) for name in ("add", "remove", "zones", "log_bounds", "unions")),
 }
 """Functions of the spectral search whose time makes up each stage; none of them calls another."""
 
