@@ -1,9 +1,9 @@
 """What is being resolved for each image: its p-value first, then both ends of its confidence interval together.
 
 An end of the interval is the mean at which P(T >= t), or P(T <= t), equals a level: a one-sided p-value under a shifted
-mean, so the same bounds on p serve. The mean is not known before the set is, so each round takes the end as near to
-t as what is known so far allows: everything that may still be inside is counted as inside where that moves the end
-towards t.
+mean, so the same bounds on p serve. The mean is not known before the set is, so each round takes the end of the best
+estimate of the set, as near to t as what is unexplored allows: all of it counts as inside where that moves the end
+towards t. So an end moves outwards as pieces are explored, and does not wait until each of them is decided.
 """
 
 from __future__ import annotations
@@ -147,13 +147,17 @@ class Goals:
         self.current[images] = np.where(onwards, ENDS, DONE)[images]
 
     def allowed_error(self, bounds: LogBounds) -> Floats:
-        """Return the logs (QUESTIONS, k) of the errors that may be left in zones that are not refined."""
+        """Return the logs (QUESTIONS, k) of the errors that may be left in zones that are not refined.
+
+        At an end of an interval p is known in advance, however little its bounds say.
+        """
         low, high = np.exp(bounds.low), np.exp(bounds.high)
         tol, rtol = self._tolerances()
         if self._alpha is not None:  # then p is the only goal
             tol = np.maximum(tol, DECISION_SHARE * np.abs((low + high) / 2 - self._alpha))
+        log_p = bounds.low if self._beyond is None else np.where(self.for_p, bounds.low, np.log(self._beyond))
         with np.errstate(divide="ignore"):  # no error is allowed
-            return np.asarray(math.log(LEFT_OVER) + np.maximum(np.log(rtol) + bounds.low, np.log(tol)))
+            return np.asarray(math.log(LEFT_OVER) + np.maximum(np.log(rtol) + log_p, np.log(tol)))
 
     def fraction_done(self, bounds: LogBounds) -> float:
         """Return how far the error bars have shrunk, on a log scale from 0 to 1."""
@@ -170,18 +174,18 @@ class Goals:
         """Compute the masses at the lower and the upper ends of the images that are wanted (QUESTIONS, k)."""
         if not wanted.any():
             return
-        ends = self._nearest_ends(table, wanted)
+        ends = self._likely_ends(table, wanted)
         for question, alternative in enumerate(SIDES):
             moved = np.flatnonzero(wanted[question] & (ends[question] != self._ends[question]))
             if len(moved):
                 table.ask(question, moved, ends[question, moved], alternative)
         self._ends = np.where(wanted, ends, self._ends)
 
-    def _nearest_ends(self, table: SegmentTable, wanted: Mask) -> Floats:
-        """Return the means (QUESTIONS, k) at the ends of intervals, as near to the statistic as the sets allow."""
+    def _likely_ends(self, table: SegmentTable, wanted: Mask) -> Floats:
+        """Return the means (QUESTIONS, k) at the ends of intervals, as near to t as what is unexplored allows."""
         assert self._beyond is not None
         images = np.flatnonzero(wanted.any(axis=0))
-        _, certain, possible = table.unions(images)
+        explored, all_likely = table.likely_unions(images)
         lower, upper = (np.flatnonzero(rows) for rows in wanted[:, images])
         image = images[np.concatenate([lower, upper])]
         is_lower = np.arange(len(image)) < len(lower)
@@ -191,8 +195,8 @@ class Goals:
             self._law,
             image,
             np.where(is_lower, self._beyond[image], 1 - self._beyond[image]),
-            above=Unions.stacked([certain.chosen(lower), possible.chosen(upper)]),
-            below=Unions.stacked([possible.chosen(lower), certain.chosen(upper)]),
+            above=Unions.stacked([explored.chosen(lower), all_likely.chosen(upper)]),
+            below=Unions.stacked([all_likely.chosen(lower), explored.chosen(upper)]),
             start=np.where(np.isnan(start), self._law.statistic[image] + naive, start),
             log_odds_error=LOG_ODDS_ERROR,
         )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
-from attentest.search.spectral.segments import INSIDE, Segments, unexplored
+from attentest.search.spectral.segments import INSIDE, UNEXPLORED, Segments, unexplored
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.log_probability import LOG_2, log_sums, log_twice_the_smaller
@@ -275,6 +275,20 @@ class SegmentTable:
             _unions(len(self._law), segments.image, segments.left, segments.right),
         )
         return by_image[0].chosen(images), by_image[1].chosen(images), by_image[2].chosen(images)
+
+    def likely_unions(self, images: Integers) -> tuple[Unions, Unions]:
+        """Return the best estimates of the truncation sets of images (m,), without and with all that is unexplored."""
+        segments = self.segments.chosen(self._belong_to(images))
+        segments = segments.chosen(order_by_owner(segments.image, segments.left))
+        new = segments.kind == UNEXPLORED
+        found = segments.best_left < segments.best_right
+        left = np.where(new, segments.left, segments.best_left)
+        right = np.where(new, segments.right, segments.best_right)
+        without, with_it = (
+            _unions(len(self._law), segments.image[rows], left[rows], right[rows]).chosen(images)
+            for rows in (found & ~new, found | new)
+        )
+        return without, with_it
 
     def _totals_of(self, question: int) -> Totals:
         """Return the masses for a p-value; they are needed more than once while the table is the same."""
