@@ -208,6 +208,7 @@ class Run:
         if self._goals.with_ends:
             self._goals.ask_for_ends(self._table, images)
             found += [points(1 + question, question) for question in range(QUESTIONS)]
+        self._looks += images
         return AuditPoints.of(found)
 
     def _narrow(self, images: Mask) -> None:
