@@ -36,6 +36,10 @@ from attentest.statistics.unions import Unions
 SET_ASIDE = 0.25
 """Segments of images that are done leave the table when they are this share of it, so that none is copied often."""
 
+AUDITED_PER_ACTIVE = 9
+"""Images that are done are audited when they are this many times those that are not: what an audit contradicts is
+searched again together with these, not after them, and audits stay few."""
+
 AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 """Number of audit points of an image, as a fraction of the evaluations before."""
 
@@ -106,15 +110,21 @@ class Run:
             if report is not None:
                 reported = max(reported, self._goals.fraction_done(bounds))
                 report(reported)
-            if not self._goals.active.any():
+            if self._audit_is_due():
                 self._table.bring_back()
-                if self._contradicted():
+                if self._contradicted() or self._goals.active.any():
                     continue
                 return self._outcomes()
             self._set_aside_done()
             plan = self._ask(bounds)
             if plan.replaced.any():
                 self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
+
+    def _audit_is_due(self) -> bool:
+        """Return whether nearly all images that were not audited yet are done."""
+        active = np.count_nonzero(self._goals.active)
+        waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
+        return bool(active == 0 or waiting >= AUDITED_PER_ACTIVE * active)
 
     def _set_aside_done(self) -> None:
         """Leave the segments of images that are done out of the rounds that follow, if they are many."""
@@ -178,7 +188,7 @@ class Run:
         again[points.image[findings.wrong]] = True
         self._lattice.part_tails(self._table, again)
         self._goals.reopen(self._table, again)
-        self._unaudited = again
+        self._unaudited |= again
         wrong = findings.wrong & ~findings.noisier[points.image]
         image = points.image[wrong]
         left, right = self._trusted.pieces_at(image, points.z[wrong])
@@ -194,8 +204,9 @@ class Run:
 
     def _audit_points(self) -> AuditPoints:
         """Draw the points of an audit of the images that are done, from the laws of all their goals."""
-        images = self._unaudited & self._goals.sure
-        self._unaudited[:] = False
+        done = ~self._goals.active
+        images = self._unaudited & self._goals.sure & done
+        self._unaudited &= ~done
         count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
         laws = 1 + QUESTIONS if self._goals.with_ends else 1
 
