@@ -119,9 +119,12 @@ def _interpolated_again(
     error, floor = pieces.error[piece], pieces.floor[piece]
     coarse, untouched = pieces.degree[piece] == DEGREE, ~pieces.refined[piece]
     share = np.bincount(index, zones.right - zones.left, minlength=len(piece)) / (right - left)
-    whole = (share > MOSTLY_UNDECIDED) & untouched
+    mostly = share > MOSTLY_UNDECIDED
+    # One fresh piece from the first to the last of several zones takes fewer evaluations than one for each.
+    several = np.bincount(index[_corrections_needed(pieces, zones) == 0], minlength=len(piece)) > 1
+    whole = (mostly | several) & untouched
     doubling = coarse & (pieces.rate[piece] ** DEGREE < WORTH_DOUBLING) & (error > floor)
-    how = np.where(whole, np.where(doubling, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
+    how = np.where(whole, np.where(doubling & mostly, _DOUBLED, _SPLIT), _ZONE_BY_ZONE)
     how[(share > 0) & untouched & pieces.bumpy[piece] & coarse] = _PROBED
     probed, doubled, split = (np.flatnonzero(how == way) for way in (_PROBED, _DOUBLED, _SPLIT))
     entire = np.concatenate([probed, doubled])
