@@ -82,6 +82,12 @@ def test_touching_parts_become_one() -> None:
     np.testing.assert_array_equal(possible.arrays()[0], [[-0.5, 0.3], [2.0, 2.5], [3.0, np.inf]])
 
 
+def test_what_is_likely_takes_the_best_estimate_of_zones_and_none_or_all_of_what_is_unexplored() -> None:
+    explored, all_likely = filled_table("two-sided").likely_unions(np.array([1]))
+    np.testing.assert_array_equal(explored.arrays()[0], [[-0.5, 0.3], [2.0, 2.25]])
+    np.testing.assert_array_equal(all_likely.arrays()[0], [[-0.5, 0.3], [2.0, 2.25], [3.0, np.inf]])
+
+
 def test_nothing_known_is_everything_possible() -> None:
     table = SegmentTable(normal(*Z_OBS), "two-sided")
     table.add(unexplored(np.array([0, 1]), np.array([-np.inf, -np.inf]), np.array([np.inf, np.inf])))
