@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
+from attentest.search.spectral.run import Run
 from attentest.statistics.alternative import Tails
 from attentest.statistics.intervals import contains, union
 from toys import CurveMargins, curve_problem, negative_set
@@ -481,3 +482,15 @@ def test_uniform_on_a_known_set() -> None:
     expected = np.array([2 * norm.sf(abs(z)) for z in kept])
     assert abs(np.mean(p <= 0.1) - 0.1) < 3 * math.sqrt(0.09 / 300)
     assert not np.allclose(p, expected)
+
+
+def test_a_second_audit_draws_other_points_than_the_first() -> None:
+    problem = curve_problem([0.3, 1.2], lambda z: torch.cos(2 * z) * z - 1.5)
+    run = Run(problem, tol=1e-6, rtol=0.0, max_evaluations=10_000, width=2.5, strict=False, mixed=False)
+    run.outcomes(None)
+    audits = []
+    for _ in range(2):
+        run._unaudited[:] = True
+        audits.append(run._audit_points().z)
+    assert len(audits[0]) == len(audits[1]) > 4
+    assert not np.isin(audits[0], audits[1]).any()
