@@ -65,3 +65,10 @@ def test_cpu_and_cuda_agree_on_the_bundled_model() -> None:
         )
         print(f"\n{search.precision}: CPU against CUDA: {np.abs(cpu - cuda).max():.1e}")
         assert np.abs(cpu - cuda).max() <= (1e-7 if search is EXACT else 1e-6)
+
+
+def test_an_image_takes_as_many_evaluations_by_itself_as_among_others() -> None:
+    images = np.random.default_rng(2).normal(size=(5, 8, 8))
+    test = AttentionTest(tiny_vit(), noise=1.0, search=SpectralSearch(tol=1e-4, precision="mixed"))
+    together = test.map(images)
+    assert [test(image).evaluations for image in images] == [result.evaluations for result in together]

@@ -33,7 +33,7 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
         f"{machine['threads']} thread(s)",
         title_justify="left",
         title_style="",
-        caption="Costs are per image, and less is better.",
+        caption="Costs are per image, those of a forward pass per evaluation, and less is better.",
         caption_justify="left",
         caption_style="",
     )
@@ -50,7 +50,7 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
             amount(ratio.numerator, ratio.quantity),
             amount(ratio.denominator, ratio.quantity),
             Text(shown_ratio(ratio.ratio), style=_style(ratio)),
-            "" if ratio.goal is None else shown_ratio(ratio.goal),
+            "" if ratio.goal is None else shown_ratio(ratio.goal) + ("" if ratio.ratio <= ratio.goal else ", missed"),
             "" if change is None else _shown_change(change),
         )
         before = ratio

@@ -45,7 +45,7 @@ FLOORS = 30.0
 models that amplify rounding are not at fault."""
 
 ROUGH_EVERY = 3
-"""The noise of rough scores is measured at one of so many audit points."""
+"""The noise of rough scores is measured at one of so many audit points of each image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,8 @@ class Interpolation:
         noisier = np.zeros(len(self._noise), dtype=np.bool_)
         if self._rough is None:
             return noisier
-        rows = np.flatnonzero(~self._exact_only[points.image])[::ROUGH_EVERY]
+        rows = np.flatnonzero(~self._exact_only[points.image])
+        rows = rows[_place_within(points.image[rows]) % ROUGH_EVERY == 0]
         image = points.image[rows]
         difference = self._rough.at(image, points.z[rows]) - scores[on_device(rows, scores.device)]
         noise = difference.abs().amax(dim=(1, 2)).cpu().numpy()
@@ -268,6 +269,15 @@ def _with_stalls(pieces: Pieces, fresh: Fresh) -> Pieces:
     stalls = pieces.stalls.copy()
     stalls[:count] = np.where(known_before, np.where(helped, 0, fresh.stalls + 1), fresh.stalls)
     return replace(pieces, stalls=stalls)
+
+
+def _place_within(image: Integers) -> Integers:
+    """Return how many of the points (m,) before each are of the same image (m,)."""
+    order = np.argsort(image, kind="stable")
+    ordered = image[order]
+    place = np.empty(len(image), dtype=np.int64)
+    place[order] = np.arange(len(image)) - np.searchsorted(ordered, ordered)
+    return place
 
 
 def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
