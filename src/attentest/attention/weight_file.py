@@ -24,7 +24,7 @@ DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """The number of weights, and the dtypes of those that are products' weights or biases."""
+    """The number of weights in a file, and the dtypes of the tensors named weight or bias."""
 
     count: int
     dtypes: frozenset[str]
