@@ -13,6 +13,7 @@ from attentest import AttentionTest, InputError
 from attentest.simulation.synthetic_images import null_images, signal_images
 from attentest.training.architectures import ARCHITECTURES
 from attentest.training.classifier import TrainedModel
+from attentest.training.gradients import EagerGradients, GraphedGradients
 from attentest.training.model_directory import check_target
 from attentest.training.synthetic_classifier import train
 from attentest.training.training_settings import TrainingSettings
@@ -152,3 +153,18 @@ def test_signal_images_are_noise_plus_a_square() -> None:
         signal_images(np.random.default_rng(0), 1, 2, 1.0)
     with pytest.raises(InputError, match="at least 1"):
         null_images(np.random.default_rng(0), 0, 8)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_graph_computes_the_gradients_of_each_batch() -> None:
+    model = ViTForImageClassification(small(dropout=0.0).model_config()).cuda().train()
+    graphed, eager = GraphedGradients(model), EagerGradients(model)
+    for size in (8, 5, 8, 5):  # what one graph computes is not what another one left
+        inputs, labels = torch.randn(size, 1, 8, 8, device="cuda"), torch.ones(size, device="cuda")
+        found = []
+        for gradients in (graphed, eager):
+            gradients(inputs, labels)
+            found.append([parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None])
+        assert len(found[0]) == len(list(model.parameters()))
+        for one, other in zip(*found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from attentest.attention.quiet import quiet_transformers
 from attentest.errors import InputError, ModelError
 from attentest.training.architectures import ARCHITECTURES, patch_size_of
+from attentest.training.gradients import gradients_of
 from attentest.training.model_directory import check_target
 
 if TYPE_CHECKING:  # reading the results of a study imports this file, and transformers takes seconds to import
@@ -146,7 +147,7 @@ def fit_classifier(
     inputs: Tensor,
     labels: Tensor,
     *,
-    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer],
+    optimizer: Callable[..., torch.optim.Optimizer],
     rng: np.random.Generator,
     seed: int,
     epochs: int,
@@ -167,7 +168,7 @@ def fit_classifier(
     labels : (m,) float32
         0 or 1.
     optimizer
-        Returns the optimizer of the parameters it is given.
+        Returns the optimizer of the parameters it is given; with ``fused=True``, one that updates all of them at once.
     rng
         Source of the order of the batches and of the augmentation.
     seed
@@ -196,19 +197,16 @@ def fit_classifier(
         torch.manual_seed(seed)
         model = ViTForImageClassification(config).to(device)
         model.train()
-        steps = optimizer(model.parameters())
+        gradients = gradients_of(model)
+        steps = optimizer(model.parameters(), fused=device.type == "cuda")
         all_steps = epochs * -(-len(inputs) // batch_size)
         rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / all_steps))
-        loss_function = torch.nn.BCEWithLogitsLoss()
         inputs, targets = inputs.to(device), labels.to(device)
         for epoch in range(epochs):
             order = torch.from_numpy(rng.permutation(len(inputs))).to(device)
             augmented = inputs if augment is None else augment(inputs, rng)
             for batch in order.split(batch_size):
-                steps.zero_grad()
-                logits = model(pixel_values=augmented[batch]).logits[:, 0]
-                loss = loss_function(logits, targets[batch])
-                loss.backward()
+                gradients(augmented[batch], targets[batch])
                 steps.step()
                 if rate is not None:
                     rate.step()
