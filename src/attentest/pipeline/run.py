@@ -99,7 +99,8 @@ class Pipeline:
     def statistics(self, images: NDArray[np.float64], geometry: Geometry) -> NDArray[np.float64]:
         """Return the statistics (k,) of images (k, C, H, W) without a reference, each with the region of its own."""
         observation = self.observe(images, geometry)
-        noise = [self.noise.for_image(i) if isinstance(self.noise, ImageNoise) else self.noise for i in images]
+        own = self.noise
+        noise = [own.for_image(i) for i in images] if isinstance(own, ImageNoise) else [own] * len(images)
         data = ImageData(
             images=images,
             noise=noise,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError
+from attentest.search.graphed_function import Function, GraphedFunction
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 
@@ -144,8 +146,12 @@ class SearchProblem:
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
         """Return the margins (m, n) of images (m,) at points z (m,)."""
-        scores = self._evaluated(self.scores, image, z)
-        return self._checked(self.margins(self._tensors(image, z)[0], scores), image, z)
+        images, points = self._tensors(image, z)
+        if self.exact:
+            (values,) = self._margins(images, points)
+        else:
+            values = self.margins(images, self._evaluated(self.scores, image, z))
+        return self._checked(values, image, z)
 
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
@@ -173,11 +179,26 @@ class SearchProblem:
     @torch.no_grad()
     def margins_and_slopes_at(self, image: Indices, z: Points) -> tuple[Tensor, Tensor]:
         """Return the margins (m, n) and their derivatives in z (m, n), by forward mode."""
-        images, points = self._tensors(image, z)
-        values, slopes = torch.func.jvp(  # type: ignore[misc]  # a third value comes only with has_aux=True
-            lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
-        )
+        values, slopes = self._margins_and_slopes(*self._tensors(image, z))
         return self._checked(values, image, z), self._checked(slopes, image, z)
+
+    @cached_property
+    def _margins(self) -> Function:
+        """The function that computes the margins of scores that are exact."""
+        return GraphedFunction(lambda images, points: (self.margins(images, self.scores(images, points)),), self.device)
+
+    @cached_property
+    def _margins_and_slopes(self) -> Function:
+        """The function that computes the margins and their derivatives."""
+
+        def both(images: Tensor, points: Tensor) -> tuple[Tensor, ...]:
+            found: tuple[Tensor, ...] = torch.func.jvp(
+                lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
+            )
+            return found
+
+        # A function of the caller's may wait for the device, which cannot be captured.
+        return GraphedFunction(both, self.device) if self.exact else both
 
     def _evaluated(self, function: Scores, image: Indices, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point at which it does and name it."""
