@@ -41,3 +41,8 @@ def shortened(value: object) -> str:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits or so"
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters)"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with what it counts: "1 image", "2,000 images"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

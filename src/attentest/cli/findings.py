@@ -10,11 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from attentest.cli.output import say, table_console
+from attentest.errors import counted
 
 
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print the statements with data, verdicts and numbers as a table, or all with the summary as one JSON object."""
-    from attentest.studies.document import counted, split_by_data, summary_text
+    from attentest.studies.document import split_by_data, summary_text
 
     if as_json:
         sys.stdout.write(summary_text({**summary, "findings": findings}))

@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import confidence, level, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.files import as_path
 from attentest.results.failure import FailedImage
 from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
 from attentest.results.notebook_html import MOST_ROWS, results_html
 from attentest.results.progress import ProgressLike, progress_reports
-from attentest.results.pvalue_text import counted
 from attentest.results.result import USUAL_LEVEL, AttentionTestResult, values_of
 from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
 from attentest.results.tables import write_csv, write_parquet

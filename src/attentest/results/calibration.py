@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.checks import level
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError, counted, shortened
 from attentest.images.notebook_html import row_table
-from attentest.results.pvalue_text import counted, number_text
+from attentest.results.pvalue_text import number_text
 from attentest.results.records import check_numbers, check_texts
 from attentest.search import CONVERGED
 from attentest.statistics.multiplicity import Rate, rate_of

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
-from attentest.results.pvalue_text import counted
+from attentest.errors import counted
 from attentest.search import DECIDED, TOO_SHARP
 from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.statistics.pvalue import decision

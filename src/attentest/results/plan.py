@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.images.notebook_html import row_table
-from attentest.results.pvalue_text import counted
 from attentest.statistics.multiplicity import Rate
 
 

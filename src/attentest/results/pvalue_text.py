@@ -1,4 +1,4 @@
-"""P-values, estimates and counts as text, for tables, figures and reports."""
+"""P-values and estimates as text, for tables, figures and reports."""
 
 from __future__ import annotations
 
@@ -39,11 +39,6 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
 def estimate_text(estimate: float, bounds: tuple[float, float], status: str) -> str:
     """Return an estimate as its search knows it: "1.2", or the bounds on it if the search did not converge."""
     return f"{estimate:.3g}" if status == CONVERGED else f"{bounds[0]:.3g} to {bounds[1]:.3g}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with what it counts: "1 image", "2 images"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def with_sign(text: str) -> str:

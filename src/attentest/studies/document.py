@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.files import make_directory, write_complete
 from attentest.results.figures.figure_file import new_figure
 
@@ -102,11 +102,6 @@ def counts_of(findings: Iterable[Mapping[str, Any]]) -> Markdown:
     verdicts = Counter(one["verdict"] for one in findings)
     words = {outcome: outcome if verdicts[outcome] == 1 else PLURALS[outcome] for outcome in OUTCOMES}
     return Markdown(", ".join(f"**{verdicts[outcome]} {words[outcome]}**" for outcome in OUTCOMES if verdicts[outcome]))
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun, which takes an s in the plural."""
-    return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 def link_to(heading: str, text: str) -> Markdown:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.overlay import draw_overlay
 from attentest.results.figures.palette import EXTREME_COLOUR, GREY, ORANGE
 from attentest.results.figures.title import shown_name
-from attentest.results.pvalue_text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
