@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from torch import nn
 
 from attentest.attention.announced_size import AnnouncedSize
 from attentest.attention.huggingface import Family, family_of_type
+from attentest.attention.matching_weights import ADVICE, check_matching
+from attentest.attention.named_settings import check_activation, check_dtype
 from attentest.attention.offline import no_network
 from attentest.attention.quiet import quiet_transformers
 from attentest.attention.refusal import refusal_of_type
 from attentest.attention.stored_vit import ViTSettings, stored_vit
 from attentest.attention.weight_file import StoredWeights, weights_in
-from attentest.errors import InputError, ModelError
+from attentest.errors import InputError, ModelError, counted
 
 LONGEST_ID, LONGEST_REASON = 96, 300
 """Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""
@@ -30,17 +33,12 @@ LARGEST_JSON = 2**24
 WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
 """Names of the files with weights, or, with ".index.json", of the list of several such files."""
 
+JSON_KINDS = {
+    type(None): "null", bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list",
+}  # fmt: skip
+"""What JSON has instead of an object, by the type that Python reads it as."""
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-
-UNUSED_WEIGHTS = re.compile(
-    r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
-    r"logit_scale|logit_bias|visual_projection|text_projection|layernorm|norm|post_layernorm|position_ids|"
-    r"relative_position_index)(\.|$)"
-)
-"""Names of weights that do not affect the attention: a saved model may have them or lack them."""
-
-LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
-"""Names of weights of a layer, all of which affect the attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +91,12 @@ def _load(files: _Files, allow_pickle: bool) -> SavedModel:
     config = files.json("config.json", needed=True)
     if config is None:
         raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
-    model_type = config.get("model_type") if isinstance(config, dict) else None
+    model_type = config.get("model_type")
     family = family_of_type(model_type)
     if family is None:
         raise refusal_of_type(model_type, files.where)
     stored = _checked_weights(family, config, files, allow_pickle)
-    encoder = _load_plainly(config, files) or _load_weights(family, files, allow_pickle, stored)
+    encoder = _load_plainly(config, files) or _load_weights(family, config, files, allow_pickle, stored)
     return SavedModel(encoder=encoder, processor=_processor(files))
 
 
@@ -113,11 +111,6 @@ def _load_plainly(config: dict[str, Any], files: _Files) -> nn.Module | None:
 def _processor(files: _Files) -> dict[str, Any] | None:
     for name in ("preprocessor_config.json", "processor_config.json"):
         settings = files.json(name)
-        if settings is not None and not isinstance(settings, dict):
-            raise ModelError(
-                f"the {name} of {files.source} holds {type(settings).__name__}, not the settings of an image "
-                "processor: repair or remove it."
-            )
         if settings:
             return settings
     return None
@@ -145,19 +138,25 @@ class _Files:
             "revision": revision or "main",
         }
 
-    def json(self, name: str, needed: bool = False) -> Any:
-        """Return the content of a JSON file, None if there is no such file."""
+    def json(self, name: str, needed: bool = False) -> dict[str, Any] | None:
+        """Return the object in a JSON file, None if there is no such file."""
         path = self.path(name, needed)
         if path is None:
             return None
         try:
             if path.stat().st_size > LARGEST_JSON:
                 raise ValueError(f"it has {path.stat().st_size} bytes, more than the {LARGEST_JSON} allowed")
-            return json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise ModelError(
                 f"the {name} of {self.source} cannot be read ({_short(error)}): save the model again."
             ) from None
+        if not isinstance(content, dict):
+            raise ModelError(
+                f"the {name} of {self.source} must hold a JSON object, with names and their values in braces, but "
+                f"holds {JSON_KINDS[type(content)]}: {'save the model again' if needed else 'repair or remove it'}."
+            )
+        return content
 
     def path(self, name: str, needed: bool = False) -> Path | None:
         """Return the path of a file, None if there is no such file."""
@@ -178,12 +177,20 @@ class _Files:
         return None if found is None else Path(found)
 
 
-def _checked_weights(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> StoredWeights | None:
-    """Return what is stored; refuse a configuration of a larger model than that, before the library builds it."""
+@contextmanager
+def _refusing_config(files: _Files) -> Iterator[None]:
+    """Say of what is wrong with a setting that it is in config.json."""
     try:
-        announced = AnnouncedSize.of(config, _default_settings(family))
+        yield
     except InputError as error:
         raise ModelError(f"the config.json of {files.source} cannot be used: {error}") from None
+
+
+def _checked_weights(family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool) -> StoredWeights | None:
+    """Return what is stored; refuse a configuration of a larger model than that, before the library builds it."""
+    with _refusing_config(files):
+        check_dtype(config)
+        announced = AnnouncedSize.of(config, _default_settings(family))
     try:
         stored = _stored_weights(files, allow_pickle)
     except (OSError, ValueError) as error:
@@ -191,8 +198,8 @@ def _checked_weights(family: Family, config: dict[str, Any], files: _Files, allo
     if stored is not None and announced.least_weights > stored.count:
         raise ModelError(
             f"the config.json of {files.source} asks for a model with at least {announced.least_weights} weights "
-            f"({announced.layers} layers of width {announced.width}), but its files hold {stored.count}: weights and "
-            "configuration do not belong together."
+            f"({counted(announced.layers, 'layer')} of width {announced.width}), but its files hold {stored.count}; "
+            f"{ADVICE}"
         )
     return stored
 
@@ -212,8 +219,7 @@ def _stored_weights(files: _Files, allow_pickle: bool) -> StoredWeights | None:
     for name in (WEIGHTS, *([PICKLED_WEIGHTS] if allow_pickle else [])):
         paths = [files.path(name)]
         if paths == [None]:
-            index = files.json(f"{name}.index.json")
-            parts = index.get("weight_map") if isinstance(index, dict) else None
+            parts = (files.json(f"{name}.index.json") or {}).get("weight_map")
             if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
                 continue
             paths = [files.path(part) for part in sorted(set(parts.values()))]
@@ -221,9 +227,8 @@ def _stored_weights(files: _Files, allow_pickle: bool) -> StoredWeights | None:
         if len(found) < len(paths):
             raise ValueError(f"{len(paths) - len(found)} of the {len(paths)} files with its weights are missing")
         if name == PICKLED_WEIGHTS:
-            return StoredWeights(count=sum(path.stat().st_size for path in found), dtypes=frozenset())
-        held = [weights_in(path) for path in found]
-        return StoredWeights(sum(each.count for each in held), frozenset().union(*(each.dtypes for each in held)))
+            return StoredWeights(count=sum(path.stat().st_size for path in found))
+        return StoredWeights.together([weights_in(path) for path in found])
     if files.directory is not None:
         raise ValueError(f"there is no {WEIGHTS}")
     return None
@@ -236,7 +241,13 @@ def _encoder_class(family: Family) -> Any:
     return getattr(transformers, family.encoder)
 
 
-def _load_weights(family: Family, files: _Files, allow_pickle: bool, stored: StoredWeights | None) -> Any:
+def _load_weights(
+    family: Family, config: dict[str, Any], files: _Files, allow_pickle: bool, stored: StoredWeights | None
+) -> Any:
+    from transformers.activations import ACT2FN
+
+    with _refusing_config(files):
+        check_activation(config, ACT2FN)
     model_class = _encoder_class(family)
     options: dict[str, Any] = {"add_pooling_layer": False} if family.pooler else {}
     try:
@@ -255,7 +266,7 @@ def _load_weights(family: Family, files: _Files, allow_pickle: bool, stored: Sto
             )
     except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
         raise _not_loaded(files, allow_pickle, error) from None
-    _check_keys(info, files)
+    check_matching(info, files.where, stored.names if stored else ())
     return model
 
 
@@ -263,33 +274,6 @@ def _not_loaded(files: _Files, allow_pickle: bool, error: Exception) -> ModelErr
     return ModelError(
         f"{files.what} cannot be loaded ({_short(error)}): it needs config.json and an intact {WEIGHTS}, "
         f"as save_pretrained writes them{_pickle_hint(files, allow_pickle)}."
-    )
-
-
-def _check_keys(info: Any, files: _Files) -> None:
-    for name, stored, expected in info["mismatched_keys"]:
-        raise ModelError(
-            f"the weights {files.where} have {name} of shape {tuple(stored)}, but config.json asks for "
-            f"{tuple(expected)}: weights and configuration do not belong together."
-        )
-    broken = sorted(key for key in info["missing_keys"] if not _is_unused(key))
-    if broken:
-        raise ModelError(
-            f"the weights {files.where} lack {len(broken)} tensor(s) that config.json asks for, "
-            f"{broken[0]} first: weights and configuration do not belong together."
-        )
-    unknown = sorted(key for key in info["unexpected_keys"] if not _is_unused(key))
-    if unknown:
-        raise ModelError(
-            f"the weights {files.where} have {len(unknown)} tensor(s) that config.json does not ask for, "
-            f"{unknown[0]} first: weights and configuration do not belong together."
-        )
-
-
-def _is_unused(key: str) -> bool:
-    """Return whether a weight does not affect the attention: classification heads, poolers, decoders, text."""
-    return key.startswith(("decoder.", "text_model.")) or (
-        LAYER.search(key) is None and UNUSED_WEIGHTS.search(key) is not None
     )
 
 

@@ -97,14 +97,19 @@ def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
     return settings if divides and settings.hidden_act == "gelu" else None
 
 
+def module_name(name: str) -> str:
+    """Return the name in the modules of a weight that has this name in a file."""
+    for pattern, replacement in RENAMED:
+        name = pattern.sub(replacement, name)
+    return name
+
+
 def _stored(weights: Path) -> dict[str, Tensor]:
     """Return the weights in a file that affect the attention, by the names that they have here."""
     names: dict[str, str] = {}
     with safe_open(weights, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118  # it is no mapping
-            renamed = name
-            for pattern, replacement in RENAMED:
-                renamed = pattern.sub(replacement, renamed)
+            renamed = module_name(name)
             if renamed in names:
                 return {}  # under two names
             if not renamed.startswith(UNUSED_WEIGHTS):

@@ -1,10 +1,10 @@
-"""The number and the dtypes of the weights in a safetensors file, from its header alone."""
+"""The number, the names and the dtypes of the weights in a safetensors file, from its header alone."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -22,12 +22,22 @@ DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F
 """Dtypes of weights that are used as they are stored. Others are whole numbers or so narrow that they need scales."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredWeights:
-    """The number of weights in a file, and the dtypes of the tensors named weight or bias."""
+    """The number of weights in files, their tensors in order, and the dtypes of those named weight or bias."""
 
     count: int
-    dtypes: frozenset[str]
+    names: tuple[str, ...] = ()
+    dtypes: frozenset[str] = frozenset()
+
+    @classmethod
+    def together(cls, files: Sequence[StoredWeights]) -> StoredWeights:
+        """Return what several files hold."""
+        return cls(
+            count=sum(each.count for each in files),
+            names=tuple(name for each in files for name in each.names),
+            dtypes=frozenset(dtype for each in files for dtype in each.dtypes),
+        )
 
     @property
     def dtype(self) -> torch.dtype | None:
@@ -48,8 +58,8 @@ def weights_in(path: Path) -> StoredWeights:
             raise ValueError(f"the header of {path.name} is damaged") from None
     if not isinstance(header, dict):
         raise ValueError(f"the header of {path.name} is damaged")
-    tensors = [_extent(entry, name, path) for name, entry in header.items() if name != "__metadata__"]
-    if sum(taken for _, taken in tensors) > size - 8 - length:
+    tensors = {name: _extent(entry, name, path) for name, entry in header.items() if name != "__metadata__"}
+    if sum(taken for _, taken in tensors.values()) > size - 8 - length:
         raise ValueError(f"the tensors in the header of {path.name} take more bytes than the file has")
     dtypes = {
         name: str(entry.get("dtype"))
@@ -61,7 +71,11 @@ def weights_in(path: Path) -> StoredWeights:
             raise ValueError(
                 f"tensor {name[:100]!r} of {path.name} is stored as {dtype[:20]}, not as one of {', '.join(DTYPES)}"
             )
-    return StoredWeights(count=sum(weights for weights, _ in tensors), dtypes=frozenset(dtypes.values()))
+    return StoredWeights(
+        count=sum(weights for weights, _ in tensors.values()),
+        names=tuple(sorted(tensors, key=lambda name: header[name]["data_offsets"])),
+        dtypes=frozenset(dtypes.values()),
+    )
 
 
 def _extent(entry: Any, name: str, path: Path) -> tuple[int, int]:
