@@ -128,7 +128,10 @@ def test_test_prints_a_table_or_json_and_draws(
         (["reproduce", "report", "--out", "a", "--out", "b"], "--out was given 2 times"),
         (["bench", "--size", "24"], "--size must be 8, 16, 32 or 64, got 24"),
         (["bench", "--only", "speed"], "--only must be interval, precision, .* large-images or start-up, got 'speed'"),
-        (["bench", "--images", "2", "--grid-images", "3"], "--grid-images must be at least 1 and at most 2, got 3"),
+        (
+            ["bench", "--images", "2", "--grid-images", "3"],
+            "^attentest: --grid-images must be at most --images 2, got 3.$",
+        ),
         (["bench", "--history", "text.png/history.jsonl"], "the history cannot be written to text.png/history.jsonl"),
         (["bench", "--history", "history.txt"], "--history must end in .jsonl, got 'history.txt'"),
         (["bench", "--figure", "bench.txt"], "--figure must end in .png, .svg, .pdf, got 'bench.txt'"),
@@ -158,6 +161,39 @@ def test_mistakes_end_in_one_sentence(
     assert done.out == ""
     assert "Traceback" not in done.err
     assert re.search(message, " ".join(done.err.replace("│", "").split())), done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "bounds"),
+    [
+        ("bench", "--images", "0", "at least 1 and at most 10000000"),
+        ("bench", "--images", "10000001", "at least 1 and at most 10000000"),
+        ("bench", "--grid-images", "-1", "at least 1 and at most 10000000"),
+        ("bench", "--repeats", "0", "at least 1 and at most 1000"),
+        ("bench", "--seed", "-1", "at least 0"),
+        ("brain nowhere", "--noise-images", "9", "at least 10"),
+        ("calibrate --noise 1", "--images", "0", "at least 1"),
+        ("demo", "--seed", "-1", "at least 0"),
+        ("app", "--port", "65536", "at least 0 and at most 65535"),
+        ("noise check a.npy --noise 1", "--simulations", "18", "at least 19"),
+        ("power --noise 1", "--images", "0", "at least 1"),
+        ("report nowhere", "--cards", "-1", "at least 0 and at most 100000"),
+        ("reproduce", "--images", "0", "at least 1"),
+        ("test a.npy --noise 1", "--connectivity", "3", "at least 1 and at most 2"),
+        ("train nowhere", "--seed", "-1", "at least 0 and at most 9223372036854775807"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_in_the_same_words(
+    command: str, option: str, value: str, bounds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_main(capsys, *command.split(), option, value)
+    assert (done.code, done.err) == (2, f"attentest: {option} must be {bounds}, got {value}.\n")
+
+
+@pytest.mark.parametrize("tol", ["0", "-1", "1", "nan"])
+def test_a_benchmark_has_a_tolerance_between_0_and_1(tol: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_main(capsys, "bench", "--tol", tol)
+    assert done.err == f"attentest: --tol must lie strictly between 0 and 1, got {float(tol)}.\n"
 
 
 def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:

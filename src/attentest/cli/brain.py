@@ -11,6 +11,7 @@ import typer
 
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.findings import print_findings
+from attentest.cli.number_range import within
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
@@ -43,17 +44,25 @@ def brain(
     ),
     noise_images: Annotated[
         int,
-        typer.Option(help="Slices without tumour to estimate the noise from.", min=10, rich_help_panel=SPLIT),
+        typer.Option(
+            help="Slices without tumour to estimate the noise from.", callback=within(10), rich_help_panel=SPLIT
+        ),
     ] = 100,
     training_per_class: Annotated[
         int,
-        typer.Option(help="Slices with tumour, and as many without, to train on.", min=1, rich_help_panel=SPLIT),
+        typer.Option(
+            help="Slices with tumour, and as many without, to train on.", callback=within(1), rich_help_panel=SPLIT
+        ),
     ] = 700,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", callback=within(0))] = 0,
     epochs: Annotated[
         int | None,
         typer.Option(
-            help="Passes over the training slices.", metavar="N", show_default="360", min=1, rich_help_panel=TRAINING
+            help="Passes over the training slices.",
+            metavar="N",
+            show_default="360",
+            callback=within(1),
+            rich_help_panel=TRAINING,
         ),
     ] = None,
     sensitivity_images: Annotated[

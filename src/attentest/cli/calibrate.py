@@ -16,6 +16,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.interruption import Interruption
+from attentest.cli.number_range import within
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_names import own_options, with_option_names
@@ -50,7 +51,7 @@ REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.js
 @with_options_of(AttentionTestOptions)
 def calibrate(
     options: AttentionTestOptions,
-    images: Annotated[int, typer.Option(help="Number of null images.", min=1)] = 1000,
+    images: Annotated[int, typer.Option(help="Number of null images.", callback=within(1))] = 1000,
     seed: SeedOption = 0,
     true_noise: Annotated[
         str | None,
@@ -68,7 +69,7 @@ def calibrate(
             help="Estimate the noise anew for each null image, from so many reference images drawn for it, and test "
             "with the estimate: shows what estimating costs.",
             metavar="K",
-            min=2,
+            callback=within(2),
             show_default="as many as --noise was estimated from, if at most 100",
             rich_help_panel=IMAGE,
         ),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
 from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level
 from attentest.cli.output import print_json, progress_bar, say
@@ -30,7 +31,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="File of the figure: .png, .svg or .pdf.", metavar="FILE")] = Path(
         "demo/demo.png"
     ),
-    seed: Annotated[int, typer.Option(help="Seed of the two images.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the two images.", callback=within(0))] = 0,
     search: SearchOption = SPECTRAL,
     alpha: AlphaOption = 0.05,
     as_json: JsonOption = False,

@@ -12,6 +12,7 @@ import typer
 
 from attentest.cli.command import Command, Group
 from attentest.cli.noise_check import check
+from attentest.cli.number_range import within
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.options import EstimatorName, FrameOption, ReportJsonOption, WindowOption
@@ -65,7 +66,7 @@ def fit(
             help="For stationary and locally-stationary: pixels up to which correlations are estimated; they are zero "
             "at twice that.",
             metavar="N",
-            min=1,
+            callback=within(1),
             show_default="half the side, and a curve beyond",
         ),
     ] = None,

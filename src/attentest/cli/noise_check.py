@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from attentest.cli.number_range import within
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.option_value import as_noise_model, noise_file
@@ -53,9 +54,9 @@ def check(
         float, typer.Option(help="Error rate of all verdicts together if every assumption holds, between 0 and 1.")
     ] = 0.05,
     simulations: Annotated[
-        int, typer.Option(help="Sets of images that are drawn from the model.", metavar="N", min=19)
+        int, typer.Option(help="Sets of images that are drawn from the model.", metavar="N", callback=within(19))
     ] = 199,
-    seed: Annotated[int, typer.Option(help="Seed of the drawn images.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn images.", callback=within(0))] = 0,
     figure: Annotated[
         Path | None,
         typer.Option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attentest.cli.number_range import within
 from attentest.errors import InputError
 from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS, SEARCHES, Part, Registry
 
@@ -95,7 +96,7 @@ RetryOption = Annotated[
     bool,
     typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of the images.", min=0)]
+SeedOption = Annotated[int, typer.Option(help="Seed of the images.", callback=within(0))]
 FrameOption = Annotated[
     int | None,
     typer.Option(

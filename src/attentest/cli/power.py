@@ -12,6 +12,7 @@ from rich.table import Table
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
+from attentest.cli.number_range import within
 from attentest.cli.option_checks import check_files
 from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
@@ -51,7 +52,7 @@ def power(
         int,
         typer.Option(
             help="Number of simulated images for each row of the table; at least that of the image files.",
-            min=1,
+            callback=within(1),
         ),
     ] = 50,
     seed: SeedOption = 0,

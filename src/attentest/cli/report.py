@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from attentest.cli.engine_options import EngineOptions
+from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
 from attentest.cli.options import AlphaOption, ReportJsonOption, check_level
 from attentest.cli.output import progress_bar, say
@@ -40,8 +41,7 @@ def report(
         int,
         typer.Option(
             help="Most results with pictures and details: those with the smallest p-values. All are in the table.",
-            min=0,
-            max=MOST_CARDS,
+            callback=within(0, MOST_CARDS),
         ),
     ] = USUAL_CARDS,
     as_json: ReportJsonOption = False,

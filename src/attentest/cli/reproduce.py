@@ -12,6 +12,7 @@ from rich.table import Table
 from attentest.cli.command import Command
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.findings import print_findings
+from attentest.cli.number_range import within
 from attentest.cli.option_group import with_options_of
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
@@ -91,11 +92,13 @@ def run(
     ] = PresetName.quick,
     images: Annotated[
         int | None,
-        typer.Option(help="At most this many images per series.", metavar="N", show_default="as preset", min=1),
+        typer.Option(
+            help="At most this many images per series.", metavar="N", show_default="as preset", callback=within(1)
+        ),
     ] = None,
     permutations: Annotated[
         int | None,
-        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", min=1),
+        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", callback=within(1)),
     ] = None,
     tests: Annotated[
         WhoseTests,

@@ -12,6 +12,7 @@ from attentest.cli.batch_report import print_results, say_failures, write_tables
 from attentest.cli.engine_options import EngineOptions
 from attentest.cli.image_list import image_sources
 from attentest.cli.interruption import Interruption
+from attentest.cli.number_range import within
 from attentest.cli.option_checks import (
     as_certification,
     check_inputs,
@@ -94,8 +95,7 @@ def test(
         typer.Option(
             help="For --components: pixels join that share an edge (1), or a corner too (2).",
             metavar="N",
-            min=1,
-            max=2,
+            callback=within(1, 2),
             show_default="1",
             rich_help_panel=COMPARED,
         ),
@@ -235,8 +235,7 @@ def test(
         int | None,
         typer.Option(
             help="For --report: most results with pictures and details, those with the smallest p-values.",
-            min=0,
-            max=MOST_CARDS,
+            callback=within(0, MOST_CARDS),
             show_default=str(USUAL_CARDS),
             rich_help_panel=OUTPUT,
         ),

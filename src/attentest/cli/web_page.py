@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
 from attentest.cli.options import DeviceOption
 from attentest.cli.output import say
@@ -23,12 +24,14 @@ def web_page(
             show_default="the bundled models alone",
         ),
     ] = None,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes any that is free.", min=0, max=65535)] = 7860,
+    port: Annotated[
+        int, typer.Option(help="Port of the page; 0 takes any that is free.", callback=within(0, 65535))
+    ] = 7860,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Whether to open the page in the browser.")
     ] = True,
     max_upload_mb: Annotated[
-        int, typer.Option(help="Largest file that can be uploaded, in megabytes.", min=1, max=4096)
+        int, typer.Option(help="Largest file that can be uploaded, in megabytes.", callback=within(1, 4096))
     ] = 20,
     device: DeviceOption = "cpu",
 ) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from attentest.api import AttentionTest
 from attentest.attention import load_model
 from attentest.attention.device import usable_device
-from attentest.checks import whole_number
+from attentest.checks import strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
 from attentest.search import SpectralSearch
 from attentest.simulation.synthetic_images import null_images
@@ -21,6 +21,9 @@ from attentest.training.bundled import BUNDLED, bundled_model
 
 SIZES = tuple(size for architecture, size in BUNDLED if architecture == "base")
 """Sides of the images of the models that can be measured: the bundled ones of the base architecture."""
+
+MOST_IMAGES = 10**7
+"""Upper limit on the number of images, against typing errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +58,12 @@ class BenchSettings:
     def __post_init__(self) -> None:
         if self.size not in SIZES:
             raise InputError(f"size must be {', '.join(map(str, SIZES[:-1]))} or {SIZES[-1]}, got {self.size}.")
-        whole_number(self.images, "images", 1, 10**7)
-        whole_number(self.grid_images, "grid_images", 1, self.images)
+        whole_number(self.images, "images", 1, MOST_IMAGES)
+        whole_number(self.grid_images, "grid_images", 1, MOST_IMAGES)
+        if self.grid_images > self.images:
+            raise InputError(f"grid_images must be at most images={self.images}, got {self.grid_images}.")
         whole_number(self.repeats, "repeats", 1, 1000)
+        strictly_between_0_and_1(self.tol, "tol")
 
 
 @dataclass(frozen=True)
