@@ -194,10 +194,18 @@ def test_other_modules_are_refused_by_name() -> None:
         ViTScores(torch.nn.Linear(2, 2))
 
 
-@pytest.mark.parametrize("device", ["nonsense", "meta", "cuda:99", []])
+@pytest.mark.parametrize("device", ["meta", "cuda:99"])
 def test_an_unusable_device_is_refused(tiny_model: ViTForImageClassification, device: str) -> None:
-    with pytest.raises(InputError, match=r"device '.*' cannot be used"):
+    message = rf"^device '{device}' cannot be used \(.*\w\): use cpu, or cuda or cuda:N where torch has it\.$"
+    with pytest.raises(InputError, match=message):
         ViTScores(tiny_model, device=device)
+
+
+@pytest.mark.parametrize("device", ["foo", "cuda:", "cuda:-2", "cuda:one", "", []])
+def test_what_is_no_device_is_refused(tiny_model: ViTForImageClassification, device: str) -> None:
+    with pytest.raises(InputError) as caught:
+        ViTScores(tiny_model, device=device)
+    assert str(caught.value) == f"device must be cpu, cuda, or cuda:N for the GPU of number N, got {device!r}."
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 1.5, "4", True, 10**12])

@@ -255,7 +255,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
         ("--tol 2", "--tol must be positive and less than 1, got 2.0"),
         ("--tol 0", "--tol must be positive"),
         ("--alpha 1", "--alpha must lie strictly between 0 and 1, got 1.0"),
-        ("--device nonsense", "--device 'nonsense' cannot be used"),
+        ("--device nonsense", "--device must be cpu, cuda, or cuda:N for the GPU of number N, got 'nonsense'."),
         ("--range 1,0", "--range is for preprocessing that rescales"),
         ("--filter wide.txt.npy", "--filter: there is no image file wide.txt.npy"),
         ("--csv table.txt", "--csv must end in .csv, got 'table.txt'"),
@@ -288,10 +288,10 @@ def test_messages_of_the_library_name_options(arguments: str, message: str, monk
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--noise 1,2,3", "0.npy: --noise is for images of 3 channel(s), but the image has 1"),
+        ("--noise 1,2,3", "0.npy: --noise is for images of 3 channels, but the image has 1"),
         ("--frame 3", "0.npy: --frame (of 0.npy) must be at least -1 and at most 0, got 3"),
         ("--channels 5", "0.npy: --channels = 5 is no channel of the image"),
-        ("--channels 1,2", "0.npy: --channels gives 2 weight(s), but the image has 1"),
+        ("--channels 1,2", "0.npy: --channels gives 2 weights, but the image has 1 channel."),
         ("--contrast reference --reference wide.npy", "0.npy: the reference image has"),
     ],
 )

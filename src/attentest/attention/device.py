@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from textwrap import shorten
 
 import torch
 
@@ -11,6 +12,9 @@ from attentest.errors import InputError, shortened
 
 FLOAT64_DEVICES = ("cpu", "cuda")
 """Types of device that compute in float64."""
+
+LONGEST_REASON = 300
+"""Most characters of an error of torch that is quoted, in whole words."""
 
 LEAST_MEMORY = 2**24
 """Smallest memory budget in bytes: less holds no batch of any model."""
@@ -39,12 +43,17 @@ def usable_device(device: torch.device | str) -> torch.device:
     """Return a device that is available and computes in float64; refuse any other."""
     try:
         chosen = torch.device(device)
+    except (RuntimeError, TypeError):  # torch's own message lists dozens of types of device
+        raise InputError(
+            f"device must be cpu, cuda, or cuda:N for the GPU of number N, got {shortened(device)}."
+        ) from None
+    try:
         if chosen.type not in FLOAT64_DEVICES:
             raise RuntimeError("it does not compute in float64")
         torch.empty(1, dtype=torch.float64, device=chosen)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).splitlines()[0][:120].rstrip(".")
+    except (RuntimeError, AssertionError) as error:
+        reason = shorten(str(error).partition("\n")[0], LONGEST_REASON, placeholder=" ...").rstrip(".")
         raise InputError(
-            f"device {shortened(str(device))} cannot be used ({reason}): use 'cpu', or 'cuda' where torch has it."
+            f"device {shortened(str(device))} cannot be used ({reason}): use cpu, or cuda or cuda:N where torch has it."
         ) from None
     return chosen
