@@ -30,7 +30,7 @@ from attentest.studies.benchmark import (
     start_up,
     workload,
 )
-from attentest.studies.benchmark.history import History, add_to_history, changes, read_history
+from attentest.studies.benchmark.history import History, add_to_history, changes, damage_note, read_history
 from attentest.studies.benchmark.history_figure import history_figure
 from attentest.studies.benchmark.ratio import NotMeasured, Quantity, Ratio
 from attentest.studies.benchmark.run import Run
@@ -104,7 +104,7 @@ def test_a_second_run_is_compared_with_the_first(
     history, figure = tmp_path / "history.jsonl", tmp_path / "history.png"
     command = ("bench", *SMALL, "--only", "patches", "--history", str(history))
     first = run_main(capsys, *command)
-    assert (first.code, first.err) == (0, f"history: {history}, 1 run(s)\n")
+    assert (first.code, first.err) == (0, f"history: {history}, 1 run\n")
     assert "regions of patches / pixels" in first.out
     assert "%" not in first.out.replace("95%", "")
     values = json.loads(history.read_text())
@@ -117,6 +117,7 @@ def test_a_second_run_is_compared_with_the_first(
         assert picture.size[0] > 500
     assert "slower +20%" in second.out  # evaluations are counted, so they change by nothing else
     assert f"attentest: note: line 2 of {history} is damaged (" in second.err
+    assert ") and is skipped: remove it to silence this note.\n" in second.err
     assert "slower than the last time: " in second.err
     assert "regions of patches (evaluations)" in second.err
     assert [bool(line.startswith(b'{"date": "cut')) for line in history.read_bytes().splitlines()] == [
@@ -142,14 +143,14 @@ def test_a_second_run_is_compared_with_the_first(
 def test_what_is_called_slower(
     quantity: Quantity, before: tuple[float, float], now: tuple[float, float], slower: bool
 ) -> None:
-    past = History(runs=[run(ratio("p", *before, quantity=quantity))], damaged=[])
+    past = History(runs=[run(ratio("p", *before, quantity=quantity))], damaged={})
     (change,) = changes(run(ratio("p", *now, quantity=quantity)), past).values()
     assert change.slower == slower
 
 
 def test_runs_are_compared_only_under_the_same_conditions() -> None:
     first, other, second = ratio(numerator=4.0), ratio("another"), ratio(numerator=6.0)
-    past = History(runs=[run(first), run(other), run(ratio(numerator=1.0), size=16)], damaged=[])
+    past = History(runs=[run(first), run(other), run(ratio(numerator=1.0), size=16)], damaged={})
     (change,) = changes(run(second), past).values()
     assert change.before is first  # the last run that has it, and not that of another size
     elsewhere = replace(run(second), machine={"device": "aarch64", "threads": 2})
@@ -165,7 +166,7 @@ def test_runs_that_end_at_once_are_whole_lines(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     found = read_history(history)
-    assert (found.runs, found.damaged) == ([many] * 8, [])
+    assert (found.runs, found.damaged) == ([many] * 8, {})
 
 
 def test_a_full_disk_leaves_the_history_as_it_was(tmp_path: Path) -> None:
@@ -200,8 +201,58 @@ def test_a_damaged_line_is_reported_and_left_out(damage: str, tmp_path: Path) ->
     history.write_text(f"{json.dumps(GOOD)}\n{damage}\n{json.dumps(GOOD)}\n")
     found = read_history(history)
     assert [one.as_dict() for one in found.runs] == [GOOD, GOOD]
-    (sentence,) = found.damaged
-    assert sentence.startswith(f"line 2 of {history} is damaged (")
+    assert list(found.damaged) == [2]
+
+
+def test_damaged_lines_are_named_in_one_note() -> None:
+    reasons = {number: f"reason {number}" for number in range(1, 13)}
+    few = dict(list(reasons.items())[1:3])
+    assert damage_note(Path("h.jsonl"), few) == (
+        "2 lines of h.jsonl are damaged (2, 3; the first: reason 2) and are skipped: remove them to silence this note."
+    )
+    many = damage_note(Path("h.jsonl"), reasons)
+    assert many.startswith("12 lines of h.jsonl are damaged (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...; the first: reason 1)")
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "kept", "runs"),
+    [
+        (
+            "studies.benchmark.workload.BenchSettings.__post_init__",
+            "nothing was added to {}, to which a run is added",
+            0,
+        ),
+        ("studies.benchmark.run.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
+        ("studies.benchmark.history.os.fsync", "nothing was added to {}", 0),
+        ("cli.bench_table.print_run", "the run was added to {}.", 1),
+    ],
+)
+def test_an_interrupt_says_what_was_added(
+    where: str,
+    kept: str,
+    runs: int,
+    tiny_workload: Workload,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    history = tmp_path / "history.jsonl"
+    monkeypatch.setattr(f"attentest.{where}", interrupt)
+    done = run_main(capsys, "bench", *SMALL, "--only", "patches", "--history", str(history))
+    assert done.code == 130
+    assert done.err.startswith(f"attentest: interrupted; {kept.format(history)}")
+    assert len(read_history(history).runs) == runs
+    assert not read_history(history).damaged
+
+
+def test_one_image_is_one(tiny_workload: Workload, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = [word if word != "3" else "1" for word in SMALL]
+    done = run_main(capsys, "bench", *one, "--only", "patches", "--history", str(tmp_path / "history.jsonl"))
+    assert done.out.startswith("8x8 model, 1 image, tol 0.1; ")
 
 
 def test_a_picture_has_a_panel_for_each_comparison() -> None:

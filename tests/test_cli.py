@@ -227,6 +227,40 @@ def test_help_fits_80_columns_and_begins_with_examples(
         assert len([line for line in lines if line[24:].strip()]) <= 4, entry
 
 
+WRITING = {"test", "demo", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise fit", "noise check",
+           "report", "reproduce", "reproduce report"}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS, *WRITING}))
+def test_help_says_that_folders_of_outputs_are_created(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(run_main(capsys, *command.split(), "--help").out.split())
+    assert bool(re.search(r"Folders [^.]* are created if they do not exist\.", text)) == (command in WRITING)
+
+
+def test_folders_of_outputs_are_created(
+    saved_tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = [f"{number}.npy" for number in range(3)]
+    for number in range(3):
+        np.save(images[number], np.random.default_rng(number).normal(size=(8, 8)))
+    model = ("--model", str(saved_tiny_model), "--tol", "1e-2")
+    outputs = {
+        ("test", "0.npy", "--noise", "1", *model, "--sensitivity"): (
+            ("--figure", "a/figure.png"), ("--sensitivity-figure", "b/figure.png"), ("--csv", "c/table.csv"),
+            ("--parquet", "d/table.parquet"), ("--report", "e/report.json"), ("--out", "f/results"),
+        ),
+        ("noise", "fit", *images): (("--out", "g/noise.json"),),
+        ("noise", "check", *images, "--noise", "1"): (("--figure", "h/figure.png"),),
+        ("report", "f/results"): (("--out", "i/report.json"),),
+    }  # fmt: skip
+    for command, options in outputs.items():
+        done = run_main(capsys, *command, *(word for option in options for word in option))
+        assert done.code == 0, done.err
+        for option, path in options:
+            assert Path(path).exists(), option
+
+
 def test_broken_examples_can_be_copied(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     text = run_main(capsys, "test", "--help").out
@@ -282,6 +316,29 @@ def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> Non
     assert done.stderr == "attentest: interrupted; what was printed, and what is in an --out directory, is complete.\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "where", "kept"),
+    [
+        ("bench counts", "studies.benchmark.counts.read_record", "what was printed is complete."),
+        ("demo", "results.figures.figure_file.check_figure_path", "what was printed is complete."),  # --out is a file
+        (
+            "calibrate --noise 1",
+            "api.AttentionTest.from_pretrained",
+            "what was printed, and what is in an --out directory, is complete.",
+        ),
+    ],
+)
+def test_an_interrupt_names_only_outputs_that_the_command_has(
+    command: str, where: str, kept: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"attentest.{where}", interrupt)
+    done = run_main(capsys, *command.split())
+    assert (done.code, done.err) == (130, f"attentest: interrupted; {kept}\n")
+
+
 def test_an_interrupt_in_the_middle_leaves_a_report(
     saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,7 +357,7 @@ def test_an_interrupt_in_the_middle_leaves_a_report(
     finally:
         signal.signal(signal.SIGINT, before)
     assert done.code == 130, done.err
-    assert done.err.endswith("attentest: interrupted; 2 of 1000000 null images were finished.\n")
+    assert done.err.endswith("attentest: interrupted; 2 of 1,000,000 null images were finished.\n")
     assert "Traceback" not in done.err
     assert json.loads(done.out)["images"] == 2
 

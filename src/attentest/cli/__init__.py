@@ -71,7 +71,7 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as stop:
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise
-        fail("interrupted; what was printed, and what is in an --out directory, is complete.", INTERRUPTED)
+        fail("interrupted before the command began.", INTERRUPTED)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         fail(f"{error.strerror or error}{where}.", 1)

@@ -9,15 +9,17 @@ import typer
 
 from attentest.cli.bench_counts import counts
 from attentest.cli.command import Command
+from attentest.cli.interruption import on_interrupt
 from attentest.cli.option_names import option_names
 from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption
-from attentest.cli.output import Interrupted, print_json, progress_bar, say
+from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.subcommand import refuse_options_before
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
 
 if TYPE_CHECKING:
     from attentest.studies.benchmark.history import Change
+    from attentest.studies.benchmark.run import Run
 
 CPU_IMAGES, CUDA_IMAGES = 10, 1000
 CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
@@ -93,51 +95,61 @@ def run(
 
         with option_names({"the file name of the figure": "--figure"}):
             check_figure_path(figure)
-    from attentest.studies.benchmark.history import add_to_history, changes, check_history_path, read_history
-    from attentest.studies.benchmark.run import run_benchmark
-    from attentest.studies.benchmark.workload import BenchSettings
+    with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
+        from attentest.studies.benchmark.history import (
+            add_to_history,
+            changes,
+            check_history_path,
+            damage_note,
+            read_history,
+        )
+        from attentest.studies.benchmark.run import run_benchmark
+        from attentest.studies.benchmark.workload import BenchSettings
 
-    cuda = device.startswith("cuda")
-    count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
-    few = (CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES) if grid_images is None else grid_images
-    settings = BenchSettings(
-        size=size,
-        images=count,
-        grid_images=min(count, few) if grid_images is None else few,
-        repeats=repeats,
-        tol=tol,
-        device=device,
-        seed=seed,
-    )
-    with option_names({"the file name of the history": "--history"}):
-        check_history_path(history)
-    past = read_history(history)
-    for sentence in past.damaged:
-        say(f"attentest: note: {sentence}")
-    try:
+        cuda = device.startswith("cuda")
+        count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
+        few = (CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES) if grid_images is None else grid_images
+        settings = BenchSettings(
+            size=size,
+            images=count,
+            grid_images=min(count, few) if grid_images is None else few,
+            repeats=repeats,
+            tol=tol,
+            device=device,
+            seed=seed,
+        )
+        with option_names({"the file name of the history": "--history"}):
+            check_history_path(history)
+        past = read_history(history)
+        if past.damaged:
+            say(f"attentest: note: {damage_note(history, past.damaged)}")
         with progress_bar("benchmark") as progress:
             done = run_benchmark(settings, tuple(dict.fromkeys(only or ())), progress)
-    except KeyboardInterrupt:
-        raise Interrupted(f"nothing was added to {history}.") from None
-    found = changes(done, past)
-    add_to_history(history, done)
-    if as_json:
-        print_json({**done.as_dict(), "changes": [_as_dict(change) for change in found.values()]})
-    else:
-        from attentest.cli.bench_table import print_run
+        found = changes(done, past)
+        add_to_history(history, done)
+    with on_interrupt(f"the run was added to {history}."):
+        if as_json:
+            print_json({**done.as_dict(), "changes": [_as_dict(change) for change in found.values()]})
+        else:
+            from attentest.cli.bench_table import print_run
 
-        print_run(done, found)
+            print_run(done, found)
+        _say_more(done, found)
+        say(f"history: {history}, {counted(len(past.runs) + 1, 'run')}")
+        if figure is not None:
+            from attentest.results.figures.figure_file import save_figure
+            from attentest.studies.benchmark.history_figure import history_figure
+
+            save_figure(history_figure([*past.runs, done]), figure)
+            say(f"figure: {figure}")
+
+
+def _say_more(done: Run, changes: dict[tuple[str, ...], Change]) -> None:
+    """Say what was left out, and what became slower."""
     for name, reason in done.left_out.items():
         say(f"{name} was left out: {reason}")
-    if slower := [change.now for change in found.values() if change.slower]:
+    if slower := [change.now for change in changes.values() if change.slower]:
         say(f"slower than the last time: {'; '.join(f'{one.of} ({one.quantity})' for one in slower)}")
-    say(f"history: {history}, {len(past.runs) + 1} run(s)")
-    if figure is not None:
-        from attentest.results.figures.figure_file import save_figure
-        from attentest.studies.benchmark.history_figure import history_figure
-
-        save_figure(history_figure([*past.runs, done]), figure)
-        say(f"figure: {figure}")
 
 
 def _as_dict(change: Change) -> dict[str, object]:

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attentest.cli.help_page import print_help
+from attentest.cli.interruption import on_interrupt, usually_kept
 from attentest.cli.option_names import option_names, options_of
 from attentest.errors import NOISE_GUIDE, InputError
 
@@ -43,7 +44,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with option_names(options_of(self.params)):
+        with option_names(options_of(self.params)), on_interrupt(usually_kept(self.params)):
             return super().invoke(ctx)
 
 
@@ -64,7 +65,7 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the group, or the command of the group that was chosen."""
-        with option_names(options_of(self.params)):
+        with option_names(options_of(self.params)), on_interrupt(usually_kept(self.params)):
             return super().invoke(ctx)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from attentest.cli.options import PANELS
+from attentest.cli.options import OUTPUT_PATHS, PANELS
 from attentest.registry import (
     ATTENTION_MAPS,
     COMPARISONS,
@@ -46,6 +46,9 @@ NAMED_PARTS = {
 
 FIRST_PANEL = "Options"
 
+FOLDERS_ARE_MADE = "Folders that outputs are written to are created if they do not exist."
+"""What the help says below options that name one."""
+
 
 def print_help(command: Any, context: Any) -> None:
     """Print the help of a command or of a group of commands on standard output."""
@@ -80,8 +83,11 @@ def _page(command: Any, context: Any, width: int) -> Iterator[Text]:
     for panel, some in _panels(options).items():
         yield _heading(panel)
         yield from (_entry(_option_name(each), _help_of(each), width) for each in some)
-    named = {max(each.opts, key=len) for each in options} & set(NAMED_PARTS)
-    if named:
+    names = {max(each.opts, key=len) for each in options}
+    if names & OUTPUT_PATHS:
+        yield Text()
+        yield _paragraph(FOLDERS_ARE_MADE, width)
+    if named := names & set(NAMED_PARTS):
         yield _heading("What the names stand for")
         yield from (_entry(name, f"{parts.help()}.", width) for name, parts in NAMED_PARTS.items() if name in named)
     if command.epilog:

@@ -1,11 +1,13 @@
-"""Ctrl-C during a long command: the results so far are reported."""
+"""Ctrl-C during a long command: the results so far are reported, and what is kept of them is said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from attentest.cli.output import Interrupted
+from attentest.errors import counted
 
 Item = TypeVar("Item")
 
@@ -42,7 +44,29 @@ class Interruption:
         asked
             Number of items that were to be done.
         called
-            What the items are called, such as "images".
+            What an item is called, such as "image".
         """
         if self.happened:
-            raise Interrupted(f"{self.done} of {asked} {called} were finished.")
+            were = "was" if asked == 1 else "were"
+            raise Interrupted(f"{self.done:,} of {counted(asked, called)} {were} finished.")
+
+
+@contextmanager
+def on_interrupt(kept: str) -> Iterator[None]:
+    """Let Ctrl-C end the command with a sentence.
+
+    Parameters
+    ----------
+    kept
+        What is kept of the work so far.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(kept) from None
+
+
+def usually_kept(parameters: Iterable[Any]) -> str:
+    """Return what is kept by a command with these parameters that does not say more about it."""
+    folder = any("--out" in each.opts and each.metavar == "FOLDER" for each in parameters)
+    return f"what was printed{', and what is in an --out directory,' if folder else ''} is complete."

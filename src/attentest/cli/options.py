@@ -24,6 +24,10 @@ PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKER
 """Panels of the help, after the one of the options that are needed most often."""
 
 
+OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure", "--report", "--history", "--record"}
+"""Options that name what a command writes."""
+
+
 def names_in(registry: Registry[Part]) -> Any:
     """Return an enumeration of the names in a registry, as the type of an option."""
     return StrEnum(registry.kind, {name: name for name in registry})

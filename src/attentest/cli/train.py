@@ -27,6 +27,8 @@ def train(
 ) -> None:
     """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory.
 
+    Folders above the directory are created if they do not exist.
+
     Example:
     attentest train my-vit --image-size 16 --epochs 20
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,16 @@ SLOWER_TIME = 1.25
 SLOWER_COUNT = 1.10
 """A time, or memory, that grew by more than this factor is called slower, and so is a count of evaluations."""
 
+MOST_NAMED = 10
+"""Most damaged lines whose numbers a note lists."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The runs in a file, oldest first, and a sentence about each line that is damaged."""
+    """The runs in a file, oldest first, and by its number why each damaged line is none."""
 
     runs: list[Run]
-    damaged: list[str]
+    damaged: dict[int, str]
 
     def last(self, run: Run) -> dict[tuple[str, ...], Ratio]:
         """Return by their keys the ratios of earlier runs under the same conditions, each as it was the last time."""
@@ -59,6 +62,18 @@ class Change:
         return min(self.factor, self.now.numerator / self.before.numerator) > limit
 
 
+def damage_note(path: Path, damaged: Mapping[int, str]) -> str:
+    """Return a sentence about all damaged lines of a file, by their numbers: which, why, and what to do."""
+    numbers, (reason, *_) = list(damaged), damaged.values()
+    if len(numbers) == 1:
+        return f"line {numbers[0]} of {path} is damaged ({reason}) and is skipped: remove it to silence this note."
+    more = ", ..." if len(numbers) > MOST_NAMED else ""
+    return (
+        f"{len(numbers):,} lines of {path} are damaged ({', '.join(map(str, numbers[:MOST_NAMED]))}{more}; the first: "
+        f"{reason}) and are skipped: remove them to silence this note."
+    )
+
+
 def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
     """Return the changes of all ratios that were measured before, by their keys."""
     last = history.last(run)
@@ -73,17 +88,16 @@ def check_history_path(path: Path) -> None:
 
 
 def read_history(path: Path) -> History:
-    """Return the runs in a file; damaged lines are left out, and a file that is not there has none."""
+    """Return the runs in a file; damaged lines are skipped, and a file that is not there has none."""
     runs: list[Run] = []
-    damaged: list[str] = []
+    damaged: dict[int, str] = {}
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
                     runs.append(_run(json.loads(line)))
                 except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-                    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-                    damaged.append(f"line {number} of {path} is damaged ({reason}) and is left out.")
+                    damaged[number] = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -107,7 +121,7 @@ def add_to_history(path: Path, run: Run) -> None:
                 if written != len(line):
                     raise OSError(0, "the disk is full")
                 os.fsync(file.fileno())
-            except OSError:
+            except BaseException:  # an interrupt too leaves the file as it was
                 file.truncate(size)
                 raise
     except OSError as error:
