@@ -73,7 +73,7 @@ def test_broken_files_are_rows_with_their_reasons_and_the_others_are_tested() ->
     assert {row["image"]: row["pvalue"] for row in rows if not row["error"]} == good
     for name in broken:
         assert f"attentest: {name}" in done.stderr
-    assert "4 of 8 image(s) could not be tested" in done.stderr
+    assert "4 of 8 images could not be tested" in done.stderr
     assert len(re.findall(r"not tested *$", done.stdout, re.M)) == len(broken)
     assert f"{COUNT - 3} images" in done.stdout
 
@@ -122,6 +122,12 @@ def test_where_images_come_from() -> None:
     done = run("list.txt", "--json")
     assert done.exit_code == 1
     assert "there is no image file scans/gone.npy" in done.stdout
+
+
+@pytest.mark.parametrize(("times", "words"), [(2, "1 image is given more than once, and counts once."),
+                                              (3, "2 images are given more than once, and count once.")])  # fmt: skip
+def test_images_that_are_given_again_are_counted(times: int, words: str) -> None:
+    assert f"attentest: note: {words}\n" in run(*["scans/0.npy"] * times).stderr
 
 
 def test_stacks() -> None:

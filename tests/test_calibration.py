@@ -174,7 +174,7 @@ def test_images_that_cannot_be_tested_are_reported(engine: Any) -> None:
 
 
 def test_nothing_that_can_be_tested_is_an_error() -> None:
-    with pytest.raises(InputError, match="none of the 3 null images could be tested; image 0: "):
+    with pytest.raises(InputError, match="of 3 null images none could be tested; image 0: "):
         calibrate(AttentionTest(ConstantScores(), noise=1.0), 3)
 
 

@@ -120,6 +120,17 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
     assert done.stdout == ""
 
 
+def test_one_null_image_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "1 null image " in run("--noise", "1", "--images", "1").stdout
+
+    def interrupted(*_: object, **__: object) -> Iterator[object]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(attentest.simulation.calibrate, "null_rows", interrupted)
+    assert str(run("--noise", "1", "--images", "1").exception) == "0 of 1 null image was finished."
+
+
 @pytest.mark.parametrize("finished", [0, 3])
 def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> Iterator[object]:
@@ -262,7 +273,7 @@ def test_images_that_cannot_be_tested_are_reported_and_tried_again_on_request(mo
         done = run("--noise", "1", "--images", "6", "--out", "out")
     assert done.exit_code == 1, done.exception
     assert "null images that could not be tested: 2\n  2 because: " in done.stdout
-    assert "attentest: 2 of 6 null image(s) could not be tested." in done.stderr
+    assert "attentest: 2 of 6 null images could not be tested." in done.stderr
     written = json.loads(Path("out/calibration.json").read_text())
     assert (written["images"], [each["image"] for each in written["failures"]]) == (4, [2, 4])
     assert run("--noise", "1", "--images", "6", "--out", "out").exit_code == 1  # the record of the failure

@@ -65,7 +65,7 @@ def test_an_estimator_is_fitted_and_saved(options: tuple[str, ...], estimator: N
     done = run("fit", *FILES, *options, "--out", out)
     assert done.exit_code == 0, done.exception
     assert done.stdout == f"{out}\n"
-    assert "12 images of 6 x 5 pixels and 1 channel(s)\n" in done.stderr
+    assert "12 images of 6 x 5 pixels and 1 channel\n" in done.stderr
     assert ("the noise is that of an image with the median gain" in done.stderr) == ("per-image" in options)
     expected = estimator.fit(IMAGES).noise_
     v = np.random.default_rng(1).normal(size=30)
@@ -96,7 +96,7 @@ def test_colours_and_frames() -> None:
         pages = [Image.fromarray(rng.integers(0, 255, (6, 5), dtype=np.uint8)) for _ in range(2)]
         pages[0].save(f"{name}.tiff", save_all=True, append_images=pages[1:])
     done = run("fit", "a.png", "b.png", "c.png", "--out", "noise.json")
-    assert "3 images of 6 x 5 pixels and 3 channel(s)" in done.stderr
+    assert "3 images of 6 x 5 pixels and 3 channels" in done.stderr
     assert "channels: [[" in run("show", "noise.json").stdout
     assert run("fit", "a.tiff", "b.tiff", "--frame", "1", "--out", "second.json").exit_code == 0
 

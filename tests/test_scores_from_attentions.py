@@ -76,7 +76,7 @@ def test_layers_of_unlike_heads_cannot_be_read_by_a_head_that_one_lacks() -> Non
 
 @pytest.mark.parametrize("discard", [0, 2, 5])
 def test_how_many_tokens_come_before_the_patches_is_not_guessed(discard: int) -> None:
-    with pytest.raises(ModelError, match=rf"{discard} token\(s\) before 2 x 3 = 6 patches"):
+    with pytest.raises(ModelError, match=rf"{discard} tokens before 2 x 3 = 6 patches"):
         scores_from_attentions(made_attentions(), (2, 3), discard=discard)
 
 

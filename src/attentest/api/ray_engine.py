@@ -20,7 +20,7 @@ from typing import Any, Generic, Self
 
 from attentest.api.engine import Item, Task, Work
 from attentest.checks import whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.results.failure import reason_of
 from attentest.results.progress import Progress
 
@@ -192,7 +192,7 @@ class _Pool:
         found = self._ray.cluster_resources()
         most = int(found.get("GPU", 0) if self.on_gpu else found.get("CPU", 0) // self._cores)
         if most == 0:
-            needed = "a GPU" if self.on_gpu else f"{self._cores} core(s)"
+            needed = "a GPU" if self.on_gpu else counted(self._cores, "core")
             raise InputError(f"no machine of the Ray cluster has {needed}, which a worker needs: use another device.")
         return most
 

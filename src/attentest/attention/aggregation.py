@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
-from attentest.errors import InputError, ModelError
+from attentest.errors import InputError, ModelError, counted
 from attentest.registry import ATTENTION_MAPS
 
 HeadFusion: TypeAlias = "Literal['mean', 'max', 'min'] | int"
@@ -208,8 +208,8 @@ def scores_from_attentions(
     given = list(attentions or ())
     if not given or any(layer is None for layer in given):
         raise ModelError(
-            f"the model returned no attention weights ({len(given)} layer(s) given), because its attention is fused: "
-            "load it with attn_implementation='eager', or give the model itself to AttentionTest."
+            f"the model returned no attention weights ({counted(len(given), 'layer')} given), because its attention is "
+            "fused: load it with attn_implementation='eager', or give the model itself to AttentionTest."
         )
     layers = [layer for layer in given if layer is not None]
     for index, weights in enumerate(layers):
@@ -226,8 +226,9 @@ def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> N
     if len(shape) != 4 or shape[0] != images or shape[2:] != (n, n):
         patches = tokens.grid[0] * tokens.grid[1]
         raise ModelError(
-            f"the attention of layer {layer} has shape {shape}, expected ({images}, heads, {n}, {n}): {tokens.prefix} "
-            f"token(s) before {tokens.grid[0]} x {tokens.grid[1]} = {patches} patches, each attending to all."
+            f"the attention of layer {layer} has shape {shape}, expected ({images}, heads, {n}, {n}): "
+            f"{counted(tokens.prefix, 'token')} before {tokens.grid[0]} x {tokens.grid[1]} = {patches} patches, each "
+            "attending to all."
         )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attentest.attention.device import usable_device
 from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
-from attentest.errors import AttentestWarning, InputError, ModelError, shortened
+from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
 
 LARGEST_SIDE = 2**14
 """Largest side of a model's input in pixels."""
@@ -116,8 +116,8 @@ def _drop_hooks(duplicate: nn.Module) -> None:
         module._forward_hooks.clear()
     if dropped:
         warnings.warn(
-            f"the model has {dropped} forward hook(s), which attentest does not run: if they change what the model "
-            "computes, give a score function instead.",
+            f"the model has {counted(dropped, 'forward hook')}, and attentest runs none: where that changes what the "
+            "model computes, give a score function instead.",
             AttentestWarning,
             stacklevel=2,
         )

@@ -12,6 +12,7 @@ from attentest.cli.interruption import Interruption
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import progress_bar
 from attentest.cli.record_header import record_header
+from attentest.errors import counted
 from attentest.files import make_directory
 from attentest.results.image_rows import ImageRows
 from attentest.results.rows import Row, rows_of_record
@@ -50,7 +51,7 @@ def tested_rows(
     with _recorded(run, engine, rows, out, retry) as (earlier, places, write):
         output.write_rows(rows.all())
         output.print_records(earlier)
-        with progress_bar(f"testing {len(places)} image(s)") as progress:
+        with progress_bar(f"testing {counted(len(places), 'image')}") as progress:
             for _, records in interruption.until(engine.run(run, places, progress)):
                 for record in records:
                     if "error" in record:

@@ -65,6 +65,6 @@ def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:
         name, reason = shown(row["image"]), shown(row["error"])
         say(f"attentest: {reason if reason.startswith(name) else f'{name}: {reason}'}")
     if failed and count > 1:
-        say(f"attentest: {len(failed)} of {count} image(s) could not be tested; the rows of --csv and --json say why.")
+        say(f"attentest: {len(failed)} of {count} images could not be tested; the rows of --csv and --json say why.")
     if not stack and any(looks_like_a_stack(Path(row["image"])) for row in failed):
         say("attentest: note: a file that holds several images needs --stack.")

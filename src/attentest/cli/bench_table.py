@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attentest.cli.output import table_console
+from attentest.errors import counted
 
 if TYPE_CHECKING:
     from attentest.studies.benchmark.history import Change
@@ -29,8 +30,8 @@ def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
         box=SIMPLE_HEAD,
         pad_edge=False,
         collapse_padding=True,
-        title=f"{size}x{size} model, {settings['images']:,} images, tol {settings['tol']:g}; {machine['device']}, "
-        f"{machine['threads']} thread(s)",
+        title=f"{size}x{size} model, {counted(settings['images'], 'image')}, tol {settings['tol']:g}; "
+        f"{machine['device']}, {counted(machine['threads'], 'thread')}",
         title_justify="left",
         title_style="",
         caption="Costs are per image, those of a forward pass per evaluation, and less is better.",

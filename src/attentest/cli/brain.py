@@ -16,7 +16,7 @@ from attentest.cli.option_group import with_options_of
 from attentest.cli.option_value import all_or_count
 from attentest.cli.options import DeviceOption, ReportJsonOption
 from attentest.cli.output import Interrupted, Move, progress_bar, say
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 
 if TYPE_CHECKING:
     import torch
@@ -128,8 +128,9 @@ def brain(
         _announce(cohort, settings, out, device)
         with progress_bar("study") as move:
             done = run_study(cohort, settings, out, chosen_device, partial(_moved, move), retry, engine)
-        failed = f"; {done['failed']} slices could not be tested, the report says why" if done["failed"] else ""
-        say(f"{done['tested']:,} tests in {done['seconds']:.0f} s{failed}")
+        slices_failed = counted(done["failed"], "slice")
+        failed = f"; {slices_failed} could not be tested, the report says why" if done["failed"] else ""
+        say(f"{counted(done['tested'], 'test')} in {done['seconds']:.0f} s{failed}")
         if set(CONDITIONS) - set(available()):
             say(
                 "attentest: note: the noise model shrunk is left out, because it needs scikit-learn: "
@@ -157,12 +158,14 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
     from attentest.studies.brain.slice_tests import model_directory
 
     parts = ", ".join(
-        f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of {part['patients']} patients"
+        f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of "
+        + counted(part["patients"], "patient")
         for name, part in cohort.facts()["split"].items()
     )
     say(f"{len(cohort.slices):,} of {cohort.given:,} slices show enough of a brain: {parts}")
     plan = settings.plan(cohort)
-    say(f"{sum(len(numbers) for numbers in plan.values()):,} tests under {len(plan)} conditions; results go to {out}")
+    tests = counted(sum(len(numbers) for numbers in plan.values()), "test")
+    say(f"{tests} under {counted(len(plan), 'condition')}; results go to {out}")
     if not model_directory(out).exists() and not device.startswith("cuda"):
         say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
 

@@ -34,7 +34,7 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import SOME_FAILED, print_json, progress_bar, say, table_console
 from attentest.cli.record_header import record_header
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def calibrate(
     interruption = Interruption()
     with (
         _recorded(null_images, images, seed, engine, out, retry) as (known, numbers, write),
-        progress_bar(f"testing {len(numbers)} null image(s)") as progress,
+        progress_bar(f"testing {counted(len(numbers), 'null image')}") as progress,
     ):
         new = null_rows(null_images, numbers, engine, progress, write)
         rows = with_true_hypotheses(interruption.until(map(_with_option_names, chain(known, new))))
@@ -194,9 +194,9 @@ def calibrate(
                 print_json(report)
             else:
                 _print_calibration(calibration)
-    interruption.finish(images, "null images")
+    interruption.finish(images, "null image")
     if calibration is not None and calibration.failures:
-        say(f"attentest: {len(calibration.failures)} of {images} null image(s) could not be tested.")
+        say(f"attentest: {len(calibration.failures)} of {counted(images, 'null image')} could not be tested.")
         raise typer.Exit(SOME_FAILED)
 
 
@@ -241,7 +241,7 @@ def _print_calibration(calibration: Calibration) -> None:
     headings = ("level", "selective: p at most the level", "of a valid test at most", "naive: p at most the level")
     estimated = calibration.plug_in_rates is not None
     plug_in = ("estimated noise taken for the truth: p at most the level",) if estimated else ()
-    table = Table(*headings, *plug_in, title=f"{len(calibration.pvalues)} null images")
+    table = Table(*headings, *plug_in, title=counted(len(calibration.pvalues), "null image"))
     levels = calibration.alphas, calibration.rates, calibration.limits, calibration.naive_rates
     others = calibration.plug_in_rates or ((),) * len(calibration.alphas)
     for alpha, rate, limit, naive, other in zip(*levels, others, strict=True):

@@ -10,7 +10,7 @@ from attentest.api.batch_run import BatchRun
 from attentest.api.saved_arrays import file_stem
 from attentest.cli.image_names import common_folder, shortened, shown
 from attentest.cli.output import progress_bar, say
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.images.source import ImageSource
 from attentest.results.figures.contact_sheet import MOST, NAME_LETTERS, contact_sheet
 from attentest.results.figures.figure_file import save_figure
@@ -72,7 +72,7 @@ class FigureOutput:
         places = [place for place, image in enumerate(run.images) if image.name in missing]
         if places and self._failure is None:
             again = replace(run, sensitivity=None, save=None, keep=self.keep)
-            with progress_bar(f"testing {len(places)} image(s) again to draw them") as progress:
+            with progress_bar(f"testing {counted(len(places), 'image')} again to draw") as progress:
                 for _ in again.run(places, progress):
                     pass
         if self._failure is not None:

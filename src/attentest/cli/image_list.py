@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attentest.cli.output import say
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def image_sources(
         for source in _members(path) if stack else [ImageSource(path=path, frame=frame, window=window)]:
             repeated += sources.setdefault(source.name, source) is not source
     if repeated:
-        say(f"attentest: note: {repeated} image(s) are given more than once, and count once.")
+        them = "is given more than once, and counts" if repeated == 1 else "are given more than once, and count"
+        say(f"attentest: note: {counted(repeated, 'image')} {them} once.")
     return list(sources.values())
 
 

@@ -17,7 +17,7 @@ from attentest.cli.option_checks import check_files
 from attentest.cli.option_names import option_names
 from attentest.cli.options import EstimatorName, FrameOption, ReportJsonOption, WindowOption
 from attentest.cli.output import print_json, progress_bar, say
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import NOISE_ESTIMATORS, NOISE_FORMATS
 from attentest.results.footnotes import FEW_DEGREES
 
@@ -126,7 +126,7 @@ def fit(
     from attentest.images.read import read_image
     from attentest.noise import load_noise, save_noise
 
-    with progress_bar(f"reading {len(images)} image(s)") as progress:
+    with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
 
         def read() -> Iterator[Any]:
             for done, path in enumerate(images):
@@ -145,7 +145,8 @@ def fit(
         print_json(found)
     else:
         channels, height, width = chosen.mean_.shape
-        say(f"{chosen.n_images_} images of {height} x {width} pixels and {channels} channel(s)")
+        taken = counted(chosen.n_images_, "image")
+        say(f"{taken} of {height} x {width} pixels and {counted(channels, 'channel')}")
         if per_image_gain:
             least, most = chosen.gains_.min(), chosen.gains_.max()
             say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")

@@ -16,7 +16,7 @@ from attentest.cli.option_names import option_names
 from attentest.cli.option_value import as_noise_model, noise_file
 from attentest.cli.options import OUTPUT, EstimatorName, FrameOption, ReportJsonOption, WindowOption, check_level
 from attentest.cli.output import print_json, progress_bar, say, table_console
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def check(
         if noise is not None
         else NOISE_ESTIMATORS.load(str(estimator))()
     )
-    with progress_bar(f"reading {len(images)} image(s)") as progress:
+    with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
 
         def read() -> Iterator[Any]:
             for done, path in enumerate(images):

@@ -78,10 +78,8 @@ def saved_kinds(save: str | None, retry: bool, out: Path | None) -> list[str]:
 def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]) -> None:
     """Refuse a number of references that does not fit the images, and an image that would be compared with itself."""
     if len(references) not in (0, 1, len(images)):
-        raise InputError(
-            f"--reference must be given once, or once for each of the {len(images)} image(s), got it "
-            f"{len(references)} times."
-        )
+        each = f", or once for each of the {len(images)} images" if len(images) > 1 else ""
+        raise InputError(f"--reference must be given once{each}, got it {len(references)} times.")
     paired = references if len(references) == len(images) else [*references] * len(images)
     for image, reference in zip(images, paired, strict=False):
         if same_file(image.path, reference.path):

@@ -28,7 +28,7 @@ from attentest.cli.options import (
     check_level,
 )
 from attentest.cli.output import print_json, progress_bar, say, table_console
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, REGION_UNITS
 
 if TYPE_CHECKING:
@@ -172,11 +172,12 @@ def power(
         confidence_level=None if decide else 0.95,
     )
     say(
-        f"{len(simulation)} tests: {images} image(s), {len(simulation.designs)} way(s) to choose the region, "
-        f"{len(simulation.deltas)} height(s) of the square"
+        f"{counted(len(simulation), 'test')}: {counted(images, 'image')}, "
+        f"{counted(len(simulation.designs), 'way')} to choose the region, "
+        f"{counted(len(simulation.deltas), 'height')} of the square"
     )
     interruption = Interruption()
-    with progress_bar(f"{len(simulation)} tests") as progress:
+    with progress_bar(counted(len(simulation), "test")) as progress:
         finished = list(interruption.until(simulation.tests(progress)))
     if finished:
         plan = simulation.plan(finished)
@@ -189,7 +190,7 @@ def power(
                 print_json(report)
             else:
                 _print_plan(plan)
-    interruption.finish(len(simulation) // images, "rows")
+    interruption.finish(len(simulation) // images, "row")
 
 
 def _check_out(out: Path, inputs: list[Path]) -> None:

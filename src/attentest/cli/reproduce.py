@@ -17,7 +17,7 @@ from attentest.cli.option_group import with_options_of
 from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, progress_bar, say, table_console
 from attentest.cli.subcommand import refuse_options_before
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.files import make_directory
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def run(
     except KeyboardInterrupt:
         raise Interrupted(f"the finished trials are in {out}: the same command goes on from there.") from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
-    say(f"{outcome.done} trials in {outcome.seconds:.0f} s{failed}")
+    say(f"{counted(outcome.done, 'trial')} in {outcome.seconds:.0f} s{failed}")
     _print_findings(out, as_json)
     try:
         _write_page(out)
@@ -221,7 +221,7 @@ def list_experiments() -> None:
 def _announce(settings: RunSettings, out: Path) -> None:
     """Say how many trials there are, and which models must be trained first."""
     plan = settings.plan()
-    say(f"{sum(plan.values()):,} trials in {len(plan)} series; results go to {out}")
+    say(f"{counted(sum(plan.values()), 'trial')} in {len(plan)} series; results go to {out}")
     if untrained := settings.untrained():
         slow = "" if settings.device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
         say(f"to be trained first: {', '.join(untrained)}{slow}")

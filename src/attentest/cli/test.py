@@ -349,6 +349,6 @@ def test(
                     sensitivities.print()
     say_failures(failed, len(rows), stack)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
-    interruption.finish(len(sources), "images")
+    interruption.finish(len(sources), "image")
     if failed:
         raise typer.Exit(SOME_FAILED)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 
 Channels: TypeAlias = "Literal['mean'] | int | Sequence[float]"
 """Which channels of a colour image are compared: their mean, one of them by number, or a weight per channel."""
@@ -45,5 +45,7 @@ def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
             raise InputError(f"channels = {chosen} is no channel of the image, which has 0 to {count - 1}.")
         return np.asarray(np.eye(count)[chosen])
     if len(chosen) != count:
-        raise InputError(f"channels gives {len(chosen)} weight(s), but the image has {count} channel(s).")
+        raise InputError(
+            f"channels gives {counted(len(chosen), 'weight')}, but the image has {counted(count, 'channel')}."
+        )
     return np.array(chosen)

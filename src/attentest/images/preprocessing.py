@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attentest.checks import changed_parameters, positive_number, real_number, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.images.band_matrix import BandMatrix
 from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
@@ -281,8 +281,8 @@ def _spread(values: tuple[float, ...] | None, channels: int, name: str, default:
     given = (default,) if values is None else values
     if len(given) not in (1, channels):
         raise InputError(
-            f"the preprocessing has {len(given)} values of {name}, but the model takes {channels} channel(s): give "
-            f"1 value or {channels}."
+            f"the preprocessing has {len(given)} values of {name}, but the model takes {counted(channels, 'channel')}: "
+            f"give {'1 value' if channels == 1 else f'1 value or {channels}'}."
         )
     return torch.tensor(given, dtype=torch.float64).expand(channels).clone()
 

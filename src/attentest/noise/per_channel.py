@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from attentest.checks import float_array
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.noise.conversion import NoiseLike, as_noise
 from attentest.noise.correlation import correlation_length, with_correlation_length
 from attentest.noise.dense import Dense
@@ -45,7 +45,8 @@ class PerChannel(SaveableNoise):
         """Refuse images (C, H, W) of another number of channels."""
         if shape[0] != self._mixing.size:
             raise InputError(
-                f"the noise model is for images of {self._mixing.size} channel(s), but the image has {shape[0]}."
+                f"the noise model is for images of {counted(self._mixing.size, 'channel')}, but the image has "
+                f"{shape[0]}."
             )
         if isinstance(self.spatial, ChecksImages):
             self.spatial.check_image((1, *shape[1:]))

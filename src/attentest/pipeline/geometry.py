@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import real_number
 from attentest.contrast import Channels, Contrast, as_channels, channel_weights
-from attentest.errors import InputError
+from attentest.errors import InputError, counted
 from attentest.images.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.images.sample import Layout
 from attentest.noise import ImageNoise, NoiseModel, check_noise
@@ -197,4 +197,4 @@ def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[f
 
 
 def _described_shape(shape: tuple[int, int, int]) -> str:
-    return f"height {shape[1]}, width {shape[2]} and {shape[0]} channel(s)"
+    return f"height {shape[1]}, width {shape[2]} and {counted(shape[0], 'channel')}"

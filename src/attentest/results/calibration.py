@@ -114,7 +114,9 @@ class Calibration:
         if not tested:
             if failed:
                 number, reason = min(failed.items())
-                raise InputError(f"none of the {len(failed)} null images could be tested; image {number}: {reason}")
+                raise InputError(
+                    f"of {counted(len(failed), 'null image')} none could be tested; image {number}: {reason}"
+                )
             raise InputError("there are no results to calibrate by: give at least one.")
         ordered = [tested[number] for number in sorted(tested)]
         numbers = np.array([row[:-1] for row in ordered], dtype=np.float64)

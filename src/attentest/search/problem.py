@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.errors import AttentestError, SearchError
+from attentest.errors import AttentestError, SearchError, counted
 from attentest.search.graphed_function import Function, GraphedFunction
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
@@ -219,7 +219,7 @@ class SearchProblem:
         grid = scores.shape[1:] if self.observed is None else self.observed.shape[1:]
         if scores.shape != (len(z), *grid) or scores.ndim != 3:
             raise SearchError(
-                f"the score function returned shape {tuple(scores.shape)} for {len(z)} images, expected "
+                f"the score function returned shape {tuple(scores.shape)} for {counted(len(z), 'image')}, expected "
                 f"({len(z)}, {', '.join(map(str, grid))}): it must treat each image of a batch by itself."
             )
         return scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from attentest.errors import counted
 from attentest.images.notebook_html import row_table
 from attentest.noise.protocol import FloatArray
 
@@ -182,7 +183,8 @@ class NoiseCheck:
         colour = "" if channels == 1 else f" and {channels} channels"
         how = "" if self.fitted_to is None else f", fitted to them by {self.fitted_to}"
         size = f"{height} x {width} pixels{colour}"
-        return f"{self.n_images} images of {size} against the noise model {self.noise.get('model', 'given')!r}{how}"
+        images = counted(self.n_images, "image")
+        return f"{images} of {size} against the noise model {self.noise.get('model', 'given')!r}{how}"
 
     def conclusion(self) -> str:
         """Return the verdict on the model in a sentence or two."""
@@ -206,7 +208,7 @@ class NoiseCheck:
 
     def __repr__(self) -> str:
         found = ", ".join(self.broken) or "nothing"
-        return f"NoiseCheck({self.n_images} images, broken: {found}, alpha={self.alpha:g})"
+        return f"NoiseCheck({counted(self.n_images, 'image')}, broken: {found}, alpha={self.alpha:g})"
 
     def _repr_html_(self) -> str:
         columns = ("assumption", "verdict", "adjusted p", "measured")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from attentest.errors import counted
 from attentest.results.figures.palette import EXTREME_COLOUR, GREY, NAIVE_COLOUR
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def draw_pvalues(
     axes.plot([0, count], [0, alpha], color=GREY, lw=1, label=f"Benjamini-Hochberg at {alpha:g}")
     axes.set(xlim=(0, count + 0.5), ylim=(-0.02, 1.02), xlabel="rank", ylabel="p-value")
     axes.set_title(
-        f"{count} images: {int(np.sum(pvalues <= alpha))} with p at most {alpha:g}, "
+        f"{counted(count, 'image')}: {int(np.sum(pvalues <= alpha))} with p at most {alpha:g}, "
         f"{int(np.sum(adjusted <= alpha))} after adjustment",
         size="medium",
     )

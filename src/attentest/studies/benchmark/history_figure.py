@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attentest.errors import counted
 from attentest.registry import COMPARISONS
 from attentest.results.figures.figure_file import new_figure
 from attentest.results.figures.log_axis import make_logarithmic
@@ -53,8 +54,8 @@ def history_figure(runs: Sequence[Run]) -> Figure:
     settings, machine = runs[-1].settings, runs[-1].machine
     size = settings["size"]
     title = (
-        f"ratios of {len(shown)} run(s) of attentest bench, less is better (dashed: goals): {size}x{size} model, "
-        f"{settings['images']:,} images, {machine['device']}, {machine['threads']} thread(s)"
+        f"ratios of {counted(len(shown), 'run')} of attentest bench, less is better (dashed: goals): {size}x{size} "
+        f"model, {counted(settings['images'], 'image')}, {machine['device']}, {counted(machine['threads'], 'thread')}"
     )
     figure.suptitle(fill(title, TITLE_LETTERS * columns), fontsize=11)
     return figure

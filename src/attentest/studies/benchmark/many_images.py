@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from attentest.errors import counted
 from attentest.results.result import AttentionTestResult
 from attentest.studies.benchmark.ratio import Ratio
 from attentest.studies.benchmark.stopwatch import side_by_side
@@ -31,7 +32,7 @@ def many_images(workload: Workload) -> Iterator[Ratio]:
     for count in [count for count in works if count != ONE]:
         yield Ratio(
             comparison="many-images",
-            of=f"{count:,} images together",
+            of=f"{counted(count, 'image')} together",
             over="one by one",
             quantity="seconds",
             numerator=found[count].seconds / count,
