@@ -13,19 +13,12 @@ from attentest.search.spectral.audit import AuditPoints
 from attentest.search.spectral.bumps import probe_points
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE
+from attentest.search.spectral.corrected_pieces import corrected_pieces, correction_points
 from attentest.search.spectral.decay import SLOWEST
 from attentest.search.spectral.evaluations import Evaluations, Requests
+from attentest.search.spectral.fresh_pieces import LEBESGUE, Fresh, NodeScores, fresh_pieces, fresh_points
 from attentest.search.spectral.masses import Floats, Integers, Mask
-from attentest.search.spectral.pieces import (
-    LEBESGUE,
-    Fresh,
-    NodeScores,
-    Pieces,
-    corrected_pieces,
-    correction_points,
-    fresh_pieces,
-    fresh_points,
-)
+from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.plan import Plan
 from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.score_error import measured_jitter, rough_noise

@@ -7,8 +7,10 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE
+from attentest.search.spectral.corrected_pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, correction_gain
+from attentest.search.spectral.fresh_pieces import Fresh
 from attentest.search.spectral.masses import Floats, Integers, Mask
-from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Fresh, Pieces, correction_gain
+from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segment_table import Zones
 from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments
 

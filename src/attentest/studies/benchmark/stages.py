@@ -15,7 +15,9 @@ from attentest.attention import ViTScores
 from attentest.attention.vit import read_encoder
 from attentest.search import SearchProblem
 from attentest.search.spectral.cells import inside_and_undecided
-from attentest.search.spectral.pieces import Pieces, corrected_pieces, fresh_pieces
+from attentest.search.spectral.corrected_pieces import corrected_pieces
+from attentest.search.spectral.fresh_pieces import fresh_pieces
+from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segment_table import SegmentTable
 from attentest.studies.benchmark.forward_pass import matrix_products
 from attentest.studies.benchmark.ratio import Ratio
