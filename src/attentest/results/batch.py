@@ -16,8 +16,9 @@ from attentest.results.failure import FailedImage
 from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
 from attentest.results.notebook_html import MOST_ROWS, results_html
 from attentest.results.progress import ProgressLike, progress_reports
-from attentest.results.result import USUAL_LEVEL, AttentionTestResult, values_of
+from attentest.results.result import AttentionTestResult, values_of
 from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
+from attentest.results.selective_inference import USUAL_LEVEL
 from attentest.results.tables import write_csv, write_parquet
 from attentest.statistics.multiplicity import Adjustment, Rate
 
