@@ -26,9 +26,13 @@ fall at this rate in wider pieces (the rate is proportional to the width), by at
 rate of 0.4 a far statistic takes a fifth fewer evaluations, but dips of standard deviation 0.1 to 0.3 on the way to it
 escape."""
 
-BEYOND = 6.0
-"""A piece beyond those that p needs, for an interval, is this many times as wide as they are at first; from then on it
-is as wide as its distance from z_obs or from zero."""
+BEYOND, BEYOND_SLOW = 6.0, 3.0
+"""A piece beyond those that p needs, for an interval, is this many times as wide as they are at first, the second where
+their coefficients fall slowly; from then on it is as wide as its distance from z_obs or from zero."""
+
+SLOWLY = 0.65
+"""Coefficients of a piece fall slowly if the ratio of one to the one before it is above this: a piece six times as wide
+has little chance to be resolved, and what it takes is lost."""
 
 
 class Lattice:
@@ -53,6 +57,7 @@ class Lattice:
         self.reach = law.reach(LOG_TAIL)
         self._width = np.maximum(width, 2 * self.reach / MOST_PIECES)
         self._first_width = self._width
+        self._beyond = np.full(len(width), BEYOND)
         self._explored_from, self._explored_to = self._z_obs.copy(), self._z_obs.copy()
 
     def segments(self) -> Segments:
@@ -75,7 +80,7 @@ class Lattice:
         lower = np.isinf(tails.left)
         inner = np.where(lower, tails.right, tails.left)
         distance = np.minimum(np.abs(inner - self._z_obs[image]), np.abs(inner))
-        width = np.maximum(distance, BEYOND * np.minimum(self._first_width, self._width)[image])
+        width = np.maximum(distance, (self._beyond * np.minimum(self._first_width, self._width))[image])
         table.remove(np.isin(table.segments.zone, tails.zone))
         table.add(_outwards(image, lower, inner, width, np.ones(len(image), dtype=np.int64)))
 
@@ -141,6 +146,8 @@ class Lattice:
         """
         np.minimum.at(self._explored_from, explored.image, explored.left)
         np.maximum.at(self._explored_to, explored.image, explored.right)
+        slow = (explored.right - explored.left > 0.9 * self._first_width[explored.image]) & (explored.rate > SLOWLY)
+        self._beyond[explored.image[slow]] = BEYOND_SLOW
         count = len(self._width)
         as_wide = explored.right - explored.left > 0.9 * self._width[explored.image]
         slowest = np.full(count, np.inf)
