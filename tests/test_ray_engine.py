@@ -15,7 +15,8 @@ import torch
 from attentest import AttentionTest, InputError
 from attentest.api.batch_run import BatchRun
 from attentest.api.engine import LocalEngine
-from attentest.api.ray_engine import MOST_TRIES, RayEngine, Shard
+from attentest.api.ray_engine import RayEngine
+from attentest.api.shards import MOST_TRIES, Shard
 from attentest.images.source import ImageSource
 from attentest.pipeline.stream import Progress
 from attentest.search import SpectralSearch
@@ -119,7 +120,7 @@ def test_a_cluster_gives_what_the_local_engine_gives_whatever_it_loses(
                 [result.pvalue for result in run.test.map(images)], abs=1e-9
             )
 
-        monkeypatch.setattr("attentest.api.ray_engine.MOST_TRIES", 2)
+        monkeypatch.setattr("attentest.api.shards.MOST_TRIES", 2)
         rows: list[dict[str, Any]] = []
         for _, some in engine.run(made_run(tmp_path, ends_workers=True), range(COUNT)):
             if not rows:
