@@ -57,6 +57,7 @@ def test_dir_lists_the_public_names() -> None:
         "ModelError",
         "Plan",
         "Preprocessing",
+        "ProcessEngine",
         "RayEngine",
         "Results",
         "SearchError",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compar
     from attentest import search as search
     from attentest.api import AttentionTest as AttentionTest
     from attentest.api.margins_plot import plot_margins as plot_margins
+    from attentest.api.process_engine import ProcessEngine as ProcessEngine
     from attentest.api.ray_engine import RayEngine as RayEngine
     from attentest.errors import AttentestError as AttentestError
     from attentest.errors import AttentestWarning as AttentestWarning
@@ -53,6 +54,7 @@ _DEFINED_IN = {
     "ModelError": "attentest.errors",
     "Plan": "attentest.results.plan",
     "Preprocessing": "attentest.images.preprocessing",
+    "ProcessEngine": "attentest.api.process_engine",
     "RayEngine": "attentest.api.ray_engine",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",

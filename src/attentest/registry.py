@@ -157,6 +157,7 @@ ENGINES = Registry(
     "engine",
     {
         "local": Part("api.engine:LocalEngine", "in this process"),
+        "processes": Part("api.process_engine:ProcessEngine", "by worker processes on this machine"),
         "ray": Part("api.ray_engine:RayEngine", "by workers on one machine or on many"),
     },
 )

@@ -1,17 +1,18 @@
-"""Where many tasks are done: in this process, or on the workers of a cluster."""
+"""Where many tasks are done: in this process, by others on this machine, or on the workers of a cluster."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 from attentest.errors import InputError
 from attentest.registry import ENGINES
 from attentest.results.progress import Progress
+
+if TYPE_CHECKING:
+    import torch
 
 Task = TypeVar("Task")
 Item = TypeVar("Item")
@@ -21,7 +22,7 @@ TaskOfWork = TypeVar("TaskOfWork", contravariant=True)
 class Work(Protocol[TaskOfWork, Item]):
     """What is to be done with each of many tasks, such as testing image files.
 
-    A cluster sends it to each of its workers once, so what it holds must be fit for that, the model included.
+    Engines with workers send it to each of them once, so what it holds must be fit for that, the model included.
     """
 
     @property

@@ -214,9 +214,8 @@ class Pool(Generic[Worker]):
                     yield shard, f"its worker ended {MOST_TRIES} times while it was doing it"
                 continue
             self._lost_at_start = 0
-            given, reason = (
-                (answer.items, "the work gave nothing for it") if isinstance(answer, Given) else ([], answer.reason)
-            )
+            given = answer.items if isinstance(answer, Given) else []
+            reason = answer.reason if isinstance(answer, Failed) else "the work gave nothing for it"
             done, left = shard.cut(len(given))
             finished = isinstance(answer, Failed) or answer.finished
             if finished:

@@ -21,8 +21,10 @@ else:
 MOST = 10_000
 """Largest number of workers, or of cores of one."""
 
-LOCAL = "local"
-"""The default engine."""
+LOCAL, RAY = "local", "ray"
+"""The default engine, and the one that may be on other machines."""
+
+WITH_WORKERS = " or ".join(name for name in ENGINES if name != LOCAL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +46,19 @@ class EngineOptions:
     workers: Annotated[
         int | None,
         typer.Option(
-            help="For --engine ray: number of workers.",
+            help=f"For --engine {WITH_WORKERS}: number of workers.",
             metavar="N",
-            show_default="one for each GPU or group of cores",
+            show_default="one for each group of cores; for each GPU 4 processes, or 1 of ray",
             rich_help_panel=WORKERS,
         ),
     ] = None
     cores: Annotated[
         int | None,
         typer.Option(
-            help="For --engine ray: cores of each worker.", metavar="N", show_default="1", rich_help_panel=WORKERS
+            help=f"For --engine {WITH_WORKERS}: cores of each worker.",
+            metavar="N",
+            show_default="1; of processes on a GPU an even share",
+            rich_help_panel=WORKERS,
         ),
     ] = None
 
@@ -63,10 +68,13 @@ class EngineOptions:
         return self.engine == LOCAL
 
     def check(self) -> None:
-        """Refuse options of workers where there are none; nothing is imported."""
+        """Refuse options that the engine does not have; nothing is imported."""
         for option, given in (("--address", self.address), ("--workers", self.workers), ("--cores", self.cores)):
             if self.is_local and given is not None:
-                raise InputError(f"{option} is for --engine ray, which is not there: add it.")
+                engines = RAY if option == "--address" else WITH_WORKERS
+                raise InputError(f"{option} is for --engine {engines}, which is not there: add it.")
+        if self.address is not None and self.engine != RAY:
+            raise InputError(f"--address is for --engine {RAY}, not for --engine {self.engine}: leave it out.")
         for option, number in (("--workers", self.workers), ("--cores", self.cores)):
             if number is not None and not 1 <= number <= MOST:
                 raise InputError(f"{option} must be at least 1 and at most {MOST}, got {number}.")
@@ -74,11 +82,7 @@ class EngineOptions:
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""
         self.check()
-        found: Engine
-        if self.is_local:
-            found = ENGINES.load(LOCAL)()
-        else:
-            found = ENGINES.load(str(self.engine))(
-                address=self.address, workers=self.workers, cores=1 if self.cores is None else self.cores
-            )
+        given = {"address": self.address, "workers": self.workers, "cores": self.cores}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        found: Engine = ENGINES.load(str(self.engine))(**chosen)
         return found
