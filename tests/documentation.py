@@ -22,7 +22,7 @@ NOT_RUN = {
     r"attentest reproduce report": "needs the trials of such a run: tests/test_cli_reproduce.py",
     r"attentest brain .*--data": "needs the data and trains for minutes: tests/test_cli_brain.py has a folder like it",
     r"attentest train\b": "trains for minutes: tests/test_training.py trains a small model",
-    r"attentest .*--engine ray": "needs workers: tests/test_ray_engine.py has a cluster",
+    r"attentest .*--engine (processes|ray)": "starts workers for every core: tests/test_engines_with_workers.py",
     r"attentest test slice.npy --model mine/model": "needs what the study of the page writes, which trains for minutes",
     r"ray start": "starts Ray's own servers",
     r"pip install": "changes the environment: its extras are compared with pyproject.toml",
@@ -85,7 +85,7 @@ def substituted(command: str) -> str:
 
 PYTHON_NOT_RUN = {
     "docs/brain/README.md": "tests/test_brain_docs.py runs it",
-    "docs/clusters.md": "needs workers: tests/test_ray_engine.py has a cluster",
+    "docs/clusters.md": "starts workers for every core: tests/test_engines_with_workers.py",
 }
 """Pages whose Python is only compiled, with the reason."""
 

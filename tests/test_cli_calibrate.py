@@ -109,7 +109,7 @@ def test_options_reach_the_calibration() -> None:
         ),
         ("--noise 1 --size 0x8", "^a side in --size must be at least 1"),
         ("--noise 1 --retry", "--retry is for --out, which is not there"),
-        ("--noise 1 --workers 2", "--workers is for --engine ray"),
+        ("--noise 1 --workers 2", "--workers is for --engine processes or ray"),
     ],
 )
 def test_mistakes_are_refused(arguments: str, message: str) -> None:

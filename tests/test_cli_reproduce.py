@@ -134,7 +134,10 @@ def test_names_on_the_command_line_are_those_of_the_library() -> None:
             "there are no tests of ours in precision: they are in type-i-error, power",
         ),
         ((*TINY, "--device", "cuda:99"), "cuda:99"),
-        ((*TINY, "--workers", "2"), "--workers is for --engine ray, which is not there: add it"),
+        ((*TINY, "--workers", "2"), "--workers is for --engine processes or ray, which is not there: add it"),
+        ((*TINY, "--address", "auto"), "--address is for --engine ray, which is not there: add it"),
+        ((*TINY, "--engine", "processes", "--address", "auto"), "--address is for --engine ray, not for --engine proc"),
+        ((*TINY, "--engine", "processes", "--cores", "0"), "--cores must be at least 1"),
     ],
 )
 def test_what_cannot_be_done_is_refused(arguments: tuple[str, ...], message: str) -> None:
@@ -217,7 +220,7 @@ def test_the_engine_of_the_command_line_does_the_work(monkeypatch: pytest.Monkey
     engine = ShuffledEngine()
     monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
-    done = run(*TINY, "--experiment", "estimated-variance", "--engine", "ray", "--workers", "2")
+    done = run(*TINY, "--experiment", "estimated-variance", "--engine", "processes", "--workers", "2")
     assert done.exit_code == 0, done.exception
     assert len(engine.works) == 1
 

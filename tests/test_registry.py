@@ -76,9 +76,9 @@ def test_engines(name: str) -> None:
 
 
 def test_what_is_no_engine() -> None:
-    with pytest.raises(InputError, match="engine must be local or ray, got 'spark'"):
+    with pytest.raises(InputError, match="engine must be local, processes or ray, got 'spark'"):
         as_engine("spark")
-    with pytest.raises(InputError, match=r"a name or an engine such as RayEngine\(workers=4\), got 3"):
+    with pytest.raises(InputError, match=r"a name or an engine such as ProcessEngine\(workers=4\), got 3"):
         as_engine(3)  # type: ignore[arg-type]
 
 

@@ -13,6 +13,7 @@ from attentest import (
     Calibration,
     Certification,
     Preprocessing,
+    ProcessEngine,
     RayEngine,
     Results,
     attention,
@@ -123,6 +124,7 @@ def test_parameters_that_were_chosen_are_shown() -> None:
         "Preprocessing(resize=(16, 16), rescale=0.0039"
     )
     assert repr(Preprocessing()) == "Preprocessing()"
+    assert repr(ProcessEngine(workers=3)) == "ProcessEngine(workers=3, cores=None, shard=None)"
     assert repr(RayEngine(workers=3)) == "RayEngine(address=None, workers=3, cores=1, shard=None)"
 
 

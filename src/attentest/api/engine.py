@@ -118,4 +118,4 @@ def as_engine(engine: str | Engine) -> Engine:
         return named
     if isinstance(engine, Engine) and not isinstance(engine, type):
         return engine
-    raise InputError(f"engine must be a name or an engine such as RayEngine(workers=4), got {engine!r}.")
+    raise InputError(f"engine must be a name or an engine such as ProcessEngine(workers=4), got {engine!r}.")

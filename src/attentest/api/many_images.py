@@ -65,8 +65,9 @@ class ManyImages:
         alpha, certification
             As in calling the test.
         engine
-            Where the images are tested: "local", in this process; "ray", on workers, one for each core or GPU of this
-            machine; or ``RayEngine(...)``.
+            Where the images are tested: "local", in this process; "processes", by processes on this machine, one for
+            each core or four for each GPU; "ray", on workers, one for each core or GPU; or ``ProcessEngine(...)`` or
+            ``RayEngine(...)``.
         """
         return Results(
             self.stream(

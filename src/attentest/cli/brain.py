@@ -88,9 +88,9 @@ def brain(
     and with whole patches.
 
     Slices are split by patient. The classifier is the paper's base ViT on 64x64 FLAIR slices. Finished tests are on
-    disk: after an interruption the same command continues with the others. --engine ray tests slices on several
-    workers; the classifier is trained in this process. The report (OUT/report/index.html) shows slices; its Markdown
-    and figures do not, so that they can be shared whatever the licence of the images.
+    disk: after an interruption the same command continues with the others. --engine processes, or ray, tests slices on
+    several workers; the classifier is trained in this process. The report (OUT/report/index.html) shows slices; its
+    Markdown and figures do not, so that they can be shared whatever the licence of the images.
 
     Examples:
     attentest brain --data kaggle_3m --device cuda --sensitivity-images all

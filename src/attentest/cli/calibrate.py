@@ -141,7 +141,7 @@ def calibrate(
 
     attentest calibrate --noise 1.0 --rho 0.5 --reference-images 5 --images 200
 
-    attentest calibrate --noise 1.0 --images 100000 --engine ray --out calibration
+    attentest calibrate --noise 1.0 --images 100000 --engine processes --out calibration
     """
     # What can be checked before the imports below, which take seconds, is.
     image_shape = as_image_shape(size)

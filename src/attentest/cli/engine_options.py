@@ -46,18 +46,18 @@ class EngineOptions:
     workers: Annotated[
         int | None,
         typer.Option(
-            help=f"For --engine {WITH_WORKERS}: number of workers.",
+            help=f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each "
+            "GPU four processes or one worker of ray.",
             metavar="N",
-            show_default="one for each group of cores; for each GPU 4 processes, or 1 of ray",
             rich_help_panel=WORKERS,
         ),
     ] = None
     cores: Annotated[
         int | None,
         typer.Option(
-            help=f"For --engine {WITH_WORKERS}: cores of each worker.",
+            help=f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an "
+            "even share of all.",
             metavar="N",
-            show_default="1; of processes on a GPU an even share",
             rich_help_panel=WORKERS,
         ),
     ] = None

@@ -145,9 +145,9 @@ def run(
     """Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
 
     Trials are saved every few seconds: after an interruption, or with a larger preset, the same command goes on where
-    it stopped. Images depend on the seed alone, not on the device or the order, nor on the workers of --engine ray.
-    Times are always taken in this process (the searches of computation-time, and evaluations): those of workers that
-    compute beside each other would be wrong.
+    it stopped. Images depend on the seed alone, not on the device or the order, nor on the workers of --engine
+    processes, several of which keep a GPU busy, or ray. Times are always taken in this process (the searches of
+    computation-time, and evaluations): those of workers that compute beside each other would be wrong.
 
     Examples:
     attentest reproduce --out reproduction

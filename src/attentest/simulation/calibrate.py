@@ -72,8 +72,8 @@ def calibrate(
     confidence_level
         Level of the intervals of the rates.
     engine
-        Where the images are tested: "local", in this process; "ray", by workers on one machine or on many; or a
-        configured engine, such as ``RayEngine(workers=4)`` from ``attentest.api.ray_engine``.
+        Where the images are tested: "local", in this process; "processes", by workers on this machine; "ray", by
+        workers on one machine or on many; or a configured engine, such as ``attentest.ProcessEngine(workers=4)``.
     progress
         True for a progress bar; or a function, which is called with (images done, number of images).
     """
