@@ -25,13 +25,19 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSI
 TESTS = Path(__file__).parent
 
 PROGRAM = """
-import os, signal, sys, threading
+import multiprocessing, os, signal, sys, threading, time
 from attentest import ProcessEngine
 from engine_works import TellsProcess
 
+def interrupt_the_start():
+    while len(multiprocessing.active_children()) < 2:
+        time.sleep(0.01)
+    time.sleep(0.1)  # they import this program now
+    os.killpg(0, signal.SIGINT)
+
 def main(when, seconds):
     if when == "at once":
-        threading.Timer(0.02, os.killpg, (0, signal.SIGINT)).start()
+        threading.Thread(target=interrupt_the_start).start()
     try:
         for _, items in ProcessEngine(workers=2, shard=1).run(TellsProcess(seconds=float(seconds)), range(1000)):
             print(items, flush=True)
@@ -78,14 +84,13 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_until_gone(group: int, seconds: float = 10.0) -> None:
-    """Wait until no process of a group is left."""
+    """Wait until no process of a group is left, but for those that have ended and wait for their parent to see it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
+        listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], check=True, capture_output=True, text=True).stdout
+        if not [line for line in listed.splitlines() if line.split()[0] == str(group) and "Z" not in line]:
             return
-        time.sleep(0.02)
+        time.sleep(0.05)
     raise AssertionError(f"processes of the group {group} are left")
 
 

@@ -19,6 +19,7 @@ import torch
 import attentest.training.paper_model
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
+from attentest.registry import ENGINES
 from attentest.results.records import read_runs
 from attentest.studies.reproduction import chunks, trial
 from attentest.studies.reproduction import run as running
@@ -297,17 +298,18 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_base8")
-def test_real_workers_give_the_same_rows(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    from attentest.api.ray_engine import RayEngine
-
+@pytest.mark.parametrize("name", ["processes", "ray"])
+def test_real_workers_give_the_same_rows(name: str, tmp_path: Path) -> None:
+    if name == "ray":
+        pytest.importorskip("ray")
+    engine = ENGINES.load(name)(workers=2, shard=2)
     settings = settings_of(tmp_path, NULL, PERMUTED)
     assert run(settings, tmp_path / "local") == (12, 0, ANY)
-    assert run(settings, tmp_path / "there", engine=RayEngine(workers=2, shard=2)) == (12, 0, ANY)
+    assert run(settings, tmp_path / "there", engine=engine) == (12, 0, ANY)
     for one in (NULL, PERMUTED):
         assert not list(differences(rows_of(tmp_path / "there", one), rows_of(tmp_path / "local", one), 1e-9))
         (header,) = data_file(tmp_path / "there", one).read().headers
-        assert (header["engine"], header["workers"]) == ("ray", 2)
+        assert (header["engine"], header["workers"]) == (name, 2)
 
 
 def test_a_cluster_that_is_not_there_is_found_out_before_anything_is_trained(
