@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.bivariate_mass import log_masses_outside_and_inside
+from attentest.statistics.bivariate_mass import log_masses_on_side, log_masses_outside_and_inside
 from attentest.statistics.law import Law
 
 
@@ -65,6 +65,26 @@ class RandomisedNormal(Law):
             right,
             lower,
             upper,
+            gamma=self.gamma[image],
+            mean=mean,
+            relative_to=self.observed_z[image],
+        )
+
+    def log_masses_on_side(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        above: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log masses on one side of the statistics, and their slopes: see :meth:`Law.log_masses_on_side`."""
+        return log_masses_on_side(
+            left,
+            right,
+            self.statistic[image],
+            above,
             gamma=self.gamma[image],
             mean=mean,
             relative_to=self.observed_z[image],

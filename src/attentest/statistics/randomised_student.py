@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attentest.statistics.law import Law
 from attentest.statistics.randomised_normal import RandomisedNormal
 from attentest.statistics.student_bivariate_mass import log_masses_outside_and_inside
 
@@ -52,6 +53,18 @@ class RandomisedStudent(RandomisedNormal):
             mean=mean,
             degrees=self.degrees[image],
         )
+
+    def log_masses_on_side(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        above: NDArray[np.bool_],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return log masses on one side, with differences as slopes: see :meth:`Law.log_masses_on_side`."""
+        return Law.log_masses_on_side(self, image, left, right, mean=mean, above=above)
 
     def scaled(self, divisors: NDArray[np.float64]) -> RandomisedStudent:
         """Return the law for other multiples of the noise: degrees of freedom have no unit. See :meth:`Law.scaled`."""
