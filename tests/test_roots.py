@@ -53,3 +53,18 @@ def test_a_function_that_has_no_root_has_an_infinite_one_or_none() -> None:
     np.testing.assert_array_equal(found, [np.inf, -np.inf, np.nan, np.inf])
     beyond = newton_roots(lambda rows, at: (at - 2 * FARTHEST, np.ones(len(rows))), np.zeros(1))
     assert beyond[0] == np.inf
+
+
+def test_a_root_between_two_points_is_looked_for_nowhere_else() -> None:
+    asked: list[float] = []
+
+    def logarithm(
+        rows: NDArray[np.int64], at: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        asked.extend(at)
+        return np.log(at), np.full(len(at), 1e-9)  # slopes that would lead far away
+
+    found = newton_roots(logarithm, np.array([2.5]), between=(np.array([0.5]), np.array([4.0])), last_step=1e-3)
+    assert abs(found[0] - 1) < 1e-3
+    assert all(0.5 < at < 4 for at in asked)
+    assert len(asked) <= 12  # halvings of 3.5 down to 0.001

@@ -15,11 +15,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from attentest.statistics.roots import newton_roots
+
 SHORT_STEP = 1e-5
 """Distance between two means from which slopes are computed, relative to the distance between mean and statistic."""
 
-HALVINGS = 24
-"""Halvings of an interval by which a quantile is found: to 1e-7 of the interval."""
+SHARE_ERROR, PLACE_ERROR = 1e-8, 1e-7
+"""How far off the share of the mass before a quantile may be, or its place, relative to the width of the interval."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,7 +133,8 @@ class Law(ABC):
     ) -> NDArray[np.float64]:
         """Return the points z (m,) before which a share of the mass of a finite interval lies.
 
-        Here they are found by halving; a subclass for which there is a closed form overrides this.
+        Here they are found by Newton's method, with the mass of a short step for the density; a subclass for which
+        there is a closed form overrides this.
 
         Parameters
         ----------
@@ -143,16 +146,25 @@ class Law(ABC):
             Whether the mass is that where T is extreme, or that where it is not; not zero.
         """
 
-        def log_mass(end: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.where(extreme, *self.log_masses(image, left, end, mean=mean, lower=lower, upper=upper))
+        def log_mass(
+            rows: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]
+        ) -> NDArray[np.float64]:
+            limits = {"mean": mean[rows], "lower": lower[rows], "upper": upper[rows]}
+            return np.where(extreme[rows], *self.log_masses(image[rows], start, end, **limits))
 
-        log_target = log_mass(right) + np.log(np.maximum(share, np.finfo(np.float64).tiny))
-        low, high = left, right
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            beyond = log_mass(middle) > log_target
-            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
-        return (low + high) / 2
+        width = right - left
+        log_whole = log_mass(np.arange(len(image)), left, right)
+
+        def excess(rows: NDArray[np.int64], at: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            ahead = at + PLACE_ERROR * width[rows]
+            masses = log_mass(np.tile(rows, 2), np.concatenate([left[rows], at]), np.concatenate([at, ahead]))
+            before, step = np.exp(masses.reshape(2, -1) - log_whole[rows])
+            with np.errstate(divide="ignore", invalid="ignore"):  # an interval so narrow that no step fits into it
+                return before - share[rows], step / (ahead - at)
+
+        return newton_roots(
+            excess, left + share * width, close=SHARE_ERROR, between=(left, right), last_step=PLACE_ERROR * width
+        )
 
     @property
     def spread(self) -> NDArray[np.float64]:

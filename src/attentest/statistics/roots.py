@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FARTHEST = 1e12
 """A root farther from zero than this is reported as infinite."""
@@ -29,6 +29,8 @@ def newton_roots(
     start: NDArray[np.float64],
     *,
     close: float = ROUNDING,
+    between: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+    last_step: ArrayLike = 0.0,
 ) -> NDArray[np.float64]:
     """Return the roots (count,) of increasing functions with slopes, by Newton's method; infinite beyond ``FARTHEST``.
 
@@ -44,10 +46,15 @@ def newton_roots(
         Where roots are expected.
     close
         A point with a value no greater than this is a root.
+    between : (count,), (count,)
+        Points between which the roots are known to lie, if they are. Functions are not asked for their values there.
+    last_step : (count,)
+        After a step no longer than this a root is taken to be found.
     """
     roots = start.copy()
     rows, at, last_value = np.arange(len(start)), start, np.full(len(start), np.inf)
-    low, high = np.full(len(start), -np.inf), np.full(len(start), np.inf)
+    last_step = np.broadcast_to(last_step, len(start))
+    low, high = between or (np.full(len(start), -np.inf), np.full(len(start), np.inf))
     for _ in range(MOST_STEPS):
         if len(rows) == 0:
             break
@@ -61,7 +68,8 @@ def newton_roots(
         tried = np.minimum(np.maximum(tried, -FARTHEST), FARTHEST)
         found = np.abs(value) <= close
         roots[rows] = np.where(found, at, tried)
-        going_on = ~found & (np.abs(tried - at) > RTOL * np.maximum(np.abs(at), np.abs(tried)))
+        least = np.maximum(last_step[rows], RTOL * np.maximum(np.abs(at), np.abs(tried)))
+        going_on = ~found & (np.abs(tried - at) > least)
         rows, last_value = rows[going_on], value[going_on]
         at, low, high = (column[going_on] for column in (tried, low, high))
     return np.where(np.abs(roots) >= FARTHEST, np.copysign(np.inf, roots), roots)
