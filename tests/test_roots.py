@@ -58,9 +58,7 @@ def test_a_function_that_has_no_root_has_an_infinite_one_or_none() -> None:
 def test_a_root_between_two_points_is_looked_for_nowhere_else() -> None:
     asked: list[float] = []
 
-    def logarithm(
-        rows: NDArray[np.int64], at: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def logarithm(rows: NDArray[np.int64], at: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         asked.extend(at)
         return np.log(at), np.full(len(at), 1e-9)  # slopes that would lead far away
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr, roots_laguerre, roots_legendre
 
 from attentest.statistics.log_probability import log_sums
-from attentest.statistics.normal_mass import log_mass
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -42,6 +41,9 @@ TRANSITION = 8.0
 ROUNDING = 38.0
 """What is lighter than the rest by so many logs does not change the sum."""
 
+SHORT = 3
+"""Rule of Gauss-Legendre quadrature for a range of T over which its density given V falls by little."""
+
 FAR = 8.5
 """A normal number is greater than this with a probability of less than a rounding error of one."""
 
@@ -56,7 +58,7 @@ _LEGENDRE = [((nodes + 1) / 2, weights / 2) for nodes, weights in (roots_legendr
 
 _LAGUERRE = [roots_laguerre(count) for count, _ in TAILS]
 
-_SQRT_HALF, _LOG_SQRT_2PI = np.sqrt(0.5), 0.5 * np.log(2 * np.pi)
+_SQRT_HALF = np.sqrt(0.5)
 
 
 class Rectangles(NamedTuple):
@@ -99,8 +101,9 @@ def log_integrals(given: Rectangles, index: Integers, count: int) -> Floats:
     parts = _parts(given, index, count)
     one, other = (np.abs(end - parts.centre) / parts.scale for end in (parts.start, parts.end))
     widths, falls = (parts.end - parts.start) / parts.smooth, np.abs(one - other) * (one + other) / 2
-    # In tails the density falls over a distance that is short for the factor too.
-    steep = np.where(falls > ROUNDING, np.minimum(one, other) * np.minimum(parts.smooth / parts.scale, 1.0), 0.0)
+    # In tails the density falls all the way, over a distance that is short for the factor too.
+    tail = (falls > ROUNDING) & ((parts.start >= parts.centre) | (parts.end <= parts.centre))
+    steep = np.where(tail, np.minimum(one, other) * np.minimum(parts.smooth / parts.scale, 1.0), 0.0)
     rule_of_tail, rule_of_panel = np.full(len(steep), -1), np.full(len(steep), len(PANELS) - 1)
     for number, (_, least) in reversed(list(enumerate(TAILS))):
         rule_of_tail[steep >= least] = number
@@ -232,7 +235,9 @@ def _probability_inside(near: Floats, width: Floats) -> Floats:
     rows = np.flatnonzero(width - np.maximum(near[0], near[-1]) < FAR)
     chance[:, rows] -= ndtr(near[:, rows] - width[rows])
     short = rows[width[rows] < 1]
-    chance[:, short] = np.exp(log_mass(0.0, width[short], near[:, short]))
+    if len(short):
+        x = near[:, short]
+        chance[:, short] = np.exp(-(x**2) / 2) * _short_integral(-x, width[short])
     return np.asarray(chance)
 
 
@@ -240,9 +245,21 @@ def _mills_ratio(near: Floats, width: Floats) -> Floats:
     """Return P(near <= Z <= near + width) / exp(-near^2 / 2) for Z ~ N(0, 1), (n, p), and widths (p,)."""
     ratio = 0.5 * erfcx(near * _SQRT_HALF)
     nearest = np.maximum(np.minimum(near[0], near[-1]), 0.0)
-    rows = np.flatnonzero(width * (width / 2 + nearest) < ROUNDING)
+    falls = width * (width / 2 + nearest)
+    rows = np.flatnonzero((falls < ROUNDING) & (falls >= 1))
     x, w = near[:, rows], width[rows]
     ratio[:, rows] -= 0.5 * np.exp(-w * (x + w / 2)) * erfcx((x + w) * _SQRT_HALF)
-    short = rows[w < 1]
-    ratio[:, short] = np.exp(log_mass(0.0, width[short], -near[:, short], relative_to=0.0) - _LOG_SQRT_2PI)
+    short = np.flatnonzero(falls < 1)
+    if len(short):
+        ratio[:, short] = _short_integral(near[:, short], width[short])
     return np.asarray(ratio)
+
+
+def _short_integral(near: Floats, width: Floats) -> Floats:
+    """Return the integrals of exp(-y near - y^2 / 2) / (2 pi)^(1/2) for y from 0 to the width, (n, p)."""
+    places, weights = _LEGENDRE[SHORT]
+    integral = np.zeros_like(near)
+    for place, weight in zip(places, weights, strict=True):
+        y = place * width
+        integral += weight * np.exp(-y * (near + y / 2))
+    return np.asarray(integral * (width / np.sqrt(2 * np.pi)))
