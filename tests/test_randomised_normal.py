@@ -236,6 +236,10 @@ def test_many_masses_are_as_one_by_one() -> None:
         alone = np.array(law.log_masses(row, left[row], right[row], mean=mean[row], **own))
         np.testing.assert_allclose(together[:, i : i + 1], alone, rtol=1e-13, atol=2e-12)
     assert np.isneginf(together[:, :5]).all()
+    for part, extreme in ((0, True), (1, False)):
+        asked = {"mean": mean, **limits, "extreme": np.full(count, extreme)}
+        alone = law.log_masses_of_part(np.arange(count), left, right, **asked)
+        np.testing.assert_allclose(alone, together[part], rtol=1e-13, atol=2e-12)
     some = left < right
     for above in (True, False):
         rows = np.flatnonzero(one_sided & some)

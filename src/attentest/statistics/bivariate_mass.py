@@ -45,7 +45,7 @@ def log_masses_outside_and_inside(
         masses[:, some] = _by_difference(strips)
     elif count:
         both = strips.chosen(np.tile(np.arange(count), 2))
-        masses[:, some] = _log_part(both, np.arange(2 * count) < count).reshape(2, count)
+        masses[:, some] = log_masses_of_part(both, np.arange(2 * count) < count).reshape(2, count)
     return masses[0], masses[1]
 
 
@@ -107,6 +107,18 @@ def _mean_beyond(distance: Floats) -> Floats:
     return np.where(distance < np.inf, np.maximum(beyond, 0.0), 0.0)
 
 
+def log_masses_of_part(strips: Rectangles, outside: Mask) -> Floats:
+    """Return the log masses (m,) of intervals of V with T outside, or inside, its range."""
+    outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
+    index = np.concatenate([outer, outer, inner])
+    infinite = np.full(len(outer), np.inf)
+    lower = np.concatenate([-infinite, strips.upper[outer], strips.lower[inner]])
+    upper = np.concatenate([strips.lower[outer], infinite, strips.upper[inner]])
+    some = lower < upper
+    index = index[some]
+    return log_integrals(strips.chosen(index)._replace(lower=lower[some], upper=upper[some]), index, len(outside))
+
+
 def _by_difference(strips: Rectangles) -> Floats:
     """Return the log masses (2, m) with T outside and inside its range, for less work than integrating both.
 
@@ -118,12 +130,12 @@ def _by_difference(strips: Rectangles) -> Floats:
     # The likeliest T for the likeliest V of the interval.
     likeliest = mean + (np.clip(mean, left, right) - mean) / (1 + gamma**2)
     outside = (likeliest > lower) & (likeliest < upper)
-    part = _log_part(strips, outside)
+    part = log_masses_of_part(strips, outside)
     share = np.exp(part - whole)
     rest = whole + np.log1p(-np.minimum(share, MOST_OF_IT))
     little = np.flatnonzero(share > MOST_OF_IT)
     if len(little):
-        rest[little] = _log_part(strips.chosen(little), ~outside[little])
+        rest[little] = log_masses_of_part(strips.chosen(little), ~outside[little])
     return np.where(outside, (part, rest), (rest, part))
 
 
@@ -134,15 +146,3 @@ def _log_whole(strips: Rectangles) -> Floats:
     anchor = np.clip(strips.origin, strips.left, strips.right)
     start, end, tilt = ((x - anchor) / spread for x in (strips.left, strips.right, strips.mean))
     return log_mass(start, end, tilt, relative_to=0.0) + np.log(spread) + strips.log_density(anchor)
-
-
-def _log_part(strips: Rectangles, outside: Mask) -> Floats:
-    """Return the log masses (m,) with T outside or inside its range."""
-    outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
-    index = np.concatenate([outer, outer, inner])
-    infinite = np.full(len(outer), np.inf)
-    lower = np.concatenate([-infinite, strips.upper[outer], strips.lower[inner]])
-    upper = np.concatenate([strips.lower[outer], infinite, strips.upper[inner]])
-    some = lower < upper
-    index = index[some]
-    return log_integrals(strips.chosen(index)._replace(lower=lower[some], upper=upper[some]), index, len(outside))

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.statistics.bivariate_mass import log_masses_on_side, log_masses_outside_and_inside
+from attentest.statistics.bivariate_mass import (
+    log_masses_of_part,
+    log_masses_on_side,
+    log_masses_outside_and_inside,
+)
+from attentest.statistics.bivariate_quadrature import Rectangles
 from attentest.statistics.law import Law
 
 
@@ -88,6 +93,22 @@ class RandomisedNormal(Law):
             gamma=self.gamma[image],
             mean=mean,
             relative_to=self.observed_z[image],
+        )
+
+    def log_masses_of_part(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        extreme: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Return the log masses with T outside, or inside, its range: see :meth:`Law.log_masses_of_part`."""
+        return log_masses_of_part(
+            Rectangles(left, right, lower, upper, self.gamma[image], mean, self.observed_z[image]), extreme
         )
 
     def statistic_of(

@@ -66,6 +66,20 @@ class RandomisedStudent(RandomisedNormal):
         """Return log masses on one side, with differences as slopes: see :meth:`Law.log_masses_on_side`."""
         return Law.log_masses_on_side(self, image, left, right, mean=mean, above=above)
 
+    def log_masses_of_part(
+        self,
+        image: NDArray[np.int64],
+        left: NDArray[np.float64],
+        right: NDArray[np.float64],
+        *,
+        mean: NDArray[np.float64],
+        lower: NDArray[np.float64],
+        upper: NDArray[np.float64],
+        extreme: NDArray[np.bool_],
+    ) -> NDArray[np.float64]:
+        """Return the log masses where T is extreme, or where it is not: see :meth:`Law.log_masses_of_part`."""
+        return Law.log_masses_of_part(self, image, left, right, mean=mean, lower=lower, upper=upper, extreme=extreme)
+
     def scaled(self, divisors: NDArray[np.float64]) -> RandomisedStudent:
         """Return the law for other multiples of the noise: degrees of freedom have no unit. See :meth:`Law.scaled`."""
         return RandomisedStudent(
