@@ -15,8 +15,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.polynomial.laguerre import laggauss
+from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr, roots_laguerre, roots_legendre
+from scipy.special import erfcx, ndtr
 
 from attentest.statistics.log_probability import log_sums
 
@@ -53,10 +55,10 @@ FEW = 300
 MOST_TOGETHER = 4_000
 """Panels that are processed at a time: their nodes fit into the cache."""
 
-_LEGENDRE = [((nodes + 1) / 2, weights / 2) for nodes, weights in (roots_legendre(count) for count, _, _ in PANELS)]
+_LEGENDRE = [((nodes + 1) / 2, weights / 2) for nodes, weights in (leggauss(count) for count, _, _ in PANELS)]
 """Nodes and weights on [0, 1]."""
 
-_LAGUERRE = [roots_laguerre(count) for count, _ in TAILS]
+_LAGUERRE = [laggauss(count) for count, _ in TAILS]
 
 _SQRT_HALF = np.sqrt(0.5)
 
