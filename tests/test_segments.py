@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
+import torch
 
 from attentest.search.spectral.lattice import Lattice
+from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segment_table import SegmentTable
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, unexplored
 from attentest.statistics.alternative import Tails
@@ -132,3 +136,33 @@ def test_tails_are_joined_and_parted_without_a_gap() -> None:
         own = table.segments.chosen(table.segments.image == image)
         np.testing.assert_allclose(np.sort(own.left), before[image], rtol=1e-12)
         np.testing.assert_allclose(np.sort(own.right)[:-1], before[image][1:], rtol=1e-12)
+
+
+def test_tails_of_steep_scores_are_cut_into_narrower_pieces() -> None:
+    law = normal(*Z_OBS)
+    lattice, table = Lattice(law, np.full(2, 2.5)), SegmentTable(law, "two-sided")
+    table.add(lattice.segments())
+    ones = np.ones(2)
+    explored = Pieces(
+        **{field.name: ones for field in fields(Pieces)}
+        | {
+            "image": np.arange(2),
+            "left": Z_OBS,
+            "right": Z_OBS + 2.5,
+            "rate": np.array([0.7, 0.6]),
+            "fall": np.array([0.7, 0.6]),
+            "coefficients": torch.zeros(2, 9, 1, 1),
+        }
+    )
+    lattice.widen(table, explored)
+    everyone = np.ones(2, dtype=np.bool_)
+    lattice.join_tails(table, everyone)
+    zones = table.zones(np.zeros((2, 2)), everyone)
+    before = set(table.segments.left.tolist())
+    lattice.extend(table, zones.chosen(np.isinf(zones.right)))
+    tails = table.segments.chosen(np.isinf(table.segments.right))
+    begins = {int(image): float(left) for image, left in zip(tails.image, tails.left, strict=True)}
+    for image, factor in ((0, 3.0), (1, 6.0)):
+        own = table.segments.chosen((table.segments.image == image) & (table.segments.right == begins[image]))
+        assert own.left[0] in before
+        assert begins[image] - own.left[0] == pytest.approx(factor * 2.5)
