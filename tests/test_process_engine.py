@@ -127,6 +127,28 @@ def test_workers_are_kept_for_the_next_work_and_import_only_what_it_needs(monkey
     assert process_engine.STARTING not in os.environ
 
 
+def test_one_work_at_a_time_and_a_second_one_is_refused_until_it_is_over() -> None:
+    with ProcessEngine(workers=1, shard=1) as engine:
+        first = engine.run(Named(), range(3))
+        given = [items for _, items in [next(first)]]
+        for other in (Named(), Named(device=Device("cuda"))):
+            with pytest.raises(InputError, match="an engine does one work at a time"):
+                list(engine.run(other, range(2)))
+        given += [items for _, items in first]
+        assert given == [["0: done"], ["1: done"], ["2: done"]]
+        assert [items for _, items in engine.run(Named(), [7])] == [["7: done"]]
+
+
+def test_a_worker_can_be_ended_twice() -> None:
+    """As when a second interrupt comes while the first is being obeyed."""
+    workers = process_engine._Processes([], 1)
+    worker = workers.start()
+    for _ in range(2):
+        workers.end(worker)
+    assert not worker.process.is_alive()
+    assert list(workers.answers()) == []
+
+
 def test_a_worker_that_is_killed_in_the_middle_loses_only_its_present_task() -> None:
     done: list[Any] = []
     for _, items in ProcessEngine(workers=1, shard=6).run(TellsProcess(seconds=0.1), range(6)):

@@ -108,6 +108,8 @@ class ProcessEngine:
         if total == 0:
             return
         with self:
+            if self._pool is not None:
+                self._pool.check_idle()
             gpus = _gpus(work.device)
             workers, cores = _numbers(self.workers, self.cores, len(gpus))
             size = self.shard or (_gpu_shard_size if gpus else shard_size)(total, workers)
@@ -190,11 +192,13 @@ class _Processes:
         return worker
 
     def end(self, worker: _WorkerProcess) -> None:
-        self._living.remove(worker)
-        self._informed.discard(worker)
-        worker.connection.close()
+        # In this order it can be done again: a second interrupt may come while the first is being obeyed.
         worker.process.kill()
+        worker.connection.close()
         worker.process.join(END_SECONDS)
+        self._informed.discard(worker)
+        if worker in self._living:
+            self._living.remove(worker)
 
     def take_on(self, work: Any) -> None:
         self._work = _pickled(work)

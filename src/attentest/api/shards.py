@@ -140,6 +140,15 @@ class Pool(Generic[Worker]):
         self._idle: list[Worker] = []
         self._running: dict[Worker, Shard[Any]] = {}
         self._lost_at_start = 0
+        self._has_work = False
+
+    def check_idle(self) -> None:
+        """Refuse a second work while the first is going on: answers would be taken for those of the other."""
+        if self._has_work:
+            raise InputError(
+                "an engine does one work at a time, and this one has not finished the one before: wait until it has, "
+                "or use another engine."
+            )
 
     def run(
         self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None, *, workers: int, size: int
@@ -155,9 +164,11 @@ class Pool(Generic[Worker]):
         size
             Tasks of a shard.
         """
+        self.check_idle()
         total, done = number_of(tasks), 0
         shards = _shards(tasks, size)
         waiting = deque(islice(shards, 1))  # those to be sent next; the others are not made before there is room
+        self._has_work = True
         try:
             self._workers.take_on(work)
             self._start(workers if total is None else min(workers, -(-total // size)))
@@ -175,6 +186,7 @@ class Pool(Generic[Worker]):
                     if progress is not None:
                         progress(done, total)
         finally:
+            self._has_work = False
             self._finish()
 
     def end(self) -> None:
