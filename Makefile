@@ -45,7 +45,7 @@ test-slow: $(INSTALLED) $(COMPARED)
 
 test-wheel: $(INSTALLED)
 	@mkdir -p build
-	$(BIN)/pytest -m wheel --basetemp build/test-wheel tests/test_wheel.py
+	$(BIN)/pytest -m wheel --basetemp build/test-wheel tests/package/test_wheel.py
 
 wheel: $(INSTALLED)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

@@ -21,7 +21,7 @@ from scipy.stats import binom, binomtest, kstest
 
 from attentest import AttentionTest, Certification, Results, bundled_model
 from attentest.search import SpectralSearch
-from attentest.simulation.synthetic_images import null_images, signal_images
+from attentest.simulation.images import null_images, signal_images
 
 ALPHAS = (0.01, 0.05, 0.10)
 PARTS = ("null", "signal", "functions")

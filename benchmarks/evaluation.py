@@ -17,7 +17,7 @@ from rich.table import Table
 
 from attentest import AttentionTest, bundled_model
 from attentest.attention import ViTScores, load_model
-from attentest.simulation.synthetic_images import null_images
+from attentest.simulation.images import null_images
 
 REPEATS = 5
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from attentest import AttentionTest, bundled_model
-from attentest.results.estimates import confidence_intervals_of
+from attentest.results.selective_inference import confidence_intervals_of
 from attentest.search import SearchProblem, SpectralSearch
-from attentest.simulation.synthetic_images import null_images
+from attentest.simulation.images import null_images
 
 
 def main() -> None:

@@ -28,11 +28,10 @@ from attentest.noise import (
     PooledVariance,
     Stationary,
     StationaryCovariance,
-    check_assumptions,
 )
-from attentest.noise.check.measures import Measures, measure
-from attentest.noise.check.verdicts import verdicts
-from attentest.noise.check.words import ORDER
+from attentest.simulation.noise_check.measures import Measures, measure
+from attentest.simulation.noise_check.run import noise_check, verdicts
+from attentest.simulation.noise_check.words import ORDER
 
 BANK = 499
 """Sets of simulated images that the sets of a row are compared with."""
@@ -140,7 +139,7 @@ def main() -> None:
                 print_row(f"{name}: given", count, [*against_bank(draws(noise, rng, count, size, repeats), bank)])
             if "fitted" in wanted:
                 sets = draws(noise, rng, count, size, arguments.fitted_repeats)
-                checks = [check_assumptions(estimator(), images, rng=rng) for images in sets]
+                checks = [noise_check(estimator(), images, rng=rng) for images in sets]
                 print_row(f"{name}: {estimator.__name__}", count, [check.assumptions for check in checks])
         if "power" in wanted:
             rng = np.random.default_rng(0)

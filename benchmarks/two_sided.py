@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest import AttentionTest, bundled_model
-from attentest.results.footnotes import contradict
+from attentest.presentation.words import contradict
 from attentest.search import SpectralSearch
 from attentest.statistics.alternative import TwoSided
 

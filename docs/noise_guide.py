@@ -34,10 +34,10 @@ from attentest.noise import (
     StationaryCovariance,
     as_noise,
 )
-from attentest.results.figures.palette import BLUE, GREEN, GREY, SKY, VERMILION
-from attentest.results.pvalue_text import number_text, with_sign
+from attentest.presentation.figure import BLUE, GREEN, GREY, SKY, VERMILION
+from attentest.presentation.words import number_text, with_sign
 from attentest.search import SpectralSearch
-from attentest.statistics.multiplicity import Rate
+from attentest.statistics.multiple_testing import Rate
 
 FIGURES = Path(__file__).parent / "figures"
 SEED = 1

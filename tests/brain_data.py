@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attentest.results.records import record_run
+from attentest.runs.records import record_run
+from attentest.studies.brain.classifier import performance
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.studies.brain.performance import performance
 from attentest.studies.brain.slice_tests import data_file, model_directory
 from attentest.studies.brain.study import FACTS
 

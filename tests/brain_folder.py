@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from attentest.studies.brain.slices import SIDE, Slices
+from attentest.studies.brain.dataset import SIDE, Slices
 
 
 def write_brain_folder(root: Path, *, patients: int = 12, slices: int = 6, seed: int = 0, side: int = SIDE) -> Path:

@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.results.failure import FailedImage
 from attentest.results.result import AttentionTestResult
-from attentest.studies.brain.cohort import Cohort
-from attentest.studies.brain.condition import Condition
-from attentest.studies.brain.examples import Gallery
-from attentest.studies.brain.slices import SIDE, Slices
+from attentest.runs.engine import FailedImage
+from attentest.studies.brain.condition import Cohort, Condition
+from attentest.studies.brain.dataset import SIDE, Slices
+from attentest.studies.brain.summary import Gallery
 from truncated import normal
 
 

@@ -16,13 +16,13 @@ PAGES = sorted(
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```$", re.M | re.S)
 
 NOT_RUN = {
-    r"attentest bench\b": "takes minutes: tests/test_benchmark.py and tests/test_benchmark_counts.py run small ones",
-    r"attentest app\b": "serves a page until Ctrl-C: tests/test_app.py opens it",
-    r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/test_cli_reproduce.py runs a small one",
-    r"attentest reproduce report": "needs the trials of such a run: tests/test_cli_reproduce.py",
-    r"attentest brain .*--data": "needs the data and trains for minutes: tests/test_cli_brain.py has a folder like it",
-    r"attentest train\b": "trains for minutes: tests/test_training.py trains a small model",
-    r"attentest .*--engine (processes|ray)": "starts workers for every core: tests/test_engines_with_workers.py",
+    r"attentest bench\b": "takes minutes: tests/studies/test_benchmark.py runs a small one",
+    r"attentest app\b": "serves a page until Ctrl-C: tests/app/test_app.py opens it",
+    r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/cli/test_cli_reproduce.py runs a small one",
+    r"attentest reproduce report": "needs the trials of such a run: tests/cli/test_cli_reproduce.py",
+    r"attentest brain .*--data": "needs the data and trains for minutes: tests/cli/test_cli_brain.py",
+    r"attentest train\b": "trains for minutes: tests/training/test_training.py trains a small model",
+    r"attentest .*--engine (processes|ray)": "starts workers for every core: tests/runs/test_engines_with_workers.py",
     r"attentest test slice.npy --model mine/model": "needs what the study of the page writes, which trains for minutes",
     r"ray start": "starts Ray's own servers",
     r"pip install": "changes the environment: its extras are compared with pyproject.toml",
@@ -84,8 +84,8 @@ def substituted(command: str) -> str:
 
 
 PYTHON_NOT_RUN = {
-    "docs/brain/README.md": "tests/test_brain_docs.py runs it",
-    "docs/clusters.md": "starts workers for every core: tests/test_engines_with_workers.py",
+    "docs/brain/README.md": "tests/studies/test_brain_docs.py runs it",
+    "docs/clusters.md": "starts workers for every core: tests/runs/test_engines_with_workers.py",
 }
 """Pages whose Python is only compiled, with the reason."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attentest.errors import InputError
-from attentest.images.read import read_image
+from attentest.images.image_file import read_image
 
 PATIENT = "Doe^Jane"
 """The patient of every DICOM file here: no message may name her."""

@@ -7,7 +7,7 @@ import pytest
 from attentest.cli import main
 from attentest.search import SpectralSearch
 from attentest.studies.brain.condition import PAPER, Condition
-from attentest.training.architectures import ARCHITECTURES, Architecture
+from attentest.training.bundled import ARCHITECTURES, Architecture
 
 CONDITIONS = (PAPER, Condition(contrast="reference", region="patches", randomise=1.0))
 """Some of the study's conditions."""
@@ -20,7 +20,7 @@ def make_quick(patch: pytest.MonkeyPatch) -> None:
     for name in ("SEARCH", "SENSITIVITY_SEARCH"):
         patch.setattr(f"attentest.studies.brain.slice_tests.{name}", SpectralSearch(tol=0.05))
     patch.setattr("attentest.studies.brain.slice_tests.CONFIDENCE_LEVEL", None)
-    patch.setattr("attentest.studies.brain.examples.COUNT", 1)
+    patch.setattr("attentest.studies.brain.summary.COUNT", 1)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ import pytest
 from transformers import ViTForImageClassification
 
 from attentest import bundled_model
-from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, plan_of
-from attentest.studies.reproduction.published import PERMUTATION, POWER
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, Series, plan_of
+from attentest.studies.reproduction.measures import PERMUTATION, POWER
 from attentest.studies.reproduction.run import data_file
-from attentest.studies.reproduction.series import Series
 
 Row = dict[str, Any]
 

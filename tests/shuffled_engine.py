@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
-from attentest.api.engine import Item, Task, Work
-from attentest.pipeline.stream import Progress
+from attentest.pipeline.many_images import Progress
+from attentest.runs.engine import Item, Task, Work
 
 
 class ShuffledEngine:

@@ -6,10 +6,9 @@ import numpy as np
 
 from attentest.statistics.alternative import Alternative, Tails
 from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
-from attentest.statistics.intervals import Intervals
 from attentest.statistics.pvalue import log_pvalues
-from attentest.statistics.truncated_normal import TruncatedNormal
-from attentest.statistics.truncation_set import TruncationSet
+from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 
 def normal(*statistic: float) -> TruncatedNormal:

@@ -8,33 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers and editors; tests/test_package.py compares it with the table
+if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.py compares it with the table
     from attentest import attention as attention
     from attentest import contrast as contrast
     from attentest import noise as noise
     from attentest import search as search
-    from attentest.api import AttentionTest as AttentionTest
-    from attentest.api.margins_plot import plot_margins as plot_margins
-    from attentest.api.process_engine import ProcessEngine as ProcessEngine
-    from attentest.api.ray_engine import RayEngine as RayEngine
     from attentest.errors import AttentestError as AttentestError
     from attentest.errors import AttentestWarning as AttentestWarning
     from attentest.errors import InputError as InputError
     from attentest.errors import ModelError as ModelError
     from attentest.errors import SearchError as SearchError
+    from attentest.images.image_file import read_image as read_image
     from attentest.images.preprocessing import Preprocessing as Preprocessing
-    from attentest.images.read import read_image as read_image
+    from attentest.pipeline.attention_test import AttentionTest as AttentionTest
+    from attentest.pipeline.margins_figure import plot_margins as plot_margins
     from attentest.results.batch import Results as Results
-    from attentest.results.calibration import Calibration as Calibration
     from attentest.results.certificate import Certificate as Certificate
     from attentest.results.components import ComponentResults as ComponentResults
-    from attentest.results.figures.noise_check_plot import plot_noise_check as plot_noise_check
-    from attentest.results.plan import Plan as Plan
     from attentest.results.result import AttentionTestResult as AttentionTestResult
-    from attentest.results.sensitivity import Sensitivity as Sensitivity
+    from attentest.results.sensitivity.sensitivity import Sensitivity as Sensitivity
+    from attentest.runs.process_engine import ProcessEngine as ProcessEngine
+    from attentest.runs.ray_engine import RayEngine as RayEngine
     from attentest.search.certification import Certification as Certification
-    from attentest.simulation.calibrate import calibrate as calibrate
-    from attentest.simulation.plan import plan as plan
+    from attentest.simulation.calibration.calibrate import calibrate as calibrate
+    from attentest.simulation.calibration.calibration import Calibration as Calibration
+    from attentest.simulation.noise_check.figure import plot_noise_check as plot_noise_check
+    from attentest.simulation.noise_check.noise_check import NoiseCheck as NoiseCheck
+    from attentest.simulation.noise_check.run import noise_check as noise_check
+    from attentest.simulation.power.plan import Plan as Plan
+    from attentest.simulation.power.simulate import plan as plan
     from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
     from attentest.training.bundled import bundled_model as bundled_model
 
@@ -43,31 +45,33 @@ __version__ = "0.1.0"
 _DEFINED_IN = {
     "AttentestError": "attentest.errors",
     "AttentestWarning": "attentest.errors",
-    "AttentionTest": "attentest.api",
+    "AttentionTest": "attentest.pipeline.attention_test",
     "AttentionTestResult": "attentest.results.result",
-    "Calibration": "attentest.results.calibration",
+    "Calibration": "attentest.simulation.calibration.calibration",
     "Certificate": "attentest.results.certificate",
     "Certification": "attentest.search.certification",
     "ComponentResults": "attentest.results.components",
     "ConfidenceInterval": "attentest.statistics.confidence_interval",
     "InputError": "attentest.errors",
     "ModelError": "attentest.errors",
-    "Plan": "attentest.results.plan",
+    "NoiseCheck": "attentest.simulation.noise_check.noise_check",
+    "Plan": "attentest.simulation.power.plan",
     "Preprocessing": "attentest.images.preprocessing",
-    "ProcessEngine": "attentest.api.process_engine",
-    "RayEngine": "attentest.api.ray_engine",
+    "ProcessEngine": "attentest.runs.process_engine",
+    "RayEngine": "attentest.runs.ray_engine",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",
-    "Sensitivity": "attentest.results.sensitivity",
+    "Sensitivity": "attentest.results.sensitivity.sensitivity",
     "attention": "attentest.attention",
     "bundled_model": "attentest.training.bundled",
-    "calibrate": "attentest.simulation.calibrate",
+    "calibrate": "attentest.simulation.calibration.calibrate",
     "contrast": "attentest.contrast",
     "noise": "attentest.noise",
-    "plan": "attentest.simulation.plan",
-    "plot_margins": "attentest.api.margins_plot",
-    "plot_noise_check": "attentest.results.figures.noise_check_plot",
-    "read_image": "attentest.images.read",
+    "noise_check": "attentest.simulation.noise_check.run",
+    "plan": "attentest.simulation.power.simulate",
+    "plot_margins": "attentest.pipeline.margins_figure",
+    "plot_noise_check": "attentest.simulation.noise_check.figure",
+    "read_image": "attentest.images.image_file",
     "search": "attentest.search",
 }
 """The public names, each with the module that defines it; a module is imported when one of its names is first used.

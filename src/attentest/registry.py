@@ -156,9 +156,9 @@ SEARCHES = Registry(
 ENGINES = Registry(
     "engine",
     {
-        "local": Part("api.engine:LocalEngine", "in this process"),
-        "processes": Part("api.process_engine:ProcessEngine", "by worker processes on this machine"),
-        "ray": Part("api.ray_engine:RayEngine", "by workers on one machine or on many"),
+        "local": Part("runs.engine:LocalEngine", "in this process"),
+        "processes": Part("runs.process_engine:ProcessEngine", "by worker processes on this machine"),
+        "ray": Part("runs.ray_engine:RayEngine", "by workers on one machine or on many"),
     },
 )
 """Where many images are tested; each location is called without arguments."""
@@ -177,10 +177,10 @@ REGION_UNITS = Registry(
     "region",
     {
         "pixels": Part(
-            "region.patch_axis:interpolated_pixels",
+            "region.patch_grid:interpolated_pixels",
             "with attention interpolated between the centres of patches, as in the paper",
         ),
-        "patches": Part("region.patch_axis:whole_patches", "whole ones; a pixel belongs to the one its centre lies in"),
+        "patches": Part("region.patch_grid:whole_patches", "whole ones; a pixel belongs to the one its centre lies in"),
     },
 )
 """What regions consist of; each location is an ``AxisUnits``."""
@@ -190,7 +190,7 @@ CONTRASTS = Registry(
     {
         "background": Part("contrast.difference:Background", "the rest of the image, as in the paper"),
         "neighbourhood": Part("contrast.difference:Neighbourhood", "a ring of RADIUS pixels around it", "RADIUS"),
-        "reference": Part("contrast.reference:Reference", "the same pixels of another image"),
+        "reference": Part("contrast.difference:Reference", "the same pixels of another image"),
         "region-mean": Part("contrast.difference:RegionMean", "zero, for filtered images"),
     },
 )
@@ -210,16 +210,16 @@ FILTERS = Registry(
 NOISE_MODELS = Registry(
     "noise model",
     {
-        "isotropic": Part("noise.isotropic:Isotropic"),
+        "isotropic": Part("noise.independent:Isotropic"),
         "ar1": Part("noise.ar1:AR1"),
-        "diagonal": Part("noise.diagonal:Diagonal"),
+        "diagonal": Part("noise.independent:Diagonal"),
         "dense": Part("noise.dense:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
         "locally stationary": Part("noise.locally_stationary:LocallyStationary"),
-        "per channel": Part("noise.per_channel:PerChannel"),
-        "averaged": Part("noise.averaged:Averaged"),
-        "scaled": Part("noise.scaled:Scaled"),
-        "estimated": Part("noise.estimated:Estimated"),
+        "per channel": Part("noise.derived:PerChannel"),
+        "averaged": Part("noise.derived:Averaged"),
+        "scaled": Part("noise.derived:Scaled"),
+        "estimated": Part("noise.derived:Estimated"),
     },
 )
 """Noise models by their name in noise files."""
@@ -227,8 +227,8 @@ NOISE_MODELS = Registry(
 NOISE_FORMATS = Registry(
     "suffix",
     {
-        ".json": Part("noise.noise_format:JsonFormat", "text to read and edit"),
-        ".safetensors": Part("noise.noise_format:SafetensorsFormat", "for large models"),
+        ".json": Part("noise.noise_file:JsonFormat", "text to read and edit"),
+        ".safetensors": Part("noise.noise_file:SafetensorsFormat", "for large models"),
     },
 )
 """Formats of noise files by the suffix of their names."""
@@ -243,7 +243,7 @@ NOISE_ESTIMATORS = Registry(
             "noise.estimators:StationaryCovariance", "a covariance that depends on the distance between pixels"
         ),
         "locally-stationary": Part(
-            "noise.locally_stationary_covariance:LocallyStationaryCovariance",
+            "noise.locally_stationary:LocallyStationaryCovariance",
             "the same, with a variance that changes over the image",
         ),
         "shrunk": Part("noise.estimators:ShrunkCovariance", "any covariance, for small images"),
@@ -263,7 +263,7 @@ IMAGE_NOISE = Registry(
 IMAGE_FORMATS = Registry(
     "image file",
     {
-        ".npy": ImageFormat("images.npy:read_npy", suffixes=(".npy", ".npz")),
+        ".npy": ImageFormat("images.image_source:read_npy", suffixes=(".npy", ".npz")),
         "PNG, JPEG, TIFF": ImageFormat("images.pillow:read_picture", "and whatever else Pillow reads"),
         "DICOM": ImageFormat(
             "images.dicom:read_dicom",
@@ -294,16 +294,16 @@ COMPARISONS = Registry(
         "precision": Part("studies.benchmark.variants:precision", "mixed precision over float64"),
         "randomised": Part("studies.benchmark.variants:randomised", "randomised selection over the paper's"),
         "patches": Part("studies.benchmark.variants:patches", "regions of whole patches over pixels"),
-        "far-out": Part("studies.benchmark.far_out:far_out", "statistics of 20 to 40 over those of null images"),
-        "model": Part("studies.benchmark.forward_pass:forward_pass", "a forward pass over its matrix products"),
-        "many-images": Part("studies.benchmark.many_images:many_images", "images tested together over one by one"),
+        "far-out": Part("studies.benchmark.variants:far_out", "statistics of 20 to 40 over those of null images"),
+        "model": Part("studies.benchmark.stages:forward_pass", "a forward pass over its matrix products"),
+        "many-images": Part("studies.benchmark.variants:many_images", "images tested together over one by one"),
         "stages": Part("studies.benchmark.stages:stages", "each stage of the spectral search over all of it"),
-        "paper": Part("studies.benchmark.paper_searches:paper_searches", "spectral over the paper's searches"),
+        "paper": Part("studies.benchmark.variants:paper_searches", "spectral over the paper's searches"),
         "authors": Part(
             "studies.benchmark.authors_package:authors_package", "spectral over si4attention, if installed"
         ),
         "large-images": Part("studies.benchmark.large_images:large_images", "memory over the image's bytes, and time"),
-        "start-up": Part("studies.benchmark.start_up:start_up", "imports and --help over importing torch"),
+        "start-up": Part("studies.benchmark.large_images:start_up", "imports and --help over importing torch"),
     },
 )
 """What can be measured; each location is a function from a ``Workload`` that yields a ``Ratio`` after the other."""

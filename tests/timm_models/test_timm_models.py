@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from attentest import AttentionTest
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
-from attentest.attention.plain_forward import PlainForward
+from attentest.attention.forward_pass import PlainForward
 from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch

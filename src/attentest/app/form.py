@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attentest.api import AttentionTest
-from attentest.app.offered_models import OfferedModel
-from attentest.app.uploaded_image import UploadedImage, read_upload
+from attentest.app.offered import OfferedModel, UploadedImage, read_upload
 from attentest.contrast import Contrast, Filtered
 from attentest.errors import InputError, shortened
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, as_noise
+from attentest.pipeline.attention_test import AttentionTest
 from attentest.registry import CONTRASTS, FILTERS, NOISE_ESTIMATORS
 from attentest.statistics.alternative import Alternative, TwoSided
 

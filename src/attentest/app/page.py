@@ -7,11 +7,10 @@ from typing import Any
 
 import gradio as gr
 
-from attentest.app.actions import Actions
+from attentest.app.actions import Actions, Session
 from attentest.app.fields import Fields, new_fields
 from attentest.app.form import NUMBER, Form
 from attentest.app.result_view import message_html
-from attentest.app.session import Session
 
 MOST_WAITING = 16
 """Most tests that wait at a time, of all open pages."""

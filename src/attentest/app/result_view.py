@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,24 +11,77 @@ from html import escape
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
 from attentest.app.form import Form
-from attentest.app.offered_models import OfferedModel
-from attentest.app.region_preview import png_address
-from attentest.app.uploaded_image import UploadedImage
-from attentest.results.figures.density_plot import draw_density
-from attentest.results.figures.figure_file import new_figure
-from attentest.results.figures.overlay import draw_map, draw_overlay
-from attentest.results.figures.picture import Picture
-from attentest.results.footnotes import row_notes, selection_notes
-from attentest.results.noise_factor import SHOWN_FACTORS
-from attentest.results.pvalue_text import estimate_text, number_text
-from attentest.results.report.noise_words import noise_words
+from attentest.app.offered import OfferedModel, UploadedImage
+from attentest.presentation.figure import REGION_COLOUR, new_figure
+from attentest.presentation.noise_words import noise_words
+from attentest.presentation.picture import Picture, draw_map, draw_overlay
+from attentest.presentation.result_figure import draw_density
+from attentest.presentation.words import compared_with, estimate_text, number_text, row_notes, selection_notes
 from attentest.results.result import AttentionTestResult
 from attentest.results.rows import rows_of
-from attentest.results.verdict import compared_with
+from attentest.results.sensitivity.noise_factor import SHOWN_FACTORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+SIDE = 480
+"""Length in pixels of the longer side of the picture, at least half of it and at most it."""
+
+OUTLINE = 3
+"""Width in pixels of the outline."""
+
+
+def region_picture(image: NDArray[Any], region: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return an image (H, W) or (H, W, C), with the outline of a region (H, W), as a picture (h, w, 3)."""
+    height, width = region.shape
+    # Small images are enlarged by a whole factor, so that all of their pixels have the same size.
+    factor = SIDE // max(height, width) or SIDE / max(height, width)
+    size = max(1, round(width * factor)), max(1, round(height * factor))
+    method = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BOX
+    picture = np.array(Image.fromarray(shown_values(image)).convert("RGB").resize(size, method))
+    inside = np.array(Image.fromarray(region).resize(size, Image.Resampling.NEAREST))
+    picture[_outline(inside)] = [int(REGION_COLOUR[i : i + 2], 16) for i in (1, 3, 5)]
+    return picture
+
+
+def shown_values(image: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return an image with its least value as black and its greatest as white, in 8 bits: (H, W) or (H, W, 3)."""
+    values = np.asarray(image, dtype=np.float64)
+    if values.ndim == 3 and values.shape[2] != 3:
+        values = values.mean(axis=2)
+    low, high = float(values.min()), float(values.max())
+    scaled = (values / 2 - low / 2) / ((high / 2 - low / 2) or 1.0)  # halves, because a difference may overflow
+    return np.asarray(np.round(255 * scaled), dtype=np.uint8)
+
+
+def data_address(picture: NDArray[np.uint8]) -> str:
+    """Return a picture (h, w, 3) as an address that holds the picture itself."""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return png_address(file.getvalue())
+
+
+def png_address(png: bytes) -> str:
+    """Return the bytes of a PNG file as an address that holds them."""
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+def _outline(inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the pixels inside that are near the outside or the border of the picture."""
+    padded = np.pad(inside, OUTLINE)
+    core = inside.copy()
+    height, width = inside.shape
+    for down in range(2 * OUTLINE + 1):
+        for right in range(2 * OUTLINE + 1):
+            core &= padded[down : down + height, right : right + width]
+    return inside & ~core
+
 
 LEVEL = 0.95
 """Confidence level of the intervals."""
@@ -35,7 +89,7 @@ LEVEL = 0.95
 RESOLUTION = 160
 """Pixels per inch of the pictures."""
 
-SIDE, FONT_SIZE = 2.6, 9.0
+RESULT_VIEW_SIDE, FONT_SIZE = 2.6, 9.0
 """Side of the picture of a square image in inches, and size of the letters in points."""
 
 FLATTEST = 0.4
@@ -224,7 +278,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
         ),
     )
     return [
-        {"address": _drawn(draw, (SIDE * across, SIDE * down), dark), "caption": caption}
+        {"address": _drawn(draw, (RESULT_VIEW_SIDE * across, RESULT_VIEW_SIDE * down), dark), "caption": caption}
         for caption, draw, across, down in drawn
     ]
 

@@ -13,9 +13,18 @@ from attentest.attention.aggregation import (
     Rollout,
     scores_from_attentions,
 )
-from attentest.attention.plain_function import NumpyFunction, NumpyScores, TorchFunction, TorchScores, function_scores
 from attentest.attention.saved_model import SavedModel, load_model
-from attentest.attention.score_function import RoughScoreFunction, ScoreFunction, ScoreProperties, score_properties
+from attentest.attention.score_function import (
+    NumpyFunction,
+    NumpyScores,
+    RoughScoreFunction,
+    ScoreFunction,
+    ScoreProperties,
+    TorchFunction,
+    TorchScores,
+    function_scores,
+    score_properties,
+)
 from attentest.attention.vit import ViTScores, readable
 from attentest.errors import InputError
 

@@ -1,4 +1,4 @@
-"""How the attention of layers and heads becomes one score per patch."""
+"""How the attention of layers and heads becomes one score per patch, and which tokens are patches."""
 
 from __future__ import annotations
 
@@ -9,10 +9,38 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
-from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError, counted
 from attentest.registry import ATTENTION_MAPS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """The tokens of one image: first those that are not patches, then the patches, row by row.
+
+    Parameters
+    ----------
+    grid
+        Rows and columns of patches.
+    prefix
+        Number of tokens before the patches: class, distillation and register tokens.
+    class_token
+        Whether the first token is a class token.
+    """
+
+    grid: tuple[int, int]
+    prefix: int
+    class_token: bool
+
+    @property
+    def count(self) -> int:
+        """Number of all tokens."""
+        return self.prefix + self.grid[0] * self.grid[1]
+
+    def describe(self) -> dict[str, Any]:
+        """Return JSON-ready values."""
+        return {"grid": list(self.grid), "prefix_tokens": self.prefix, "class_token": self.class_token}
+
 
 HeadFusion: TypeAlias = "Literal['mean', 'max', 'min'] | int"
 

@@ -1,17 +1,18 @@
-"""Reading attention weights where a model computes them, in the dtype it computes in."""
+"""Reading attention weights where a model computes them, in the dtype it computes in, token by token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import interpolate
 
-from attentest.attention.aggregation import Aggregation, check_heads, check_rows, check_weights
-from attentest.attention.tokens import Tokens
+from attentest.attention.aggregation import Aggregation, Tokens, check_heads, check_rows, check_weights
 from attentest.errors import ModelError
 
 ATTENTION_NAME = "attentest"
@@ -123,3 +124,48 @@ def plain_attention(
     weights = torch.softmax(logits, dim=-1)
     pass_to_reader(weights)
     return (weights @ value).transpose(1, 2).contiguous(), None
+
+
+def set_constant_method(module: nn.Module, method: str, *values: Tensor) -> None:
+    """Make a method return one or two tensors, whatever its arguments are.
+
+    The tensors are buffers of the module: they follow it to other devices, dtypes and copies.
+    """
+    names = ("constant_result",) if len(values) == 1 else ("constant_result", "second_constant_result")
+    for name, value in zip(names, values, strict=True):
+        module.register_buffer(name, value.detach().clone(), persistent=False)
+    # A partial instead of a bound method, which pickle would look up by its name on the module.
+    setattr(module, method, partial(_one_result if len(values) == 1 else _two_results, module))
+
+
+def _one_result(module: Any, *_: Any, **__: Any) -> Tensor:
+    result: Tensor = module.constant_result
+    return result
+
+
+def _two_results(module: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+    return module.constant_result, module.second_constant_result
+
+
+def resampled_positions(
+    positions: Tensor, trained: tuple[int, int], grid: tuple[int, int], antialias: bool = False
+) -> Tensor:
+    """Return position embeddings (1, prefix + gh * gw, d) resampled to another grid, bicubically, in their own dtype.
+
+    Parameters
+    ----------
+    positions : (1, prefix + rows * columns, d)
+        As trained; those of the tokens before the patches do not change.
+    trained
+        Rows and columns of patches in training.
+    grid
+        Rows and columns (gh, gw) of patches wanted.
+    antialias
+        Whether to smooth where the grid becomes coarser; libraries differ in this.
+    """
+    if trained == grid:
+        return positions
+    prefix = positions.shape[1] - trained[0] * trained[1]
+    patches = positions[:, prefix:].unflatten(1, trained).permute(0, 3, 1, 2)
+    patches = interpolate(patches, size=grid, mode="bicubic", align_corners=False, antialias=antialias)
+    return torch.cat([positions[:, :prefix], patches.permute(0, 2, 3, 1).flatten(1, 2)], dim=1)

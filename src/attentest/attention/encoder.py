@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attentest.attention.aggregation import Tokens
 from attentest.attention.device import usable_device
-from attentest.attention.tokens import Tokens
 from attentest.checks import whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
 

@@ -12,7 +12,7 @@ from torch.nn.functional import gelu, linear
 
 from attentest.attention.aggregation import Aggregation, LayerAttention, Rollout
 from attentest.attention.encoder import Encoder
-from attentest.attention.plain_forward import PlainForward
+from attentest.attention.forward_pass import PlainForward
 
 
 class FusedForward(PlainForward):

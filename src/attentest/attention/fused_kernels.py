@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from attentest.attention.plain_layers import Affine, Norm
+from attentest.attention.forward_pass import Affine, Norm
 
 AT_ONCE = 1024
 """Elements that one program of the elementwise kernel takes."""

@@ -10,13 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attentest.attention.attention_reader import ATTENTION_NAME, plain_attention
-from attentest.attention.constant_method import set_constant_method
+from attentest.attention.aggregation import Tokens
+from attentest.attention.attention_reader import (
+    ATTENTION_NAME,
+    plain_attention,
+    resampled_positions,
+    set_constant_method,
+)
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
-from attentest.attention.position_embeddings import resampled_positions
 from attentest.attention.stored_vit import ViTModel
-from attentest.attention.tokens import Tokens
 
 
 def _forward(encoder: nn.Module, images: Tensor) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -11,18 +12,58 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import constants
 from torch import nn
 
-from attentest.attention.announced_size import AnnouncedSize
+from attentest.attention.declared_model import (
+    ADVICE,
+    AnnouncedSize,
+    StoredWeights,
+    check_activation,
+    check_dtype,
+    check_matching,
+    weights_in,
+)
 from attentest.attention.huggingface import Family, family_of_type
-from attentest.attention.matching_weights import ADVICE, check_matching
-from attentest.attention.named_settings import check_activation, check_dtype
-from attentest.attention.offline import no_network
-from attentest.attention.quiet import quiet_transformers
-from attentest.attention.refusal import refusal_of_type
+from attentest.attention.model_library import refusal_of_type
 from attentest.attention.stored_vit import ViTSettings, stored_vit
-from attentest.attention.weight_file import StoredWeights, weights_in
 from attentest.errors import InputError, ModelError, counted
+
+
+@contextmanager
+def no_network() -> Iterator[None]:
+    """Let every request to the hub fail, then restore the settings.
+
+    To load local files only does not suffice: for the name that it would give itself in a request, the library
+    looks up a list on the hub, and it asks there for other formats of pickled weights.
+    """
+    before = constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY
+    constants.HF_HUB_OFFLINE = constants.HF_HUB_DISABLE_TELEMETRY = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY = before
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Suppress the output of the library while it loads or saves a model, then restore its settings."""
+    from huggingface_hub.utils import logging as hub_logging
+    from transformers.utils import logging as transformers_logging  # here because transformers is slow to import
+
+    verbosity, hub_verbosity = transformers_logging.get_verbosity(), hub_logging.get_verbosity()
+    bar = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    hub_logging.set_verbosity(logging.ERROR)
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        hub_logging.set_verbosity(hub_verbosity)
+        if bar:
+            transformers_logging.enable_progress_bar()
+
 
 LONGEST_ID, LONGEST_REASON = 96, 300
 """Most characters of a model id on the hub (its own limit), and of an error of the library that is quoted."""

@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attentest.attention.attention_reader import pass_to_reader
-from attentest.attention.constant_method import set_constant_method
+from attentest.attention.aggregation import Tokens
+from attentest.attention.attention_reader import pass_to_reader, resampled_positions, set_constant_method
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
-from attentest.attention.position_embeddings import resampled_positions
-from attentest.attention.tokens import Tokens
 from attentest.errors import ModelError
 
 

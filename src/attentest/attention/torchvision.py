@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from attentest.attention.attention_reader import plain_attention
+from attentest.attention.aggregation import Tokens
+from attentest.attention.attention_reader import plain_attention, resampled_positions
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
 from attentest.attention.model_library import ModelLibrary
-from attentest.attention.position_embeddings import resampled_positions
-from attentest.attention.tokens import Tokens
 
 
 def _is_transformer(module: nn.Module) -> bool:

@@ -14,10 +14,9 @@ from attentest.attention.aggregation import AggregationLike, as_aggregation
 from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
 from attentest.attention.encoder import Encoder
+from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from attentest.attention.model_library import ModelLibrary, model_libraries
-from attentest.attention.plain_forward import PlainForward
-from attentest.attention.refusal import refusal
+from attentest.attention.model_library import ModelLibrary, model_libraries, refusal
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, ModelError

@@ -38,7 +38,7 @@ from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, 
 from attentest.training.bundled import bundled_model
 
 if TYPE_CHECKING:
-    from attentest.api import AttentionTest
+    from attentest.pipeline.attention_test import AttentionTest
     from attentest.search import Search
 
 
@@ -281,9 +281,9 @@ class AttentionTestOptions:
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
         """Return the test that the options define."""
         self.check()
-        from attentest import api as library
+        from attentest.pipeline.attention_test import AttentionTest
 
-        return library.AttentionTest.from_pretrained(
+        return AttentionTest.from_pretrained(
             self.model or bundled_model(),
             noise=as_noise_model(self.noise, self.rho),
             threshold=self.threshold,

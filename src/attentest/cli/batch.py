@@ -14,12 +14,11 @@ from attentest.cli.output import progress_bar
 from attentest.cli.record_header import record_header
 from attentest.errors import counted
 from attentest.files import make_directory
-from attentest.results.image_rows import ImageRows
-from attentest.results.rows import Row, rows_of_record
+from attentest.results.rows import ImageRows, Row, rows_of_record
 
 if TYPE_CHECKING:
-    from attentest.api.batch_run import BatchRun
-    from attentest.api.engine import Engine
+    from attentest.pipeline.file_run import BatchRun
+    from attentest.runs.engine import Engine
 
 Write: TypeAlias = Callable[[Sequence[Row]], None]
 
@@ -77,7 +76,7 @@ def _recorded(
     if out is None:
         yield [], list(range(len(run.images))), lambda records: None
         return
-    from attentest.results.records import RESULTS, RecordFile, alone_in
+    from attentest.runs.records import RESULTS, RecordFile, alone_in
 
     header = record_header(run.test, run.describe(), engine)
 

@@ -11,9 +11,9 @@ from typing import Any, TextIO
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import print_json
 from attentest.errors import InputError
-from attentest.results.footnotes import component_notes, row_notes
+from attentest.presentation.tables import csv_cell
+from attentest.presentation.words import component_notes, row_notes
 from attentest.results.rows import COLUMNS, Row, pvalues_of, rows_of_record
-from attentest.results.tables import csv_cell
 
 
 def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:

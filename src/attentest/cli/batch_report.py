@@ -14,8 +14,7 @@ from attentest.cli.output import say
 from attentest.cli.result_table import print_component_table, print_table
 
 if TYPE_CHECKING:
-    from attentest.results.image_rows import ImageRows
-    from attentest.results.rows import Row
+    from attentest.results.rows import ImageRows, Row
 
 MOST_ROWS = 200
 """Largest number of images in the table that is printed; files have all of them."""
@@ -29,8 +28,8 @@ MOST_REASONS = 10
 
 def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: Path | None) -> None:
     """Write the table of all images, with adjusted p-values: those of components are adjusted within their image."""
+    from attentest.presentation.tables import write_csv, write_parquet
     from attentest.results.rows import columns_of, pvalues_of, with_adjusted
-    from attentest.results.tables import write_csv, write_parquet
 
     if csv is None and parquet is None:
         return
@@ -59,7 +58,7 @@ def print_results(rows: ImageRows, components: bool, alpha: float, confidence_le
 
 def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:
     """Say which images could not be tested, and why."""
-    from attentest.images.stack import looks_like_a_stack
+    from attentest.images.image_source import looks_like_a_stack
 
     for row in failed[:MOST_REASONS]:
         name, reason = shown(row["image"]), shown(row["error"])

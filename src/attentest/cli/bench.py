@@ -91,7 +91,7 @@ def run(
         if name not in COMPARISONS:
             raise InputError(f"--only must be {COMPARISONS.choices()}, got {name!r}.")
     if figure is not None:
-        from attentest.results.figures.figure_file import check_figure_path
+        from attentest.presentation.figure import check_figure_path
 
         with option_names({"the file name of the figure": "--figure"}):
             check_figure_path(figure)
@@ -103,8 +103,8 @@ def run(
             damage_note,
             read_history,
         )
+        from attentest.studies.benchmark.measurement import BenchSettings
         from attentest.studies.benchmark.run import run_benchmark
-        from attentest.studies.benchmark.workload import BenchSettings
 
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
@@ -137,8 +137,8 @@ def run(
         _say_more(done, found)
         say(f"history: {history}, {counted(len(past.runs) + 1, 'run')}")
         if figure is not None:
-            from attentest.results.figures.figure_file import save_figure
-            from attentest.studies.benchmark.history_figure import history_figure
+            from attentest.presentation.figure import save_figure
+            from attentest.studies.benchmark.history import history_figure
 
             save_figure(history_figure([*past.runs, done]), figure)
             say(f"figure: {figure}")

@@ -21,7 +21,7 @@ from attentest.errors import InputError, counted
 if TYPE_CHECKING:
     import torch
 
-    from attentest.studies.brain.cohort import Cohort
+    from attentest.studies.brain.condition import Cohort
     from attentest.studies.brain.study import StudySettings
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
@@ -171,9 +171,9 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
 
 
 def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device: torch.device) -> None:
-    from attentest.studies.brain.examples import COUNT, example_galleries
     from attentest.studies.brain.page import write_report
     from attentest.studies.brain.slice_tests import SliceTests
+    from attentest.studies.brain.summary import COUNT, example_galleries
     from attentest.studies.document import check_can_report
 
     check_can_report()  # before anything is computed

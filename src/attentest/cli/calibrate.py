@@ -38,9 +38,9 @@ from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
-    from attentest.api.engine import Engine
-    from attentest.results.calibration import Calibration
-    from attentest.results.records import Row
+    from attentest.runs.engine import Engine
+    from attentest.runs.records import Row
+    from attentest.simulation.calibration.calibration import Calibration
     from attentest.simulation.null_images import NullImages
 
 REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
@@ -158,9 +158,9 @@ def calibrate(
     check_files("image", [mean])
     options.check()
 
-    from attentest.images.read import read_image
-    from attentest.results.calibration import ALPHAS, Calibration
-    from attentest.simulation.calibrate import image_count, null_rows, with_true_hypotheses
+    from attentest.images.image_file import read_image
+    from attentest.simulation.calibration.calibrate import image_count, null_rows, with_true_hypotheses
+    from attentest.simulation.calibration.calibration import ALPHAS, Calibration
     from attentest.simulation.null_images import NullImages
 
     image_count(images)
@@ -211,8 +211,8 @@ def _recorded(
     if out is None:
         yield [], range(count), None
         return
-    from attentest.results.calibration import check_row
-    from attentest.results.records import RecordFile, alone_in
+    from attentest.runs.records import RecordFile, alone_in
+    from attentest.simulation.calibration.calibration import check_row
 
     header = record_header(images.test, images.describe(), engine, seed)
     with alone_in(out), RecordFile(out / RECORDS).writing(header, check_row=check_row) as writer:
@@ -230,7 +230,7 @@ def _with_option_names(row: Row) -> Row:
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.figures.figure_file import check_figure_path
+    from attentest.presentation.figure import check_figure_path
 
     inputs = [path for path in (*options.input_files, mean, noise_file(true_noise)) if path is not None]
     check_output_path(out / REPORT, "the report", (".json",), inputs)
@@ -253,8 +253,8 @@ def _print_calibration(calibration: Calibration) -> None:
 
 def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.figures.calibration_plot import calibration_figure
-    from attentest.results.figures.figure_file import save_figure
+    from attentest.presentation.figure import save_figure
+    from attentest.simulation.calibration.figure import calibration_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     save_figure(calibration_figure(calibration), out / FIGURE)

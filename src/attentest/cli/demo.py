@@ -44,8 +44,8 @@ def demo(
     Example:
     attentest demo --out demo.png
     """
-    from attentest.results.figures.figure_file import check_figure_path, save_figure
-    from attentest.results.figures.result_figure import results_figure
+    from attentest.presentation.figure import check_figure_path, save_figure
+    from attentest.presentation.result_figure import results_figure
     from attentest.results.rows import rows_of
 
     check_level(alpha)
@@ -68,8 +68,8 @@ def _tested(seed: int, search: str, progress: Callable[[float, int | None], None
     """Draw one image of noise and one with a signal, test both with the bundled model, and return the results."""
     import numpy as np
 
-    from attentest.api import AttentionTest
-    from attentest.simulation.synthetic_images import null_images, signal_images
+    from attentest.pipeline.attention_test import AttentionTest
+    from attentest.simulation.images import null_images, signal_images
     from attentest.training.bundled import bundled_model
 
     rng = np.random.default_rng(seed)

@@ -12,7 +12,7 @@ from attentest.errors import InputError
 from attentest.registry import ENGINES
 
 if TYPE_CHECKING:
-    from attentest.api.engine import Engine
+    from attentest.runs.engine import Engine
 
     EngineName = str
 else:

@@ -6,20 +6,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attentest.api.batch_run import BatchRun
-from attentest.api.saved_arrays import file_stem
 from attentest.cli.image_names import common_folder, shortened, shown
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError, counted
-from attentest.images.source import ImageSource
-from attentest.results.figures.contact_sheet import MOST, NAME_LETTERS, contact_sheet
-from attentest.results.figures.figure_file import save_figure
-from attentest.results.figures.result_figure import results_figure
-from attentest.results.image_rows import ImageRows
+from attentest.images.image_source import ImageSource
+from attentest.pipeline.file_run import BatchRun, file_stem
+from attentest.presentation.figure import save_figure
+from attentest.presentation.many_results_figure import MOST, NAME_LETTERS, contact_sheet
+from attentest.presentation.result_figure import results_figure
 from attentest.results.result import AttentionTestResult
+from attentest.results.rows import ImageRows
 
 if TYPE_CHECKING:
-    from attentest.results.figures.picture import Picture
+    from attentest.presentation.picture import Picture
 
 
 @dataclass(kw_only=True)

@@ -13,7 +13,7 @@ from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
-    from attentest.images.source import ImageSource
+    from attentest.images.image_source import ImageSource
 
 LISTS = (".txt", ".list")
 """Suffixes of text files with a path on each line."""
@@ -43,8 +43,7 @@ def image_sources(
     frame, window
         As in ``read_image``.
     """
-    from attentest.images.source import ImageSource
-    from attentest.images.stack import SUFFIXES
+    from attentest.images.image_source import SUFFIXES, ImageSource
 
     if stack and (frame is not None or window):
         raise InputError("--frame and --window are not for stacks of arrays: leave out --stack, or them.")
@@ -109,8 +108,7 @@ def _listed(path: Path) -> list[Path]:
 
 
 def _members(path: Path) -> list[ImageSource]:
-    from attentest.images.source import ImageSource
-    from attentest.images.stack import stack_members
+    from attentest.images.image_source import ImageSource, stack_members
 
     try:
         members = stack_members(path)

@@ -8,7 +8,7 @@ from math import ceil
 
 from rich.cells import cell_len
 
-from attentest.results.report.plain_text import plain
+from attentest.presentation.words import plain
 
 ELLIPSIS = "\u2026"
 """Stands for the part of a name that is left out; three dots where it cannot be written."""

@@ -18,8 +18,8 @@ from attentest.cli.option_names import option_names
 from attentest.cli.options import EstimatorName, FrameOption, ReportJsonOption, WindowOption
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.errors import InputError, counted
+from attentest.presentation.words import FEW_DEGREES
 from attentest.registry import NOISE_ESTIMATORS, NOISE_FORMATS
-from attentest.results.footnotes import FEW_DEGREES
 
 if TYPE_CHECKING:
     from attentest.noise import NoiseEstimator
@@ -123,7 +123,7 @@ def fit(
     options = {name: value for name, value in given.items() if value is not None}
     _check_options(str(estimator), options)
     chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options)
-    from attentest.images.read import read_image
+    from attentest.images.image_file import read_image
     from attentest.noise import load_noise, save_noise
 
     with progress_bar(f"reading {counted(len(images), 'image')}") as progress:

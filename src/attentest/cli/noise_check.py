@@ -20,7 +20,8 @@ from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 if TYPE_CHECKING:
-    from attentest.noise import NoiseCheck, NoiseLike
+    from attentest.noise import NoiseLike
+    from attentest.simulation.noise_check.noise_check import NoiseCheck
 
 BROKEN = 1
 """Exit code if an assumption is broken."""
@@ -88,12 +89,12 @@ def check(
     check_files("image", images)
     check_files("noise", [noise_file(noise)])
     if figure is not None:
-        from attentest.results.figures.figure_file import check_figure_path
+        from attentest.presentation.figure import check_figure_path
 
         with option_names({"the file name of the figure": "--figure"}):
             check_figure_path(figure, [*images, *filter(None, [noise_file(noise)])])
-    from attentest.images.read import read_image
-    from attentest.noise import check_assumptions
+    from attentest.images.image_file import read_image
+    from attentest.simulation.noise_check.run import noise_check
 
     model: NoiseLike = (
         as_noise_model(noise)  # type: ignore[assignment]  # no ImageNoise
@@ -110,10 +111,10 @@ def check(
         def simulated(done: float, total: int | None) -> None:
             progress(done, total, "simulating images")
 
-        found = check_assumptions(model, read(), alpha=alpha, simulations=simulations, rng=seed, progress=simulated)
+        found = noise_check(model, read(), alpha=alpha, simulations=simulations, rng=seed, progress=simulated)
     if figure is not None:
-        from attentest.results.figures.figure_file import save_figure
-        from attentest.results.figures.noise_check_plot import noise_check_figure
+        from attentest.presentation.figure import save_figure
+        from attentest.simulation.noise_check.figure import noise_check_figure
 
         save_figure(noise_check_figure(found), figure)
         say(f"figure: {figure}")

@@ -15,7 +15,7 @@ from attentest.errors import InputError
 from attentest.files import make_directory, same_file
 
 if TYPE_CHECKING:
-    from attentest.images.source import ImageSource
+    from attentest.images.image_source import ImageSource
     from attentest.search import Certification
 
 
@@ -108,7 +108,7 @@ def check_outputs(
     components: bool,
 ) -> None:
     """Refuse outputs that cannot be written, before anything is computed."""
-    from attentest.results.tables import check_csv_path, check_parquet_path
+    from attentest.presentation.tables import check_csv_path, check_parquet_path
 
     for path, option, check in ((csv, "--csv", check_csv_path), (parquet, "--parquet", check_parquet_path)):
         if path is not None:
@@ -140,7 +140,7 @@ def is_folder(place: str) -> bool:
 
 def _check_figure(place: str, inputs: Collection[Path], option: str) -> None:
     """Refuse a file to which no figure can be written, and a folder that cannot be made."""
-    from attentest.results.figures.figure_file import FIGURE_SUFFIXES, check_figure_path, new_figure
+    from attentest.presentation.figure import FIGURE_SUFFIXES, check_figure_path, new_figure
 
     path = Path(place)
     if not place:

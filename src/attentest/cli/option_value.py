@@ -123,7 +123,7 @@ def as_size(text: str | None) -> tuple[int, int] | None:
 
 def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
     """Return the (C, H, W) of "224x320" or "3x224x320"."""
-    from attentest.images.shape import as_shape
+    from attentest.images.sample import as_shape
 
     if text is None:
         return None
@@ -150,7 +150,7 @@ def as_chosen_channels(text: str) -> Channels:
 
 
 def _kernel(text: str) -> Any:
-    from attentest.images.read import read_image
+    from attentest.images.image_file import read_image
 
     if text.lower().endswith(KERNEL_SUFFIX):
         try:

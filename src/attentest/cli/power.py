@@ -32,7 +32,7 @@ from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, REGION_UNITS
 
 if TYPE_CHECKING:
-    from attentest.results.plan import Plan
+    from attentest.simulation.power.plan import Plan
 
 REPORT, TABLE, FIGURE = "power.json", "power.csv", "power.png"
 """Files in the output directory."""
@@ -153,7 +153,7 @@ def power(
     if out is not None:
         files = [source.path for source in sources]
         _check_out(out, [*options.input_files, *files, *filter(None, [noise_file(true_noise)])])
-    from attentest.simulation.plan import RANDOMISE, REGIONS, Simulation
+    from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
 
     drawn_from = as_true_noise(true_noise, options.noise)
     simulation = Simulation.of(
@@ -196,8 +196,8 @@ def power(
 def _check_out(out: Path, inputs: list[Path]) -> None:
     """Refuse a directory that cannot be written to, before anything is computed."""
     from attentest.files import check_output_path
-    from attentest.results.figures.figure_file import check_figure_path
-    from attentest.results.tables import check_csv_path
+    from attentest.presentation.figure import check_figure_path
+    from attentest.presentation.tables import check_csv_path
 
     check_output_path(out / REPORT, "the report", (".json",), inputs)
     check_csv_path(out / TABLE, inputs)
@@ -238,9 +238,9 @@ def _cell(value: float | None) -> str:
 
 def _write(report: dict[str, Any], plan: Plan, out: Path) -> None:
     from attentest.files import write_complete
-    from attentest.results.figures.figure_file import save_figure
-    from attentest.results.figures.power_plot import power_figure
-    from attentest.results.tables import write_csv
+    from attentest.presentation.figure import save_figure
+    from attentest.presentation.tables import write_csv
+    from attentest.simulation.power.figure import power_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     write_csv(plan.table(), out / TABLE)

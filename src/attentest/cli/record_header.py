@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attentest.api import AttentionTest
-    from attentest.api.engine import Engine
+    from attentest.pipeline.attention_test import AttentionTest
+    from attentest.runs.engine import Engine
 
 
 def record_header(test: AttentionTest, series: dict[str, Any], engine: Engine, seed: int = 0) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def record_header(test: AttentionTest, series: dict[str, Any], engine: Engine, s
     seed
         Seed of the images, if they are drawn.
     """
-    from attentest.training.provenance import described_machine
+    from attentest.training.classifier import described_machine
 
     return {
         "series": {**series, **test.identity},

@@ -17,7 +17,7 @@ from attentest.cli.option_names import option_names
 from attentest.cli.options import AlphaOption, ReportJsonOption, check_level
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError
-from attentest.results.report.report_file import MOST_CARDS, NAME, USUAL_CARDS, check_report_path
+from attentest.presentation.report.page import MOST_CARDS, NAME, USUAL_CARDS, check_report_path
 
 REPORT = "report.html"
 """Name of the report in a folder of records, unless another is asked for."""
@@ -64,8 +64,8 @@ def report(
     if target is not None:
         check_report_option(target, "--out")
     if as_json:
-        from attentest.results.report.report import json_report
-        from attentest.results.report.tested_batch import batch_of_folder
+        from attentest.presentation.report.page import json_report
+        from attentest.presentation.report.tested_batch import batch_of_folder
 
         sys.stdout.write(json_report(batch_of_folder(directory), alpha, cards))
     if target is not None:
@@ -104,8 +104,8 @@ def write_folder_report(
     directory: Path, target: Path, *, alpha: float, cards: int, names: Collection[str] | None = None
 ) -> None:
     """Write the report of a folder of records, or of some of its images, with a progress bar."""
-    from attentest.results.report.report import write_report
-    from attentest.results.report.tested_batch import batch_of_folder
+    from attentest.presentation.report.page import write_report
+    from attentest.presentation.report.tested_batch import batch_of_folder
 
     batch = batch_of_folder(directory, names)
     with progress_bar("writing the report") as progress:

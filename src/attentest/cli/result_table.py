@@ -13,7 +13,7 @@ from attentest.cli.fitted_table import ALWAYS, Column, fitted
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import table_width
 from attentest.cli.table_notes import disagreements, marked, shared_notes
-from attentest.results.footnotes import component_notes, row_notes
+from attentest.presentation.words import component_notes, row_notes
 
 if TYPE_CHECKING:
     from attentest.results.rows import Row
@@ -46,7 +46,7 @@ class Line:
     @property
     def verdict(self) -> str:
         """The verdict in words."""
-        from attentest.results.verdict import VERDICTS
+        from attentest.presentation.words import VERDICTS
 
         return "not tested" if "error" in self.row else VERDICTS[self.rejected]
 
@@ -87,7 +87,7 @@ def print_component_table(
     complete: Sequence[str] = ("--json",),
 ) -> None:
     """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
-    from attentest.results.pvalue_text import number_text, range_text
+    from attentest.presentation.words import number_text, range_text
     from attentest.results.rows import pvalues_of
     from attentest.search import CONVERGED
 
@@ -168,7 +168,7 @@ def _marks(lines: Sequence[Line], alpha: float, interval_level: float | None) ->
 
 def _columns(lines: Sequence[Line], alpha: float, confidence_level: float | None) -> list[Column]:
     """Return the columns after the names, in order; their ranks say which are left out first."""
-    from attentest.results.pvalue_text import estimate_text, number_text, range_text
+    from attentest.presentation.words import estimate_text, number_text, range_text
     from attentest.search import CONVERGED
 
     def column(heading: str, rank: int, cell: Callable[[Row], str]) -> Column:

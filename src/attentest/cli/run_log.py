@@ -42,7 +42,7 @@ class RunLog:
             yield
         finally:
             if directory is not None:
-                from attentest.results.records import record_run
+                from attentest.runs.records import record_run
 
                 record_run(
                     directory,

@@ -10,14 +10,14 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from attentest.api.saved_arrays import file_stem
 from attentest.cli.fitted_table import ALWAYS, Column, fitted
 from attentest.cli.image_names import shown
 from attentest.cli.output import say, table_width
 from attentest.errors import InputError
-from attentest.results.figures.figure_file import save_figure
-from attentest.results.figures.sensitivity_plot import sensitivity_figure
-from attentest.results.sensitivity import Sensitivity
+from attentest.pipeline.file_run import file_stem
+from attentest.presentation.figure import save_figure
+from attentest.results.sensitivity.figure import sensitivity_figure
+from attentest.results.sensitivity.sensitivity import Sensitivity
 
 MOST_TABLES = 20
 """Largest number of images of which a table is printed; --json has all."""

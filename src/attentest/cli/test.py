@@ -42,8 +42,8 @@ from attentest.cli.report import check_report_option, picture_kinds, records_fol
 from attentest.cli.run_log import RunLog
 from attentest.errors import InputError
 from attentest.files import make_directory
+from attentest.presentation.report.page import MOST_CARDS, USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
-from attentest.results.report.report_file import MOST_CARDS, USUAL_CARDS
 
 DEFAULT_CONFIDENCE = 0.95
 
@@ -267,7 +267,7 @@ def test(
 
     attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --report scans.html
     """
-    from attentest.images.source import ImageSource
+    from attentest.images.image_source import ImageSource
 
     check_level(alpha)
     check_together(
@@ -294,10 +294,9 @@ def test(
     kinds, unasked = picture_kinds(kinds, save, len(sources), where)
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
-    from attentest.api.batch_run import BatchRun
-    from attentest.api.saved_arrays import SavedArrays
     from attentest.cli.batch import tested_rows
     from attentest.cli.batch_output import BatchOutput
+    from attentest.pipeline.file_run import BatchRun, SavedArrays
 
     figures = None
     if figure is not None:

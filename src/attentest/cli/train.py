@@ -32,8 +32,8 @@ def train(
     Example:
     attentest train my-vit --image-size 16 --epochs 20
     """
-    from attentest.training.model_directory import check_target
-    from attentest.training.training_settings import TrainingSettings
+    from attentest.training.bundled import check_target
+    from attentest.training.settings import TrainingSettings
 
     check_target(directory)
     settings = TrainingSettings(
@@ -47,7 +47,7 @@ def train(
         images_per_class=images_per_class,
     )
     from attentest.training.classifier import save_or_rescue
-    from attentest.training.synthetic_classifier import train as run_training
+    from attentest.training.paper_model import train as run_training
 
     with progress_bar(f"training {architecture.value} {image_size}x{image_size}") as progress:
         trained = run_training(settings, device, progress)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from attentest.contrast.channels import Channels, as_channels, channel_weights
-from attentest.contrast.components import as_connectivity, labelled_components
-from attentest.contrast.difference import Background, Neighbourhood, RegionMean
-from attentest.contrast.function import as_contrast
+from attentest.contrast.difference import Background, Neighbourhood, Reference, RegionMean, as_contrast, check_pair
 from attentest.contrast.kernel import Filtered, gaussian
-from attentest.contrast.protocol import Contrast, ContrastLike, ReferenceImage, takes_stacks
-from attentest.contrast.reference import Reference, check_pair
+from attentest.contrast.protocol import (
+    Channels,
+    Contrast,
+    ContrastLike,
+    ReferenceImage,
+    as_channels,
+    as_connectivity,
+    channel_weights,
+    labelled_components,
+    takes_stacks,
+)
 
 __all__ = [
     "Background",

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number
-from attentest.contrast.difference import Background
-from attentest.contrast.function import as_contrast
+from attentest.contrast.difference import Background, as_contrast
 from attentest.contrast.protocol import Contrast, ContrastLike, Mask, ReferenceImage, Weights
 from attentest.errors import InputError
 from attentest.registry import FILTERS

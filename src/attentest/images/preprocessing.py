@@ -18,9 +18,15 @@ from torch import Tensor
 
 from attentest.checks import changed_parameters, positive_number, real_number, whole_number
 from attentest.errors import InputError, counted
-from attentest.images.band_matrix import BandMatrix
 from attentest.images.processor_config import processor_settings
-from attentest.images.resize_matrix import LARGEST_SIZE, check_interpolation, checked_pair, checked_side, resize_matrix
+from attentest.images.resize_matrix import (
+    LARGEST_SIZE,
+    BandMatrix,
+    check_interpolation,
+    checked_pair,
+    checked_side,
+    resize_matrix,
+)
 
 CROP_ROUNDINGS = ("down", "even")
 """How half a pixel is rounded when an odd number of pixels is cropped: down in transformers, to even in torchvision."""

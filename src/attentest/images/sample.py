@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -11,12 +12,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from attentest.checks import whole_number
 from attentest.errors import InputError
+from attentest.images.image_file import MAX_PIXELS
+from attentest.images.image_source import ImageSource, PathLike, loaded
 from attentest.images.pillow import picture_pixels
-from attentest.images.source import ImageSource, PathLike, loaded
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
+
 
 ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | PathLike | ImageSource | Sample"
 """An image, or the file that it is in."""
@@ -156,3 +160,22 @@ def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
 def stacked(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Return arrays of one shape as one; not a copy of a single one, which may be large."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+LARGEST_SIDE = 2**20
+"""Largest side of an image: a larger one is a mistake."""
+
+
+def as_shape(shape: Any) -> tuple[int, int, int]:
+    """Return the (C, H, W) of ``image_shape``, which is (H, W) or (C, H, W); refuse more values than an image has."""
+    if not isinstance(shape, tuple) or len(shape) not in (2, 3):
+        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.")
+    sides = [whole_number(side, "a side in image_shape", 1, LARGEST_SIDE) for side in shape]
+    if math.prod(sides) > MAX_PIXELS:
+        product = " x ".join(str(side) for side in sides)
+        raise InputError(
+            f"image_shape must have at most {MAX_PIXELS} values, as many as an image that is read, but {product} has "
+            f"{math.prod(sides)}: give smaller sides."
+        )
+    channels, height, width = sides if len(sides) == 3 else (1, *sides)
+    return channels, height, width

@@ -10,15 +10,10 @@ image itself (:func:`from_image`).
 from __future__ import annotations
 
 from attentest.noise.ar1 import AR1
-from attentest.noise.averaged import Averaged
-from attentest.noise.check.assumptions import check_assumptions
-from attentest.noise.check.noise_check import Assumption, MeasuredNoise, NoiseCheck
-from attentest.noise.conversion import NoiseLike, as_noise, as_noise_or_maker
 from attentest.noise.correlation import HasCorrelationLength, correlation_length, with_correlation_length
 from attentest.noise.degrees_of_freedom import degrees_of_freedom
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
-from attentest.noise.diagonal import Diagonal
-from attentest.noise.estimated import Estimated
+from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise, as_noise_or_maker
 from attentest.noise.estimators import (
     AR1Covariance,
     NoiseEstimator,
@@ -27,17 +22,22 @@ from attentest.noise.estimators import (
     ShrunkCovariance,
     StationaryCovariance,
 )
-from attentest.noise.isotropic import Isotropic
-from attentest.noise.locally_stationary import LocallyStationary
-from attentest.noise.locally_stationary_covariance import LocallyStationaryCovariance
-from attentest.noise.model import ChecksImages, FitsNoise, FloatArray, ImageNoise, NoiseModel, check_noise
+from attentest.noise.independent import Diagonal, Isotropic
+from attentest.noise.locally_stationary import LocallyStationary, LocallyStationaryCovariance
+from attentest.noise.model import (
+    LARGEST_SIGMA,
+    MOST_DRAWN,
+    SMALLEST_SIGMA,
+    ChecksImages,
+    FitsNoise,
+    FloatArray,
+    ImageNoise,
+    NoiseModel,
+    check_noise,
+)
 from attentest.noise.noise_file import load_noise, save_noise
-from attentest.noise.own_gain import OwnGain
-from attentest.noise.parameters import LARGEST_SIGMA, MOST_DRAWN, SMALLEST_SIGMA
-from attentest.noise.per_channel import PerChannel
-from attentest.noise.scaled import Scaled
 from attentest.noise.stationary import Stationary
-from attentest.noise.tested_image import FromImage, from_image
+from attentest.noise.tested_image import FromImage, OwnGain, from_image
 
 __all__ = [
     "AR1",
@@ -47,7 +47,6 @@ __all__ = [
     "SMALLEST_SIGMA",
     "SYMMETRY_TOLERANCE",
     "AR1Covariance",
-    "Assumption",
     "Averaged",
     "ChecksImages",
     "Dense",
@@ -61,8 +60,6 @@ __all__ = [
     "Isotropic",
     "LocallyStationary",
     "LocallyStationaryCovariance",
-    "MeasuredNoise",
-    "NoiseCheck",
     "NoiseEstimator",
     "NoiseLike",
     "NoiseModel",
@@ -76,7 +73,6 @@ __all__ = [
     "StationaryCovariance",
     "as_noise",
     "as_noise_or_maker",
-    "check_assumptions",
     "check_noise",
     "correlation_length",
     "degrees_of_freedom",

@@ -15,20 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from attentest.noise.ar1 import AR1
-from attentest.noise.autoregression import neighbour_correlation
-from attentest.noise.averaged import Averaged
+from attentest.noise.ar1 import AR1, neighbour_correlation
 from attentest.noise.dense import Dense
-from attentest.noise.diagonal import Diagonal
-from attentest.noise.estimated import Estimated
-from attentest.noise.exponential import Exponential
-from attentest.noise.isotropic import Isotropic
-from attentest.noise.local_variance import default_smoothing
-from attentest.noise.locally_stationary import LocallyStationary
+from attentest.noise.derived import Averaged, Estimated, PerChannel, Scaled
+from attentest.noise.independent import Diagonal, Isotropic
+from attentest.noise.locally_stationary import LocallyStationary, default_smoothing
 from attentest.noise.model import FloatArray, NoiseModel
-from attentest.noise.per_channel import PerChannel
-from attentest.noise.scaled import Scaled
-from attentest.noise.stationary import Stationary
+from attentest.noise.stationary import Exponential, Stationary
 from attentest.noise.stationary_correlation import lag_weights
 
 DRAWS = 256

@@ -1,4 +1,4 @@
-"""Noise with a full covariance matrix."""
+"""Noise with a full covariance matrix, and linear systems with a covariance that is an operator."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from numpy.typing import ArrayLike
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray, SaveableNoise
-from attentest.noise.number_text import deviations_text, strongest_text
-from attentest.noise.parameters import sample_shape
+from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise, deviations_text, sample_shape, strongest_text
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
@@ -95,3 +93,28 @@ class Dense(SaveableNoise):
                 "covariance must be positive semi-definite with some variance, "
                 f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
             ) from None
+
+
+TOLERANCE = 1e-8
+"""Largest residual, relative to the right-hand side: far below what changes a p-value visibly."""
+
+MOST_STEPS = 1000
+"""Most steps: a covariance that takes more is nearly singular."""
+
+
+class NearlySingularError(InputError):
+    """A covariance with which no linear system can be solved."""
+
+
+def solved(noise: NoiseModel, target: FloatArray) -> FloatArray:
+    """Return x (n,) with ``Sigma x = target`` (n,), by conjugate gradients."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    operator = LinearOperator((target.size, target.size), matvec=noise.apply, dtype=np.float64)
+    found, steps = cg(operator, target, rtol=TOLERANCE, maxiter=MOST_STEPS)
+    if steps:
+        raise NearlySingularError(
+            "the noise that randomised selection added is too smooth to compare with noise of this correlation length "
+            "(its covariance is nearly singular): choose other correlation lengths, or randomise=0."
+        )
+    return np.asarray(found, dtype=np.float64)

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.images.notebook_html import definition_table
+from attentest.markup import definition_table
 from attentest.noise.ar1 import AR1
 from attentest.noise.dense import Dense
-from attentest.noise.diagonal import Diagonal
-from attentest.noise.isotropic import Isotropic
+from attentest.noise.derived import PerChannel
+from attentest.noise.independent import Diagonal, Isotropic
 from attentest.noise.model import FloatArray, NoiseModel, facts_of
-from attentest.noise.per_channel import PerChannel
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.noise.stationary import Stationary
 from attentest.noise.stationary_correlation import checked_max_lag

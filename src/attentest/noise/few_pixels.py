@@ -7,19 +7,13 @@ from functools import singledispatch
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.noise.ar1 import AR1
-from attentest.noise.autoregression import neighbour_correlation
-from attentest.noise.averaged import Averaged
+from attentest.noise.ar1 import AR1, neighbour_correlation
 from attentest.noise.dense import Dense
-from attentest.noise.diagonal import Diagonal
-from attentest.noise.estimated import Estimated
-from attentest.noise.exponential import Exponential
-from attentest.noise.isotropic import Isotropic
+from attentest.noise.derived import Averaged, Estimated, PerChannel, Scaled
+from attentest.noise.independent import Diagonal, Isotropic
 from attentest.noise.locally_stationary import LocallyStationary
 from attentest.noise.model import FloatArray, NoiseModel
-from attentest.noise.per_channel import PerChannel
-from attentest.noise.scaled import Scaled
-from attentest.noise.stationary import Stationary
+from attentest.noise.stationary import Exponential, Stationary
 
 
 def few_pixels_variance(noise: NoiseModel, places: NDArray[np.int64], weights: FloatArray, n: int) -> float:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.noise.few_pixels import few_pixels_variance
-from attentest.noise.parameters import SMALLEST_SIGMA
-from attentest.noise.protocol import FloatArray, NoiseModel
+from attentest.noise.model import SMALLEST_SIGMA, FloatArray, NoiseModel
 from attentest.noise.tested_image import MEDIAN_OF_NOISE
 
 TOO_STRONG = 0.5

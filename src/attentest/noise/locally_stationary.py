@@ -1,19 +1,20 @@
-"""Noise with a standard deviation for each pixel and a correlation that depends on the lag only."""
+"""Noise with a standard deviation for each pixel and a correlation that depends on the lag only, and its estimator."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import float_array
+from attentest.checks import float_array, positive_number
 from attentest.errors import InputError
-from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
-from attentest.noise.number_text import deviations_text
-from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
-from attentest.noise.stationary import Stationary
+from attentest.noise.derived import PerChannel
+from attentest.noise.estimators import EQUAL_GAIN, NoiseEstimator
+from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel, SaveableNoise, deviations_text
+from attentest.noise.reference_images import ReferenceImages
+from attentest.noise.stationary import Exponential, Stationary
+from attentest.noise.stationary_correlation import checked_max_lag
 
 ROUNDING = 1e-9
 """A correlation at lag zero that is closer to 1 than this is 1 up to rounding error."""
@@ -126,3 +127,103 @@ def _deviations(values: ArrayLike) -> FloatArray:
         )
     deviations.setflags(write=False)
     return deviations
+
+
+DEGREES_OF_FREEDOM = 100
+"""Degrees of freedom of the variance at a pixel, if there are that many: it then has a relative error of 14%. More
+would blur the field, and fewer would make variances of contrasts too small, because residuals are divided by standard
+deviations that they have a part in."""
+
+GAUSSIAN_ENDS = 4.0
+"""Standard deviations at which the Gaussian is cut off."""
+
+LARGEST_SHARE = 0.25
+"""Largest standard deviation of the smoothing, as a share of the shorter side: nearly the same weight everywhere."""
+
+
+def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: float) -> FloatArray:
+    """Return the Gaussian mean (H, W) of the variances of the pixels that are used, 0 at the others.
+
+    The weights of pixels beyond the border and of those that are not used are left out, and the sum of the result is
+    that of the variances.
+
+    Parameters
+    ----------
+    variance : (H, W)
+        Variance of each pixel.
+    used : (H, W)
+        Whether a pixel is used.
+    smoothing
+        Standard deviation of the Gaussian in pixels.
+    """
+    from scipy.ndimage import gaussian_filter  # here because scipy.ndimage is slow to import
+
+    # A Gaussian that is wider than the image is cut off where no two pixels are that far apart.
+    radius = tuple(min(int(GAUSSIAN_ENDS * smoothing + 0.5), side - 1) for side in used.shape)
+    weights = gaussian_filter(used.astype(np.float64), smoothing, mode="constant", radius=radius)
+    means = gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant", radius=radius)
+    local = np.divide(means, weights, out=np.zeros_like(means), where=used)
+    return np.asarray(local * (variance[used].sum() / local.sum()))
+
+
+def default_smoothing(autocorrelation: FloatArray, degrees: int, shape: tuple[int, ...]) -> float:
+    """Return the smoothing, in pixels, for which the variance at a pixel has enough degrees of freedom.
+
+    The variance of independent noise at a pixel has ``4 pi smoothing^2`` times the degrees of freedom of one pixel,
+    and that of correlated noise fewer by the sum of squared correlations.
+
+    Parameters
+    ----------
+    autocorrelation : (2P+1, 2Q+1)
+        Correlations at all lags.
+    degrees
+        Degrees of freedom of the variance of one pixel.
+    shape
+        Height and width of the images.
+    """
+    needed = np.sqrt(DEGREES_OF_FREEDOM * float((autocorrelation**2).sum()) / (4 * np.pi * degrees))
+    return float(min(needed, LARGEST_SHARE * min(shape)))
+
+
+class LocallyStationaryCovariance(NoiseEstimator):
+    """A standard deviation that changes slowly over the image, and a correlation that depends on the lag only.
+
+    The variances of pixels are smoothed; the correlation is that of the residuals divided by the standard deviations.
+    Pixels that have the same value in all reference images are left out and have no noise. The model is a
+    LocallyStationary; for colour images a PerChannel of LocallyStationary, with one field for all channels.
+
+    Parameters
+    ----------
+    smoothing
+        Standard deviation in pixels of the Gaussian that the variances are smoothed with. By default the least for
+        which the variance at a pixel has 100 degrees of freedom, a relative error of 14%, but at most a quarter of the
+        shorter side: the more images there are and the shorter correlations are, the less.
+    max_lag
+        See :class:`StationaryCovariance`.
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
+    """
+
+    ignore_constant = True
+
+    def __init__(self, smoothing: float | None = None, max_lag: int | None = None, *, gain: str = EQUAL_GAIN) -> None:
+        super().__init__(gain=gain)
+        self.smoothing = None if smoothing is None else positive_number(smoothing, "smoothing")
+        self.max_lag = checked_max_lag(max_lag)
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        varying = reference.without_constant_pixels()
+        planes = varying.standard_planes
+        channels, shape = planes.shape[1], planes.shape[2:]
+        degrees = (reference.count - 1) * channels
+        smoothing = self.smoothing
+        if smoothing is None:
+            smoothing = default_smoothing(varying.correlation(planes, self.max_lag), degrees, shape)
+        variance = smoothed_variance((planes**2).sum(axis=(0, 1)) / degrees, varying.used, smoothing)
+        deviations = np.sqrt(variance)
+        standard = np.divide(planes, deviations, out=np.zeros_like(planes), where=varying.used)
+        correlation = varying.correlation(standard, self.max_lag)
+        covariance = varying.channel_covariance
+        if covariance.size == 1:
+            return LocallyStationary(float(np.sqrt(covariance[0, 0])) * deviations, correlation)
+        return PerChannel(covariance, LocallyStationary(deviations, correlation))

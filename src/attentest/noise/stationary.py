@@ -10,12 +10,121 @@ from numpy.typing import ArrayLike
 
 from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
+from attentest.noise.ar1 import covariance_product, neighbour_correlation, stationary_series
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
-from attentest.noise.exponential import Exponential
-from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
-from attentest.noise.number_text import falls_within, lags_text
-from attentest.noise.parameters import sample_shape, standard_deviation
-from attentest.noise.stretched_lags import stretched_lags
+from attentest.noise.model import (
+    FloatArray,
+    NoiseModel,
+    SaveableNoise,
+    deviations_text,
+    falls_within,
+    lags_text,
+    sample_shape,
+    standard_deviation,
+)
+
+MOST_LAGS = 2**28
+"""Largest number of stretched lags: they take 2 GiB."""
+
+
+def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, int]) -> FloatArray:
+    """Return the covariances at the lags divided by a factor, with a spectrum that is nowhere negative.
+
+    Between whole lags the covariance is interpolated linearly, in rows and in columns. This is a convolution with
+    triangles, whose Fourier transform is not negative, so a covariance of noise on the whole plane stays one; the
+    variance, at lag 0, stays as it is. An autocovariance need be one only on its torus, and where that leaves negative
+    power after stretching, it is set to zero and the sum is scaled back to the variance.
+
+    Parameters
+    ----------
+    autocovariance : (2P+1, 2Q+1)
+        Covariances, the variance in the middle; zero at lags further out.
+    factor
+        Not negative; correlations reach so many times as far.
+    shape
+        Height and width of the images, which say how large the torus is.
+
+    Returns
+    -------
+    array with odd sides
+        Covariances at whole lags.
+    """
+    reach = [int(np.ceil(factor * (side // 2 + 1))) - 1 if factor else 0 for side in autocovariance.shape]
+    if np.prod([2.0 * lags + 1 for lags in reach]) > MOST_LAGS:
+        raise InputError(
+            f"the noise would be correlated up to {max(reach)} pixels away, which takes too much memory: choose a "
+            "shorter correlation length."
+        )
+    rows, columns = (_weights(side // 2, lags, factor) for side, lags in zip(autocovariance.shape, reach, strict=True))
+    stretched = np.asarray(rows @ autocovariance @ columns.T)
+    torus = [max(side, 2 * length - 1) for side, length in zip(stretched.shape, shape, strict=True)]
+    padding = [((side - own) // 2,) * 2 for side, own in zip(torus, stretched.shape, strict=True)]
+    spectrum = np.fft.rfft2(np.fft.ifftshift(np.pad(stretched, padding))).real
+    if spectrum.min() >= 0:
+        return stretched
+    variance = stretched[reach[0], reach[1]]
+    clipped = np.fft.fftshift(np.fft.irfft2(np.maximum(spectrum, 0.0), s=torus))
+    return np.asarray((clipped + clipped[::-1, ::-1]) / 2 * (variance / clipped[torus[0] // 2, torus[1] // 2]))
+
+
+def _weights(own: int, reach: int, factor: float) -> FloatArray:
+    """Return the weights (2 reach + 1, 2 own + 1) of linear interpolation at the lags divided by a factor."""
+    places = np.arange(-reach, reach + 1) / (factor or 1.0)
+    return np.asarray(np.maximum(0.0, 1 - np.abs(places[:, None] - np.arange(-own, own + 1))))
+
+
+class Exponential:
+    """Noise with the correlation exp(-(rows + columns) / length) of pixels so many rows and columns apart, in O(n).
+
+    Channels are independent. It is what independent noise becomes if it is given a correlation length.
+
+    Parameters
+    ----------
+    deviations : array of shape (C, H, W)
+        Standard deviations of the pixels.
+    length
+        Correlation length in pixels; 0 for independent pixels.
+    """
+
+    def __init__(self, deviations: ArrayLike, length: float) -> None:
+        self.deviations: FloatArray = np.array(deviations, dtype=np.float64)
+        self.length = float(length)
+
+    def __repr__(self) -> str:
+        return f"Exponential(<sd {deviations_text(self.deviations.ravel() ** 2)}>, length={self.length:g})"
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return int(self.deviations.size)
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis, by recursive filters along rows and along columns."""
+        planes = v.reshape(*v.shape[:-1], *self.deviations.shape) * self.deviations
+        for axis in (-2, -1):
+            planes = covariance_product(planes, neighbour_correlation(self.length), axis)
+        return (planes * self.deviations).reshape(v.shape)
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        draws, values = sample_shape(k, n, self.size)
+        planes = rng.standard_normal((draws, *self.deviations.shape))
+        for axis in (-2, -1):
+            planes = stationary_series(planes, neighbour_correlation(self.length), axis)
+        return (planes * self.deviations).reshape(draws, values)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name and parameters."""
+        return {"model": "exponential", "size": self.size, "correlation_length": self.length}
+
+    def correlation_length(self) -> float:
+        """Return the correlation length in pixels."""
+        return self.length
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Exponential:
+        """Return the same with another correlation length."""
+        return Exponential(self.deviations, length)
+
 
 MOST_PIXELS = 2**26
 """Largest number of pixels, 8,192 x 8,192: their torus takes 2 GiB."""

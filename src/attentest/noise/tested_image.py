@@ -1,4 +1,4 @@
-"""Noise estimated from the tested image itself, for lack of reference images."""
+"""Noise of each tested image: estimated from the image itself, for lack of reference images, or by its own gain."""
 
 from __future__ import annotations
 
@@ -6,21 +6,88 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.images.notebook_html import definition_table
-from attentest.noise.dark_surround import object_blocks
-from attentest.noise.estimated import Estimated
-from attentest.noise.isotropic import Isotropic
-from attentest.noise.model import FloatArray, NoiseModel
-from attentest.noise.parameters import LARGEST_SIGMA, SMALLEST_SIGMA
-from attentest.noise.per_channel import PerChannel
+from attentest.markup import definition_table
+from attentest.noise.derived import Estimated, PerChannel, Scaled, as_noise
+from attentest.noise.estimators import NoiseEstimator
+from attentest.noise.independent import Isotropic
+from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel
+from attentest.noise.reference_images import gain_against
 from attentest.registry import IMAGE_NOISE
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
+
+
+LARGEST_RATIO = 1 / 3
+"""Details of a surround are at most this share of those of the object."""
+
+LEAST_BLOCKS = 16
+"""Least number of blocks in the surround and in the object: the median of 16 details has a relative error of 29%, so
+that two parts with the same noise hardly ever differ by a factor of three."""
+
+WINDOW = 3
+"""Side of the square whose median decides whether a pixel is dark: by its own value, dark pixels of pure noise would
+have less noise than others, because they all lie on one side of the threshold."""
+
+HISTOGRAM_BINS = 256
+
+
+def object_blocks(plane: FloatArray, details: FloatArray) -> NDArray[np.bool_]:
+    """Return which blocks of 2 x 2 pixels, (h, w), have the noise of the object: all if there is no dark surround.
+
+    A surround is a dark area at the border with far smaller details than the rest of the image has.
+
+    Parameters
+    ----------
+    plane : (H, W)
+        Brightness of the image.
+    details : (h, w)
+        Absolute detail coefficient of each block; a last row or column that is in no block is left out.
+    """
+    height, width = details.shape
+    pixels = _dark_area(plane)[: 2 * height, : 2 * width].reshape(height, 2, width, 2)
+    surround, rest = pixels.all(axis=(1, 3)), np.logical_not(pixels.any(axis=(1, 3)))
+    everything = np.ones(details.shape, dtype=bool)
+    if surround.sum() < LEAST_BLOCKS or not rest.any():
+        return everything
+    if np.median(details[surround]) > LARGEST_RATIO * np.median(details[rest]) or not details[rest].any():
+        return everything
+    if rest.sum() >= LEAST_BLOCKS:
+        return rest
+    if surround.sum() < details.size / 2:
+        return everything
+    raise InputError(
+        f"the image is a dark surround but for {rest.sum()} blocks of 2 x 2 pixels, and at least {LEAST_BLOCKS} are "
+        "needed to estimate the noise of what is in it: give the noise as a standard deviation, or estimate it from "
+        "reference images."
+    )
+
+
+def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
+    """Return the pixels (H, W) that are connected with the border through pixels up to Otsu's threshold."""
+    from scipy.ndimage import label, median_filter  # here because scipy.ndimage is slow to import
+
+    scale = np.abs(plane).max()  # so that squares of large values do not overflow
+    smooth = median_filter(plane / scale if scale > 0 else plane, WINDOW)
+    labels, _ = label(smooth <= _otsu_threshold(smooth))
+    border = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
+    return np.isin(labels, np.unique(border[border > 0]))
+
+
+def _otsu_threshold(plane: FloatArray) -> float:
+    """Return the value that divides pixels into two classes with the least variance within them (Otsu 1979)."""
+    counts, edges = np.histogram(plane, HISTOGRAM_BINS)
+    sums, below = np.cumsum(counts * (edges[1:] + edges[:-1]) / 2), np.cumsum(counts)
+    # The variance between the classes below and above each edge, times the square of the number of pixels.
+    weight = np.maximum(below * (plane.size - below), 1.0)
+    between = (sums[-1] * below - sums * plane.size) ** 2 / weight
+    return float(edges[1 + np.argmax(between)])
+
 
 MEDIAN_OF_NOISE = float(ndtri(0.75))
 """Median absolute value of standard normal noise."""
@@ -141,3 +208,59 @@ def _robust_covariance(values: FloatArray) -> FloatArray:
 def _robust_scales(values: FloatArray) -> FloatArray:
     """Return the standard deviations of normal values of mean 0 from the medians of their absolutes, last axis."""
     return np.asarray(np.median(np.abs(values), axis=-1) / MEDIAN_OF_NOISE)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnGain:
+    """Noise of each tested image: that of a fitted estimator, scaled by the gain of the image.
+
+    The gain is that of the tested image against the mean of the reference images. This is approximate: p-values take
+    the noise to be known, and here its scale depends on the image.
+
+    Parameters
+    ----------
+    estimator
+        A fitted estimator; one with ``gain="per-image"`` has estimated the noise of an image of gain 1.
+    """
+
+    estimator: NoiseEstimator
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.estimator, NoiseEstimator):
+            raise InputError(
+                "the gain of a tested image is that against the mean of reference images: give a fitted estimator of "
+                f"attentest.noise, got {type(self.estimator).__name__}."
+            )
+        as_noise(self.estimator)  # raises an error if it is not fitted
+
+    def for_image(self, pixels: FloatArray) -> NoiseModel:
+        """Return the noise model of an image (C, H, W)."""
+        values, mean = float_array(pixels, "the image"), self.estimator.mean_
+        if values.shape != mean.shape:
+            raise InputError(
+                f"the reference images are (C, H, W) = {mean.shape}, but the image is {values.shape}: give reference "
+                "images of that shape."
+            )
+        gain = gain_against(values, mean)
+        if not 0 < gain < np.inf:
+            raise InputError(
+                f"the image has a gain of {gain:.3g} against the mean of the reference images, but it must be "
+                "positive: is it another scene?"
+            )
+        return Estimated(Scaled(self.estimator.noise_, gain), self._origin())
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method."""
+        return {"model": "own gain", **self._origin(), "of": dict(self.estimator.noise_.describe())}
+
+    def _repr_html_(self) -> str:
+        return definition_table(repr(self), {"noise": "scaled by the gain of each tested image: approximate"})
+
+    def _origin(self) -> dict[str, Any]:
+        fitted = as_noise(self.estimator)
+        return {
+            **(fitted.origin if isinstance(fitted, Estimated) else {}),
+            "method": "its gain against the mean of the reference images",
+            "approximate": True,
+            "origin": "scaled by the gain of the tested image itself",
+        }

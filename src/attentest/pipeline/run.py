@@ -17,24 +17,19 @@ from attentest.images.sample import channels_last, stacked
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.implausible import noise_doubts
 from attentest.pipeline.geometry import Geometry
-from attentest.pipeline.hypotheses import ImageData, Parts, lines_of, parts_of
-from attentest.pipeline.inputs import Input
-from attentest.pipeline.line import Lines
+from attentest.pipeline.hypotheses import ImageData, Lines, Parts, lines_of, parts_of, seeds_of
+from attentest.pipeline.inputs import Input, Randomisation
 from attentest.pipeline.observation import Observation, observe
-from attentest.pipeline.randomisation import Randomisation
-from attentest.pipeline.seeds import seeds_of
 from attentest.region import RegionRule
 from attentest.results.compared_part import ComparedParts, certified, results_of
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
-from attentest.statistics.multiplicity import level_of_each
-from attentest.statistics.randomised_normal import RandomisedNormal
-from attentest.statistics.randomised_student import MOST_DEGREES as MOST_RANDOMISED_DEGREES
-from attentest.statistics.randomised_student import RandomisedStudent
-from attentest.statistics.truncated_normal import TruncatedNormal
-from attentest.statistics.truncated_student import MOST_DEGREES, TruncatedStudent
+from attentest.statistics.multiple_testing import level_of_each
+from attentest.statistics.randomised_law import MOST_DEGREES as MOST_RANDOMISED_DEGREES
+from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent
+from attentest.statistics.truncated_law import MOST_DEGREES, TruncatedNormal, TruncatedStudent
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 

@@ -9,8 +9,16 @@ from torch import Tensor
 from attentest.errors import InputError
 from attentest.region.attention_map import attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
-from attentest.region.threshold import TIE, Threshold, ThresholdMargins, as_threshold, margins, region_of
-from attentest.region.top_fraction import TopFraction, TopMargins
+from attentest.region.rule import (
+    TIE,
+    Threshold,
+    ThresholdMargins,
+    TopFraction,
+    TopMargins,
+    as_threshold,
+    margins,
+    region_of,
+)
 
 
 class RegionRule(Protocol):

@@ -1,11 +1,13 @@
-"""From raw scores to the attention map (appendix A.2)."""
+"""From raw scores to the attention map (appendix A.2), and its extremes over pixels."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from attentest.region.patch_grid import PatchGrid
+from attentest.region.patch_grid import PatchAxis, PatchGrid
 
 CONSTANT_MAP_TOLERANCE = 64 * torch.finfo(torch.float64).eps
 """A map whose range is less than this fraction of its largest score varies by rounding alone."""
@@ -58,3 +60,145 @@ def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
         f"the attention map is constant (every score is {float(largest[index]):.6g} to rounding), so there is no "
         "region to test: is the model trained, and does the image have any content?"
     )
+
+
+COST_RATIO = 6
+"""Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
+they are fewer than all pixels by this factor."""
+
+
+class CandidatePixels:
+    """For k images, pixels among which the greatest and the least score of every kind of pixel lie.
+
+    These are the candidates of :class:`SparsePixels` where they are few, otherwise all pixels.
+
+    Parameters
+    ----------
+    kinds : (k, H, W)
+        The kind of each pixel seen, such as region or background.
+    patch_grid
+        The patches over the image.
+    """
+
+    def __init__(self, kinds: Tensor, patch_grid: PatchGrid) -> None:
+        self._patch_grid = patch_grid
+        self._kinds = kinds.flatten(1)
+        self._sparse = SparsePixels.of(kinds, patch_grid)
+
+    def values(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels, from images with indices (m,) and scores (m, gh, gw)."""
+        if self._sparse is None:
+            return self._patch_grid.unit_scores(scores).flatten(1)
+        return self._sparse.values(image, scores)
+
+    def kinds(self, image: Tensor) -> Tensor:
+        """Return the kinds (m, n) of the same pixels of images with indices (m,)."""
+        return self._kinds[image] if self._sparse is None else self._sparse.kinds[image]
+
+
+class SparsePixels:
+    """The candidates: pixels that can be the greatest or the least of their kind.
+
+    Between four patch centres, upsampled scores are linear along each row and along each column. A pixel that lies, in
+    its row or its column, between two others of its kind and between the same patch centres is therefore never the
+    only greatest or least pixel of its kind, and can be left out. What remains are corners and the border of the
+    region; their number does not grow with the area of the image.
+
+    Parameters
+    ----------
+    patches : (4, k, n), weights : (4, k, n)
+        The four patches from which each candidate is interpolated, and their weights.
+    kinds : (k, n)
+        The kind of each candidate.
+    """
+
+    def __init__(self, patches: Tensor, weights: Tensor, kinds: Tensor) -> None:
+        self._patches, self._weights, self.kinds = patches, weights, kinds
+
+    @classmethod
+    def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> SparsePixels | None:
+        """Return the candidates of images with kinds of pixels (k, H, W), or None where there are too many."""
+        candidate = _without_neighbour(kinds, patch_grid.columns) & _without_neighbour(kinds.mT, patch_grid.rows).mT
+        counts = candidate.flatten(1).sum(dim=1)
+        count = int(counts.max())
+        if count * COST_RATIO > candidate[0].numel():
+            return None
+        place = candidate.flatten(1).nonzero()[:, 1]
+        # Images with fewer candidates repeat their first one, which changes no extreme.
+        number = torch.arange(count, device=kinds.device)
+        first = (counts.cumsum(dim=0) - counts).unsqueeze(1)
+        chosen = place[first + torch.where(number < counts.unsqueeze(1), number, 0)]
+        width = candidate.shape[-1]
+        (top, row_weights), (left, column_weights) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
+        row, column = chosen // width, chosen % width
+        patches_per_row = patch_grid.columns.matrix.shape[1]
+        patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
+        weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
+        return cls(_four_first(patches), _four_first(weights), kinds.flatten(1).gather(1, chosen))
+
+    def values(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
+        flat = scores.flatten(1)
+        found = flat.new_zeros(len(flat), self.kinds.shape[1])
+        # One patch after the other: all four at once would take four times the memory.
+        for patches, weights in zip(self._patches, self._weights, strict=True):
+            if len(patches) == 1:  # the same for all: no copy for each
+                found.addcmul_(flat.gather(1, patches.expand(len(flat), -1)), weights)
+            else:
+                found.addcmul_(flat.gather(1, patches[image]), weights[image])
+        return found
+
+
+def _without_neighbour(kinds: Tensor, axis: PatchAxis) -> Tensor:
+    """Return which pixels (k, H, W) have not on both sides in their row one of their kind between the same centres."""
+    changes = (kinds[..., 1:] != kinds[..., :-1]) | (axis.cell[1:] != axis.cell[:-1])
+    changes = torch.nn.functional.pad(changes, (1, 1), value=True)
+    return changes[..., :-1] | changes[..., 1:]
+
+
+def _four_first(values: Tensor) -> Tensor:
+    """Return values (k, n, 2, 2) as (4, k, n)."""
+    return values.flatten(-2).movedim(-1, 0).contiguous()
+
+
+def _two_patches(axis: PatchAxis) -> tuple[Tensor, Tensor]:
+    """Return the two patches (n, 2) between whose centres each pixel lies, and their weights (n, 2)."""
+    patches = axis.matrix.shape[1]
+    pair = torch.stack([axis.cell - 1, axis.cell], dim=1).clamp(0, patches - 1)
+    weights = axis.matrix.gather(1, pair)
+    weights[:, 1] = torch.where(pair[:, 0] == pair[:, 1], 0.0, weights[:, 1])
+    return pair, weights
+
+
+PIXELS_TOGETHER = 2**20
+"""Pixels that are computed at a time."""
+
+
+def extremes_of_all(
+    extremes: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    kinds: Tensor,
+    image: Tensor,
+    scores: Tensor,
+    patch_grid: PatchGrid,
+) -> Tensor:
+    """Return the extremes (m, E) over all pixels, for images with indices (m,) and scores (m, gh, gw).
+
+    Parameters
+    ----------
+    extremes
+        Returns the extremes (m, E) of some pixels, times their signs, and where they are, from images (m,), kinds of
+        pixels (m, n) and their upsampled scores (m, n).
+    kinds : (k, H, W)
+        The kind of each pixel seen of k images.
+    image, scores, patch_grid
+        As in :class:`attentest.region.CandidatePixels`.
+    """
+    height, width = patch_grid.size
+    rows = max(1, PIXELS_TOGETHER // (max(1, len(scores)) * width))
+    found = []
+    for row in range(0, height, rows):
+        some = slice(row, row + rows)
+        found.append(
+            extremes(image, kinds[:, some][image].flatten(1), patch_grid.unit_scores(scores, some).flatten(1))[0]
+        )
+    return torch.stack(found).amax(dim=0)

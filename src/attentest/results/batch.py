@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from attentest.checks import confidence, level, whole_number
 from attentest.errors import InputError, counted
 from attentest.files import as_path
-from attentest.results.failure import FailedImage
+from attentest.presentation.notebook import MOST_ROWS, results_html
+from attentest.presentation.tables import write_csv, write_parquet
+from attentest.progress import ProgressLike, progress_reports
 from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
-from attentest.results.notebook_html import MOST_ROWS, results_html
-from attentest.results.progress import ProgressLike, progress_reports
 from attentest.results.result import AttentionTestResult, values_of
 from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
 from attentest.results.selective_inference import USUAL_LEVEL
-from attentest.results.tables import write_csv, write_parquet
-from attentest.statistics.multiplicity import Adjustment, Rate
+from attentest.runs.engine import FailedImage
+from attentest.statistics.multiple_testing import Adjustment, Rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,8 +191,8 @@ class Results(Sequence[AttentionTestResult]):
         list of Axes
             One for each image, by increasing p; ``axes[0].figure`` is the figure.
         """
-        from attentest.results.figures.contact_sheet import draw_sheet, sheet_size
-        from attentest.results.figures.shown_figure import shown_figure
+        from attentest.presentation.figure import shown_figure
+        from attentest.presentation.many_results_figure import draw_sheet, sheet_size
 
         if not len(self):
             raise InputError("there is nothing to draw: there are no results.")
@@ -212,8 +212,8 @@ class Results(Sequence[AttentionTestResult]):
         alpha
             Significance level, and false discovery rate of the line.
         """
-        from attentest.results.figures.pvalue_plot import draw_pvalues
-        from attentest.results.figures.shown_figure import axes_or_new
+        from attentest.presentation.figure import axes_or_new
+        from attentest.presentation.many_results_figure import draw_pvalues
 
         if not len(self):
             raise InputError("there is nothing to draw: there are no results.")
@@ -312,9 +312,8 @@ class Results(Sequence[AttentionTestResult]):
         progress
             True for a bar, or a function that is called with (results drawn, results to be drawn).
         """
-        from attentest.results.report.report import write_report
-        from attentest.results.report.report_file import MOST_CARDS, check_report_path
-        from attentest.results.report.tested_batch import batch_of_results
+        from attentest.presentation.report.page import MOST_CARDS, check_report_path, write_report
+        from attentest.presentation.report.tested_batch import batch_of_results
 
         target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)
         check_report_path(target)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.images.notebook_html import definition_table
-from attentest.results.pvalue_text import range_text
+from attentest.markup import definition_table
+from attentest.presentation.words import range_text
 from attentest.statistics.alternative import Tails, ordinary_range
 
 DISAGREEMENT_LEVEL = 0.001

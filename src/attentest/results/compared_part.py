@@ -15,10 +15,9 @@ from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
 from attentest.search import Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Tails, parameters_of
-from attentest.statistics.baselines import naive_log_pvalue
 from attentest.statistics.law import Law
-from attentest.statistics.pvalue import log_pvalues
-from attentest.statistics.unions import Unions
+from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
+from attentest.statistics.truncation_set import Unions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from attentest.checks import level
 from attentest.errors import counted
 from attentest.search import DECIDED, TOO_SHARP
-from attentest.statistics.multiplicity import Adjustment, Rate, adjusted_pvalues, rate_of
+from attentest.statistics.multiple_testing import Adjustment, Rate, adjusted_pvalues, rate_of
 from attentest.statistics.pvalue import decision
 
 METHOD_NAMES: dict[Adjustment, str] = {

@@ -12,21 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import level
+from attentest.presentation.notebook import result_html
+from attentest.presentation.picture import Picture
+from attentest.presentation.words import verdict_text
+from attentest.record import json_interval, json_intervals, json_number
 from attentest.results.certificate import Certificate
-from attentest.results.estimates import confidence_intervals_of, estimates_of
-from attentest.results.figures.picture import Picture
-from attentest.results.figures.result_plots import ResultPlots
-from attentest.results.json_values import json_interval, json_intervals, json_number
-from attentest.results.notebook_html import result_html
-from attentest.results.selective_inference import USUAL_LEVEL, SelectiveInference
-from attentest.results.verdict import verdict_text
+from attentest.results.plots import ResultPlots
+from attentest.results.selective_inference import USUAL_LEVEL, SelectiveInference, confidence_intervals_of, estimates_of
 from attentest.search import Audit
 from attentest.statistics.alternative import Alternative, TwoSided, parameters_of, tails_of
-from attentest.statistics.baselines import bonferroni_log_pvalue, naive_log_pvalue
-from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
-from attentest.statistics.law_values import law_values
-from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.pvalue import bonferroni_log_pvalue, log_pvalues, naive_log_pvalue
+from attentest.statistics.randomised_law import law_values
+from attentest.statistics.truncation_set import Intervals
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)

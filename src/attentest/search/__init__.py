@@ -7,8 +7,17 @@ from attentest.registry import SEARCHES
 from attentest.search.certification import Certification, ExchangeableDraws
 from attentest.search.grid.search import GridSearch
 from attentest.search.grid.steps import Adaptive, Combination, Fixed
-from attentest.search.outcome import CONVERGED, DECIDED, TOO_SHARP, Audit, Report, Search, SearchOutcome
-from attentest.search.problem import Margins, SearchProblem
+from attentest.search.problem import (
+    CONVERGED,
+    DECIDED,
+    TOO_SHARP,
+    Audit,
+    Margins,
+    Report,
+    Search,
+    SearchOutcome,
+    SearchProblem,
+)
 from attentest.search.spectral.search import SpectralSearch
 
 

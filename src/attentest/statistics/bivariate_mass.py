@@ -1,16 +1,273 @@
-"""Masses of a statistic T and of V = T + noise under their normal distribution, in logs."""
+"""Integrals over rectangles of the joint normal density of a statistic T and of V = T + noise, in logs.
+
+A mass is the integral over V of its density, N(mean, 1 + gamma^2), times the probability of T given V, which is normal
+too. For T in a range the integrand is log-concave and is one of three normal densities times a factor that changes
+slowly: where the likeliest T for a V is in the range, the density of V times a probability of at least 1/2 (or, in a
+narrow range, a smooth one); where it is outside, the density of V given that T is at the nearer end, times a Mills
+ratio. The axis of V is divided accordingly. A part is divided into panels of Gauss-Legendre quadrature that are narrow
+enough for the integrand to be smooth, or, if it is all of a tail, integrated by Gauss-Laguerre quadrature in the
+exponent of its density. What is too light to matter is left out beforehand, so a mass in the tails costs no more than
+one in the middle. Nothing is ever subtracted but what lies beyond the farther end of the range of T.
+
+Masses of a statistic T and of V = T + noise under their normal distribution, in logs.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfcx, log_ndtr
+from typing import NamedTuple
 
-from attentest.statistics.bivariate_quadrature import FAR, Rectangles, log_integrals
-from attentest.statistics.normal_mass import log_mass
+import numpy as np
+from numpy.polynomial.laguerre import laggauss
+from numpy.polynomial.legendre import leggauss
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erfcx, log_ndtr, ndtr
+
+from attentest.statistics.interval_mass import log_mass, log_sums
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+NEGLIGIBLE = 42.0
+"""Parts of an integral whose density is lower than the greatest by so many logs are left out."""
+
+PANELS = ((4, 0.1, 0.2), (6, 0.5, 1.0), (8, 0.8, 3.0), (12, 2.5, 8.0), (20, 5.0, 20.0))
+"""Numbers of Gauss-Legendre nodes, with the greatest width of a panel, in standard deviations, and the most logs by
+which the density falls over it, for which so many are enough: the relative error is then less than 3e-14."""
+
+TAILS = ((8, 12.0), (12, 6.0), (20, 4.0))
+"""Numbers of Gauss-Laguerre nodes, with the least distance of a tail from the centre of its density, in standard
+deviations, for which so many are enough."""
+
+TRANSITION = 8.0
+"""Beyond so many of its standard deviations, whether T lies in the rectangle is decided by V."""
+
+ROUNDING = 38.0
+"""What is lighter than the rest by so many logs does not change the sum."""
+
+SHORT = 3
+"""Rule of Gauss-Legendre quadrature for a range of T over which its density given V falls by little."""
+
+FAR = 8.5
+"""A normal number is greater than this with a probability of less than a rounding error of one."""
+
+FEW = 300
+"""With fewer parts than this, a rule of their own costs more than the nodes it saves."""
+
+MOST_TOGETHER = 4_000
+"""Panels that are processed at a time: their nodes fit into the cache."""
+
+_LEGENDRE = [((nodes + 1) / 2, weights / 2) for nodes, weights in (leggauss(count) for count, _, _ in PANELS)]
+"""Nodes and weights on [0, 1]."""
+
+_LAGUERRE = [laggauss(count) for count, _ in TAILS]
+
+_SQRT_HALF = np.sqrt(0.5)
+
+
+class Rectangles(NamedTuple):
+    """Intervals (m,) of V, ranges of T, the parameters of their distribution, and the V that masses are relative to."""
+
+    left: Floats
+    right: Floats
+    lower: Floats
+    upper: Floats
+    gamma: Floats
+    mean: Floats
+    origin: Floats
+
+    def chosen(self, rows: Integers | Mask) -> Rectangles:
+        """Return some of the rectangles."""
+        return Rectangles(*(column[rows] for column in self))
+
+    def log_density(self, v: Floats) -> Floats:
+        """Return the log density of V at v (m,), relative to that at the origin."""
+        return np.asarray(-(v - self.origin) * (v + self.origin - 2 * self.mean) / (2 * (1 + self.gamma**2)))
+
+
+class _Parts(NamedTuple):
+    """Parts (p,) of the axis of V on which the integrand is a normal density times a factor."""
+
+    rectangle: Integers
+    start: Floats
+    end: Floats
+    centre: Floats  # of the normal density
+    scale: Floats  # its standard deviation
+    smooth: Floats  # distance over which the factor changes little
+    side: Integers  # the likeliest T is below (-1), in (0) or above (1) the range
+
+    def chosen(self, rows: Integers) -> _Parts:
+        return _Parts._make(column[rows] for column in self)
+
+
+def log_integrals(given: Rectangles, index: Integers, count: int) -> Floats:
+    """Return the logs (count,) of the integrals over rectangles (m,); those with the same index are added up."""
+    parts = _parts(given, index, count)
+    one, other = (np.abs(end - parts.centre) / parts.scale for end in (parts.start, parts.end))
+    widths, falls = (parts.end - parts.start) / parts.smooth, np.abs(one - other) * (one + other) / 2
+    # In tails the density falls all the way, over a distance that is short for the factor too.
+    tail = (falls > ROUNDING) & ((parts.start >= parts.centre) | (parts.end <= parts.centre))
+    steep = np.where(tail, np.minimum(one, other) * np.minimum(parts.smooth / parts.scale, 1.0), 0.0)
+    rule_of_tail, rule_of_panel = np.full(len(steep), -1), np.full(len(steep), len(PANELS) - 1)
+    for number, (_, least) in reversed(list(enumerate(TAILS))):
+        rule_of_tail[steep >= least] = number
+    for number, (_, widest, steepest) in reversed(list(enumerate(PANELS[:-1]))):
+        rule_of_panel[(widths <= widest) & (falls <= steepest)] = number
+    rule_of_panel[rule_of_tail >= 0] = -1
+    for rules, rule_of in ((TAILS, rule_of_tail), (PANELS, rule_of_panel)):
+        for number in range(len(rules) - 1):
+            own = (rule_of == number).nonzero()[0]
+            if len(own) < FEW:
+                rule_of[own] += 1  # the next rule has more nodes
+    which, logs = [index[:0]], [widths[:0]]
+    for inside in (True, False):
+        own = (parts.side == 0) == inside
+        for number, rule in enumerate(_LAGUERRE):
+            for rows in _chunks(np.flatnonzero(own & (rule_of_tail == number))):
+                some = parts.chosen(rows)
+                which.append(some.rectangle)
+                logs.append(_log_tails(given.chosen(some.rectangle), some, rule, inside))
+        for number, (rule, (_, widest, steepest)) in enumerate(zip(_LEGENDRE, PANELS, strict=True)):
+            rows = np.flatnonzero(own & (rule_of_panel == number))
+            times = np.ceil(np.maximum(widths[rows] / widest, falls[rows] / steepest)).astype(np.int64)
+            place = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+            for chunk in _chunks(np.arange(len(place))):
+                some = parts.chosen(np.repeat(rows, times)[chunk])
+                width = (some.end - some.start) / np.repeat(times, times)[chunk]
+                which.append(some.rectangle)
+                start = some.start + place[chunk] * width
+                logs.append(_log_panels(given.chosen(some.rectangle), some, start, width, rule, inside))
+    return log_sums(index[np.concatenate(which)], np.concatenate(logs), count)
+
+
+def _chunks(rows: Integers) -> list[Integers]:
+    return [rows[first : first + MOST_TOGETHER] for first in range(0, len(rows), MOST_TOGETHER)]
+
+
+def _parts(given: Rectangles, index: Integers, count: int) -> _Parts:
+    """Return the parts of rectangles (m,) that matter; those with the same index, below ``count``, are one mass."""
+    left, right, lower, upper, gamma, mean, _ = given
+    spread = np.sqrt(1 + gamma**2)
+    # At these V the likeliest T, (gamma^2 mean + V) / (1 + gamma^2), is an end of the rectangle.
+    enters, leaves = (end + gamma**2 * (end - mean) for end in (lower, upper))
+    centres = np.array([lower, mean, upper])
+    scales = np.array([gamma, spread, gamma])
+    heights = -((centres - mean) ** 2) / 2
+    best = np.clip(np.clip(mean, lower, upper), left, right)
+    zone = 1 - (best < enters) + (best > leaves), np.arange(len(mean))
+    greatest = np.full(count, -np.inf)
+    np.maximum.at(greatest, index, heights[zone] - ((best - centres[zone]) / scales[zone]) ** 2 / 2)
+    infinite = np.full_like(mean, np.inf)
+    if np.any(gamma < 1):
+        # Where T given V changes from outside to inside, if that is more abrupt than the density of V.
+        narrow = spread * np.minimum(gamma, 1.0)
+        reach = np.where(gamma < 1, TRANSITION * narrow, 0.0)
+        middle = (enters + leaves) / 2
+        inner = np.minimum(enters + reach, middle), np.maximum(leaves - reach, middle)
+        ends = np.array([-infinite, enters, *inner, leaves, infinite])
+        smooth = np.array([gamma, narrow, spread, narrow, gamma])
+        kinds = np.array([0, 1, 1, 1, 2])
+    else:
+        ends, smooth, kinds = np.array([-infinite, enters, leaves, infinite]), scales, np.arange(3)
+    centre, scale = centres[kinds], scales[kinds]
+    room = NEGLIGIBLE + heights[kinds] - greatest[index]
+    half = scale * np.sqrt(2 * np.maximum(room, 0.0))
+    start = np.maximum(np.maximum(ends[:-1], left), centre - half)
+    end = np.minimum(np.minimum(ends[1:], right), centre + half)
+    some = np.nonzero((room > 0) & (start < end))
+    return _Parts(some[1], start[some], end[some], centre[some], scale[some], smooth[some], kinds[some[0]] - 1)
+
+
+def _log_tails(given: Rectangles, parts: _Parts, rule: tuple[Floats, Floats], inside: bool) -> Floats:
+    """Return the logs (p,) of the integrals over parts from their nearer ends to infinity.
+
+    The variable of the integral is the exponent u of the density relative to its value at the nearer end, a standard
+    deviations from the centre: dV = scale du / (a^2 + 2 u)^(1/2).
+    """
+    exponents, weights = rule[0][:, None], rule[1]
+    upwards = parts.start > parts.centre
+    first = np.where(upwards, parts.start, parts.end)
+    distance = np.abs(first - parts.centre) / parts.scale
+    root = np.sqrt(distance**2 + 2 * exponents)
+    step = 2 * exponents / (root + distance) * np.where(upwards, parts.scale, -parts.scale)
+    level, factor = _level_and_factor(given, parts.side, first, step, inside)
+    factor /= root
+    return np.asarray(level + np.log(weights @ factor * parts.scale))
+
+
+def _log_panels(
+    given: Rectangles, parts: _Parts, start: Floats, width: Floats, rule: tuple[Floats, Floats], inside: bool
+) -> Floats:
+    """Return the logs (p,) of the integrals over panels of parts (p,)."""
+    places, weights = rule
+    step = places[:, None] * width
+    level, factor = _level_and_factor(given, parts.side, start, step, inside)
+    step *= 2 * (start - parts.centre) + step
+    step /= -2 * parts.scale**2
+    factor *= np.exp(step, out=step)
+    with np.errstate(divide="ignore"):  # between ends that rounding makes one there is nothing
+        return np.asarray(level + np.log(weights @ factor * width))
+
+
+def _level_and_factor(
+    given: Rectangles, side: Integers, v: Floats, step: Floats, inside: bool
+) -> tuple[Floats, Floats]:
+    """Return the logs (p,) of the normal densities at v (p,), and the factors (n, p) at v + step (n, p).
+
+    The likeliest T is inside the range for all of them, or outside for all.
+    """
+    _, _, lower, upper, gamma, mean, _ = given
+    variance = 1 + gamma**2
+    per_v = 1 / (gamma * np.sqrt(variance))
+    width = (upper - lower) * (per_v * variance)
+    # Distances of the ends of the range from the mean of T given V, in its standard deviations; they are linear in V.
+    above_lower, above_upper = ((v - end - gamma**2 * (end - mean)) * per_v for end in (lower, upper))
+    level = given.log_density(v)
+    if inside:
+        mirrored = -above_upper < above_lower
+        near = np.where(mirrored, -above_upper, above_lower) + step * np.where(mirrored, -per_v, per_v)
+        return level, _probability_inside(near, width)
+    above = side > 0
+    at_v = np.where(above, above_upper, -above_lower)
+    level -= at_v**2 / 2
+    return level, _mills_ratio(at_v + step * np.where(above, per_v, -per_v), width)
+
+
+def _probability_inside(near: Floats, width: Floats) -> Floats:
+    """Return P(-near <= Z <= width - near) for Z ~ N(0, 1), (n, p) for near (n, p) >= 0 and widths (p,)."""
+    chance = ndtr(near)
+    rows = np.flatnonzero(width - np.maximum(near[0], near[-1]) < FAR)
+    chance[:, rows] -= ndtr(near[:, rows] - width[rows])
+    short = rows[width[rows] < 1]
+    if len(short):
+        x = near[:, short]
+        chance[:, short] = np.exp(-(x**2) / 2) * _short_integral(-x, width[short])
+    return np.asarray(chance)
+
+
+def _mills_ratio(near: Floats, width: Floats) -> Floats:
+    """Return P(near <= Z <= near + width) / exp(-near^2 / 2) for Z ~ N(0, 1), (n, p), and widths (p,)."""
+    ratio = 0.5 * erfcx(near * _SQRT_HALF)
+    nearest = np.maximum(np.minimum(near[0], near[-1]), 0.0)
+    falls = width * (width / 2 + nearest)
+    rows = np.flatnonzero((falls < ROUNDING) & (falls >= 1))
+    x, w = near[:, rows], width[rows]
+    ratio[:, rows] -= 0.5 * np.exp(-w * (x + w / 2)) * erfcx((x + w) * _SQRT_HALF)
+    short = np.flatnonzero(falls < 1)
+    if len(short):
+        ratio[:, short] = _short_integral(near[:, short], width[short])
+    return np.asarray(ratio)
+
+
+def _short_integral(near: Floats, width: Floats) -> Floats:
+    """Return the integrals of exp(-y near - y^2 / 2) / (2 pi)^(1/2) for y from 0 to the width, (n, p)."""
+    places, weights = _LEGENDRE[SHORT]
+    integral = np.zeros_like(near)
+    for place, weight in zip(places, weights, strict=True):
+        y = place * width
+        integral += weight * np.exp(-y * (near + y / 2))
+    return np.asarray(integral * (width / np.sqrt(2 * np.pi)))
+
 
 MOST_OF_IT = 0.75
 """What is left of a mass is a difference if no greater share than this is subtracted: that costs two bits."""

@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from attentest.errors import InputError
-from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.roots import ROUNDING, newton_roots
-from attentest.statistics.unions import Unions
+from attentest.statistics.truncation_set import Intervals, Unions
 
 MOST_TOGETHER = 2_000_000
 """Intervals that are processed at a time, to bound memory."""

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
 from attentest.statistics.alternative import Tails
-from attentest.statistics.intervals import Intervals
 from attentest.statistics.law import Law
 from attentest.statistics.roots import increasing_roots
+from attentest.statistics.truncation_set import Intervals
 
 
 def detectable_means(

@@ -1,18 +1,20 @@
-"""Selective p-values of k images, with bounds where their truncation sets are known only in part."""
+"""Selective p-values of k images with bounds, and the tests that the paper compares with (appendix C.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
 
+from attentest.checks import whole_number
 from attentest.statistics.alternative import Tails, ordinary_range
-from attentest.statistics.intervals import Intervals
+from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law
-from attentest.statistics.log_probability import log_share, log_sums, log_twice_the_smaller
-from attentest.statistics.truncation_set import TruncationSet
+from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 LogMasses: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 """Log masses (k,) of what is at least as extreme as the observed statistics, and of the rest."""
@@ -66,3 +68,111 @@ def _log_masses_of_sets(law: Law, sets: Sequence[Intervals], alternative: Tails)
     lower, upper = ordinary_range(law.statistic, alternative)
     extreme, rest = law.log_masses(image, left, right, mean=0.0, lower=lower[image], upper=upper[image])
     return log_sums(image, extreme, len(sets)), log_sums(image, rest, len(sets))
+
+
+TIE_TOLERANCE = 1e-12
+"""Statistics this close, relative to the observed one, differ only by the order of summation."""
+
+MOST_PERMUTATIONS = 10**8
+"""Upper limit on the number of permutations, against typing errors."""
+
+
+def naive_log_pvalue(z: ArrayLike, alternative: Tails = "two-sided") -> NDArray[np.float64]:
+    """Return the log p-values of plain z-tests (k,), which ignore that the regions were chosen from the images.
+
+    Without a selection the two two-sided p-values are the same.
+    """
+    z = np.asarray(z, dtype=np.float64)
+    if alternative == "greater":
+        return np.asarray(log_ndtr(-z))
+    if alternative == "less":
+        return np.asarray(log_ndtr(z))
+    return np.asarray(LOG_2 + log_ndtr(-np.abs(z)))
+
+
+def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2) -> NDArray[np.float64]:
+    """Return the logs of min(1, kinds^selectable p): a correction for every possible region.
+
+    ``selectable`` is the number of pixels, or of patches if regions consist of whole ones, and ``kinds`` the number of
+    states of each: in the region or not; for a component of a region, in it, in another component, or outside.
+    """
+    return np.asarray(np.minimum(0.0, selectable * np.log(kinds) + np.asarray(log_naive)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermutationResult:
+    """A permutation test.
+
+    Parameters
+    ----------
+    statistic
+        Observed statistic.
+    pvalue
+        (count + 1) / (B + 1) with ties counted as extreme: never zero, and valid for exchangeable pixels.
+    count_pvalue
+        count / B with ties not counted, the paper's formula.
+    permuted : (B,)
+        Statistics of the permuted images.
+    """
+
+    statistic: float
+    pvalue: float
+    count_pvalue: float
+    permuted: NDArray[np.float64] = field(repr=False)
+
+
+def permutation_test(
+    image: NDArray[np.float64],
+    statistics: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    permutations: int,
+    batch_size: int,
+    rng: np.random.Generator,
+    alternative: Tails = "two-sided",
+) -> PermutationResult:
+    """Compare the statistic of an image with those of the same pixels in random order.
+
+    Parameters
+    ----------
+    image : (C, H, W)
+        Observed image; the channels of a pixel stay together.
+    statistics
+        Maps images (m, C, H, W) to their statistics (m,), each with its own region.
+    permutations
+        Number B of permutations.
+    batch_size
+        Number of images per call.
+    rng
+        Source of randomness.
+    alternative
+        "two-sided" compares absolute values, as the paper does; "equal-tailed" doubles the smaller of the two
+        one-sided p-values.
+    """
+    permutations = whole_number(permutations, "permutations", 1, MOST_PERMUTATIONS)
+    flat = image.reshape(image.shape[0], -1)
+    grey = len(flat) == 1
+    # Grey pixels are shuffled directly: shuffling indices and gathering takes up to half as long again.
+    pixels: NDArray[Any] = flat[0] if grey else np.arange(flat.shape[1])
+    found = np.empty(permutations + 1)
+    for start in range(0, len(found), batch_size):
+        rows = np.tile(pixels, (min(batch_size, len(found) - start), 1))
+        shuffled = rows[1:] if start == 0 else rows  # the first of all is the image itself
+        rng.permuted(shuffled, axis=1, out=shuffled)
+        images = rows[:, None] if grey else np.moveaxis(flat.take(rows, axis=1), 1, 0)
+        found[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
+    observed, permuted = float(found[0]), found[1:]
+    extremities: dict[Tails, tuple[np.ufunc, ...]] = {
+        "two-sided": (np.abs,),
+        "equal-tailed": (np.positive, np.negative),
+        "greater": (np.positive,),
+        "less": (np.negative,),
+    }
+    tie = TIE_TOLERANCE * abs(observed)
+    ways = extremities[alternative]
+    with_ties = min(int(np.sum(way(permuted) >= way(observed) - tie)) for way in ways)
+    beyond = min(int(np.sum(way(permuted) > way(observed) + tie)) for way in ways)
+    return PermutationResult(
+        statistic=observed,
+        pvalue=min(1.0, len(ways) * (with_ties + 1) / (permutations + 1)),
+        count_pvalue=min(1.0, len(ways) * beyond / permutations),
+        permuted=permuted,
+    )

@@ -1,6 +1,6 @@
 """Masses of a statistic T with an estimated standard error and of V = T + noise, in logs.
 
-T has the density of :mod:`attentest.statistics.student_mass`, and V given T is normal with standard deviation gamma.
+T has the density of :mod:`attentest.statistics.interval_mass`, and V given T is normal with standard deviation gamma.
 The mass of an interval of V with T in a range is the integral over that range of the density of T times the probability
 of the interval given T.
 """
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
-from attentest.statistics.log_probability import log_sums
-from attentest.statistics.student_mass import log_density, support
+from attentest.statistics.interval_mass import log_density, log_sums, support
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

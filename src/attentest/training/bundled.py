@@ -1,10 +1,36 @@
-"""The models that are bundled with attentest."""
+"""The paper's architectures (appendix C.2), and directories of models: those that are bundled, and new ones."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from attentest.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """One row of the paper's table of architectures (appendix C.2)."""
+
+    layers: int
+    hidden: int
+    heads: int
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "small": Architecture(layers=4, hidden=32, heads=2),
+    "base": Architecture(layers=8, hidden=64, heads=4),
+    "large": Architecture(layers=12, hidden=128, heads=8),
+    "huge": Architecture(layers=16, hidden=256, heads=16),
+}
+
+
+def patch_size_of(image_size: int) -> int:
+    """Return the side of a patch: max(2, image_size // 8), as in the paper's own models."""
+    return max(2, image_size // 8)
+
 
 BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
 """Architecture of each model, and the side of its images."""
@@ -26,3 +52,12 @@ def bundled_model(image_size: int = 16, architecture: str = "base") -> Path:
         known = ", ".join(f"{name} {size}" for name, size in BUNDLED)
         raise InputError(f"the bundled models are {known}, got {architecture} {image_size}: train others yourself.")
     return Path(__file__).parent / "models" / f"{architecture}{image_size}"
+
+
+def check_target(directory: Path) -> None:
+    """Refuse a directory that is not empty or cannot be written, before hours of training rather than after."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
+    ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
+    if not (ancestor.is_dir() and os.access(ancestor, os.W_OK)):
+        raise InputError(f"{directory} cannot be made: {ancestor} is not a directory that can be written to.")

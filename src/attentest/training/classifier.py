@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,14 +18,15 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from attentest.attention.quiet import quiet_transformers
+from attentest.attention.saved_model import quiet_transformers
 from attentest.errors import InputError, ModelError
-from attentest.training.architectures import ARCHITECTURES, patch_size_of
+from attentest.runs.records import versions
+from attentest.training.bundled import ARCHITECTURES, check_target, patch_size_of
 from attentest.training.gradients import gradients_of
-from attentest.training.model_directory import check_target
 
-if TYPE_CHECKING:  # reading the results of a study imports this file, and transformers takes seconds to import
+if TYPE_CHECKING:
     from transformers import ViTConfig, ViTForImageClassification
+
 
 RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
@@ -234,3 +236,13 @@ def parameters_of(model: ViTForImageClassification) -> int:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def described_machine(device: torch.device) -> dict[str, Any]:
+    """Return the name of a device, the number of threads and the versions, JSON-ready."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "device_type": device.type,
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }

@@ -1,4 +1,4 @@
-"""The seven classifiers of the paper: bundled, trained on demand, or those that the authors published."""
+"""The seven classifiers of the paper: bundled, trained on its synthetic images, or those that the authors published."""
 
 from __future__ import annotations
 
@@ -6,18 +6,92 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from attentest.attention.device import usable_device
 from attentest.errors import InputError
-from attentest.training.architectures import ARCHITECTURES
-from attentest.training.bundled import BUNDLED, bundled_model
-from attentest.training.model_directory import check_target
-from attentest.training.synthetic_classifier import train
-from attentest.training.training_settings import TrainingSettings
+from attentest.runs.records import versions
+from attentest.simulation.images import null_images, signal_images
+from attentest.training.bundled import ARCHITECTURES, BUNDLED, bundled_model, check_target
+from attentest.training.classifier import (
+    Progress,
+    TrainedModel,
+    accuracy_of,
+    fit_classifier,
+    parameters_of,
+)
+from attentest.training.settings import TrainingSettings
+
+TRAINING_DELTA = (1.0, 4.0)
+"""Range of the strength of the signal in training images, as in the paper."""
+
+
+def train(
+    settings: TrainingSettings, device: torch.device | str = "cpu", progress: Progress | None = None
+) -> TrainedModel:
+    """Train a classifier of noise against signal with binary cross-entropy and Adam.
+
+    Parameters
+    ----------
+    settings
+        Settings of the training.
+    device
+        Device to train on.
+    progress
+        Called with (epochs done, all epochs).
+
+    Returns
+    -------
+    TrainedModel
+        The model on the CPU in evaluation mode; its record holds the accuracy on the training images and on as many
+        new ones.
+    """
+    device = usable_device(device)
+    rng = np.random.default_rng(settings.seed)
+    images, labels = _labelled_images(rng, settings)
+    model = fit_classifier(
+        settings.model_config(),
+        images,
+        labels,
+        optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
+        rng=rng,
+        seed=settings.seed,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        device=device,
+        progress=progress,
+    )
+    held_out = _labelled_images(rng, settings)
+    record = {
+        "command": settings.command(),
+        "settings": asdict(settings),
+        "accuracy": {
+            "training": accuracy_of(model, images, labels),
+            "held_out": accuracy_of(model, *held_out),
+            "images_each": len(images),
+        },
+        "parameters": parameters_of(model),
+        "device": device.type,
+        "versions": versions(),
+    }
+    return TrainedModel(model=model.cpu(), record=record)
+
+
+def _labelled_images(rng: np.random.Generator, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
+    """Draw images (2m, 1, d, d) and labels (2m,), float32: m images of noise, then m with a signal."""
+    count, size = settings.images_per_class, settings.image_size
+    null = null_images(rng, count, size)
+    signal, _ = signal_images(rng, count, size, TRAINING_DELTA)
+    images = torch.from_numpy(np.concatenate([null, signal])).float().unsqueeze(1)
+    return images, torch.cat([torch.zeros(count), torch.ones(count)])
+
 
 MODELS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
 """Names of the classifiers: architecture and side of the images."""

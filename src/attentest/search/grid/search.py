@@ -1,12 +1,4 @@
-"""Procedure 1 of the paper: walk the z axis in steps, note where the region changes, bisect the boundaries.
-
-One driver serves the adaptive, the fixed and the combination search; they differ in their step rule alone. All
-images of a problem advance together, each on its own grid.
-
-The observed statistic is made a grid point of every search. It lies in Z by definition, so the interval around it
-is found by the same walk and bisection as any other, however narrow, and the paper's J(z_obs), an interval known to
-lie in Z that the procedure adds for this purpose, is part of it.
-"""
+"""Procedure 1 of the paper: walk the z axis in steps, note where the region changes, bisect the boundaries."""
 
 from __future__ import annotations
 
@@ -20,11 +12,56 @@ from torch import Tensor
 
 from attentest.checks import changed_parameters, positive_number, whole_number
 from attentest.errors import InputError, SearchError
-from attentest.search.grid.bisection import Brackets, bisect
 from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
-from attentest.search.outcome import CONVERGED, Report, SearchOutcome
-from attentest.search.problem import Indices, Points, SearchProblem
-from attentest.statistics.intervals import EMPTY, Intervals, union
+from attentest.search.problem import CONVERGED, Indices, Points, Report, SearchOutcome, SearchProblem
+from attentest.statistics.truncation_set import EMPTY, Intervals, union
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brackets:
+    """Pairs of points, exactly one of each in the truncation set.
+
+    Parameters
+    ----------
+    image : (m,)
+        Index of the image of each bracket.
+    lower, upper : (m,)
+        Its ends.
+    leaving : (m,) bool
+        Whether the lower end is the one inside.
+    """
+
+    image: Indices
+    lower: Points
+    upper: Points
+    leaving: NDArray[np.bool_]
+
+
+def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tuple[Brackets, Indices]:
+    """Halve brackets until each is at most ``tolerance`` wide, or as narrow as float64 allows.
+
+    Returns
+    -------
+    brackets
+        The narrowed brackets, in the same order.
+    evaluated : (e,)
+        Index of the image of each evaluation.
+    """
+    lower, upper = brackets.lower.copy(), brackets.upper.copy()
+    evaluated: list[Indices] = []
+    while True:
+        middle = lower + (upper - lower) / 2
+        wide = np.flatnonzero((upper - lower > tolerance) & (lower < middle) & (middle < upper))
+        if len(wide) == 0:
+            break
+        image = brackets.image[wide]
+        inside = problem.inside_at(image, middle[wide])
+        evaluated.append(image)
+        like_lower = inside == brackets.leaving[wide]
+        lower[wide[like_lower]] = middle[wide[like_lower]]
+        upper[wide[~like_lower]] = middle[wide[~like_lower]]
+    narrowed = Brackets(image=brackets.image, lower=lower, upper=upper, leaving=brackets.leaving)
+    return narrowed, np.concatenate([np.empty(0, dtype=np.intp), *evaluated])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,4 @@
-"""The audit: points at random places where something was concluded, to see whether the conclusions hold.
-
-Points are drawn from the parts that make up p, each with its own law: what is inside and what is outside the set, and
-of each what is at least as extreme as the observed statistic and what is not. So a mistake is the more likely to be
-found the more it would move p.
-"""
+"""The audit: points at random places where something was concluded, to see whether the conclusions hold."""
 
 from __future__ import annotations
 
@@ -13,11 +8,29 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.search.spectral.masses import Floats, Integers, Mask
-from attentest.search.spectral.random_places import uniform
 from attentest.search.spectral.segment_table import SegmentTable
-from attentest.search.spectral.segments import INSIDE
-from attentest.statistics.unions import order_by_owner
+from attentest.search.spectral.segments import INSIDE, Floats, Integers, Mask
+from attentest.statistics.truncation_set import order_by_owner
+
+WORDS = tuple(np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+"""Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
+
+
+def uniform(seeds: NDArray[np.uint64], *keys: NDArray[np.float64] | NDArray[np.int64]) -> Floats:
+    """Return numbers in [0, 1), one for each seed and its keys: arrays that broadcast together."""
+    state = np.asarray(seeds, dtype=np.uint64)
+    for key in keys:
+        state = _mixed(state ^ np.ascontiguousarray(key).view(np.uint64))
+    return np.asarray((_mixed(state) >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):  # arithmetic is modulo 2^64
+        state = state + WORDS[0]
+        state = (state ^ (state >> np.uint64(30))) * WORDS[1]
+        state = (state ^ (state >> np.uint64(27))) * WORDS[2]
+        return np.asarray(state ^ (state >> np.uint64(31)))
+
 
 FROM_ENDS = 2.0**-25
 """Least distance of an audit point from the ends of its cell, relative to its width: there scores are too close to the

@@ -1,12 +1,4 @@
-"""Where the margins of interpolated scores are negative: certainly, probably and possibly. No model is called.
-
-The interval of an interpolant is cut into cells. Between the two ends of a cell the scores follow their chord to within
-the curvature bound of the polynomial, and the extremes that decide (see ``Margins``) are convex along a chord: they lie
-below their own chord by no more than the pixels that attain them at the ends allow. So each cell splits into parts that
-are inside, outside and undecided, and the undecided parts shrink quadratically when they become cells in turn, also
-around double roots and where the extreme pixel changes. What remains undecided is so because of the interpolation
-error.
-"""
+"""Where the margins of interpolated scores are negative: certainly, probably and possibly. No model is called."""
 
 from __future__ import annotations
 
@@ -18,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attentest.search.problem import Margins
-from attentest.search.spectral.chebyshev import basis, constant, second_derivative
-from attentest.search.spectral.masses import Floats, Integers, Mask
+from attentest.search.spectral.chebyshev import MAX_DEGREE, Decay, basis, constant, lobatto_nodes, second_derivative
+from attentest.search.spectral.segments import Floats, Integers, Mask
 
 GRID = 24
 """Number of cells that an interpolant is first cut into."""
@@ -250,3 +242,36 @@ def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     start = torch.where(at_left, 0.0, torch.where(at_right, root, 2.0)).amax(dim=-1)
     end = torch.where(at_right, 1.0, torch.where(at_left, root, -1.0)).amin(dim=-1)
     return start, end
+
+
+NODES_PER_BUMP = 25.0
+"""Bumps are not missed if their standard deviation is at least the width of the piece over this."""
+
+HEIGHT, RATE = 200.0, 0.47
+"""Such a bump, half way between two nodes, is up to this many times as high as the last of 8 coefficients, which then
+fall neither faster than this rate nor regularly."""
+
+WORTH_PROBING = 4.0
+"""A piece is probed if it may then leave out an allowance that is this many times the rest of its error."""
+
+
+def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
+    """Return the height (p,) of the bump that pieces of some widths (p,) may hide; zero if they cannot.
+
+    ``narrowest`` (p,) is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
+    units of the distance of the nodes, less is missed: with the fourth power.
+    """
+    thinned = np.minimum(1.0, width / (NODES_PER_BUMP * narrowest) * (8 / degree)) ** 4
+    return np.where((decay.rate > RATE) & ~decay.regular, HEIGHT * thinned * decay.last, 0.0)
+
+
+def probe_points(left: Floats, right: Floats, check: Floats) -> Floats:
+    """Return where to look for bumps in pieces (p,) of degree 8: one point in each of their four widest gaps (p, 4).
+
+    That is the check point of the piece, in [-1, 1], in the gap that has it, and elsewhere the middle: a node of degree
+    16, so that a piece that is interpolated again has use of it.
+    """
+    nodes = lobatto_nodes(MAX_DEGREE)
+    known = (nodes[4:11:2] < check[:, None]) & (check[:, None] < nodes[6:13:2])
+    middle, half = (left + right) / 2, (right - left) / 2
+    return middle[:, None] + half[:, None] * np.where(known, check[:, None], nodes[5:12:2])

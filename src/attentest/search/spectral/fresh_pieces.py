@@ -1,4 +1,4 @@
-"""Pieces of the z axis that are interpolated at nodes of their own, and the estimate of their error."""
+"""Pieces of the z axis interpolated at nodes of their own: how wide they may be, and an estimate of their error."""
 
 from __future__ import annotations
 
@@ -9,19 +9,143 @@ import torch
 from torch import Tensor
 
 from attentest.search.problem import Points, on_device
-from attentest.search.spectral.bumps import WORTH_PROBING, bump_height
+from attentest.search.spectral.cells import WORTH_PROBING, bump_height
 from attentest.search.spectral.chebyshev import (
     basis,
     check_point,
     coefficients_from_lobatto,
     constant,
+    decay_of,
     lobatto_nodes,
     node_polynomial,
 )
-from attentest.search.spectral.decay import decay_of
-from attentest.search.spectral.masses import Floats, Integers, Mask
+from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.score_error import ROUNDING
+from attentest.search.spectral.segments import Floats, Integers, Mask
+
+SHARP = 0.01
+"""Unresolved pieces count as evidence if a score changes in them by this fraction of the distance between the least and
+the greatest score. What is smaller is rounding, or a kink in a narrow piece."""
+
+TRUSTED = 8.0
+"""Pieces up to this many times as wide as the narrowest unresolved one are trusted."""
+
+MOST_PARTS = 20_000
+"""Most pieces of this width on the axis of an image, to bound memory: it can never be searched with so many."""
+
+
+class TrustedWidth:
+    """Evidence of narrow features of the scores of k images, and which pieces decided what so far.
+
+    Parameters
+    ----------
+    reach : (k,)
+        The axis of each image ends at this distance from zero.
+
+    Attributes
+    ----------
+    widest : (k,)
+        Width above which a piece is not trusted; infinite without evidence.
+    """
+
+    def __init__(self, reach: Floats) -> None:
+        self._narrowest = 2 * reach / MOST_PARTS
+        self._spread = np.zeros(len(reach))
+        self.widest = np.full(len(reach), np.inf)
+        self._image: Integers = np.empty(0, dtype=np.int64)
+        self._left, self._right = np.empty(0), np.empty(0)
+
+    def learn(self, new: Pieces) -> Mask:
+        """Take note of new pieces; return which images (k,) have less trusted width now."""
+        fresh = new.degree > 0
+        image = new.image[fresh]
+        self._image = np.concatenate([self._image, image])
+        self._left = np.concatenate([self._left, new.left[fresh]])
+        self._right = np.concatenate([self._right, new.right[fresh]])
+        np.maximum.at(self._spread, image, new.spread[fresh])
+        # What rough scores show may be noise; the exact ones, which follow, will tell.
+        sharp = np.isinf(new.error[fresh]) & ~new.is_rough[fresh]
+        sharp &= new.change[fresh] > SHARP * self._spread[image]
+        return self.limit(image[sharp], TRUSTED * (new.right - new.left)[fresh][sharp])
+
+    def limit(self, image: Integers, width: Floats) -> Mask:
+        """Trust no pieces of images (q,) wider than this (q,); return which images (k,) have less trusted width now."""
+        before = self.widest.copy()
+        np.minimum.at(self.widest, image, width)
+        self.widest = np.maximum(self.widest, self._narrowest)
+        return np.asarray(self.widest < before)
+
+    def parts_wider(self, image: int, widest: float) -> tuple[Floats, Floats]:
+        """Return the ends of the parts of an image's axis that were decided by pieces wider than this."""
+        edges, owner, width = self._owners(image)
+        parts = np.flatnonzero((owner >= 0) & (width[owner] > widest))
+        starts = np.ones(len(parts), dtype=np.bool_)
+        starts[1:] = (np.diff(parts) > 1) | (np.diff(owner[parts]) != 0)
+        ends = np.ones_like(starts)
+        ends[:-1] = starts[1:]
+        return edges[parts[starts]], edges[parts[ends] + 1]
+
+    def pieces_at(self, image: Integers, z: Floats) -> tuple[Floats, Floats]:
+        """Return the ends (q,) of the pieces that decided about points (q,)."""
+        left, right = np.empty(len(z)), np.empty(len(z))
+        for row, (one, point) in enumerate(zip(image, z, strict=True)):
+            here = np.flatnonzero((self._image == one) & (self._left <= point) & (self._right >= point))[-1]
+            left[row], right[row] = self._left[here], self._right[here]
+        return left, right
+
+    def _owners(self, image: int) -> tuple[Floats, Integers, Floats]:
+        """Return the edges (n + 1,) of all pieces of an image, and for each part between them its piece, or -1.
+
+        And the widths of the pieces.
+        """
+        own = self._image == image
+        left, right = self._left[own], self._right[own]
+        edges = np.unique(np.concatenate([left, right]))
+        owner = np.full(max(len(edges) - 1, 0), -1)
+        for row, (start, end) in enumerate(zip(*(np.searchsorted(edges, e) for e in (left, right)), strict=True)):
+            owner[start:end] = row  # a later piece replaces what an earlier one said
+        return edges, owner, right - left
+
+
+ROUNDING = 32 * float(np.finfo(np.float64).eps)
+"""Rounding error of a score relative to the greatest score: five times that of the paper's trained ViTs."""
+
+CLOSE = 1e-7
+"""Distance, relative to z_obs, at which smooth scores differ from a straight line by less than rounding."""
+
+ROUGH_SAFETY = 8.0
+"""Safety factor on the noise of rough scores, measured at z_obs: in sharp models it is several times that elsewhere."""
+
+
+def rough_noise(rough: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
+    """Return the noise (k,) of rough scores: their distance from the exact scores (k, gh, gw) at z_obs."""
+    difference = rough.at(np.arange(len(z_obs)), z_obs) - observed
+    return np.asarray(ROUGH_SAFETY * difference.abs().amax(dim=(1, 2)).cpu().numpy())
+
+
+def measured_jitter(exact: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
+    """Return how far (k,) scores next to z_obs are from a straight line, where only noise explains it.
+
+    Curvature grows with the square of the distance, noise does not.
+    """
+    everyone = np.arange(len(z_obs))
+    largest = observed.abs().amax(dim=(1, 2)).cpu().numpy()
+    jitter = _bend(exact, observed, z_obs, everyone, CLOSE)
+    doubtful = everyone[jitter > ROUNDING * largest]
+    if len(doubtful):
+        farther = _bend(exact, observed, z_obs, doubtful, 4 * CLOSE)
+        jitter[doubtful[farther > 8 * jitter[doubtful]]] = 0.0
+    return jitter
+
+
+def _bend(exact: Evaluations, observed: Tensor, z_obs: Floats, images: Integers, distance: float) -> Floats:
+    """Return the second difference (m,) of the scores of some images around z_obs."""
+    centre = z_obs[images]
+    near = distance * np.maximum(1.0, np.abs(centre))
+    around = exact.at(images, centre - near) + exact.at(images, centre + near)
+    bend = around / 2 - observed[on_device(images, observed.device)]
+    return np.array(bend.abs().amax(dim=(1, 2)).cpu().numpy())
+
 
 LEBESGUE = 3.0
 """Bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values."""

@@ -12,13 +12,12 @@ import math
 
 import numpy as np
 
-from attentest.search.outcome import CONVERGED, DECIDED, TOO_SHARP
-from attentest.search.problem import SearchProblem
-from attentest.search.spectral.masses import Floats, Mask
+from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
 from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, SegmentTable
+from attentest.search.spectral.segments import Floats, Mask
 from attentest.statistics.alternative import Tails
 from attentest.statistics.conditional_mean import mean_roots
-from attentest.statistics.unions import Unions
+from attentest.statistics.truncation_set import Unions
 
 P, ENDS, DONE = 0, 1, 2
 

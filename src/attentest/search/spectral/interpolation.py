@@ -9,20 +9,22 @@ import numpy as np
 from torch import Tensor
 
 from attentest.search.problem import SearchProblem, on_device
-from attentest.search.spectral.audit import AuditPoints
-from attentest.search.spectral.bumps import probe_points
-from attentest.search.spectral.cells import Parts, inside_and_undecided
-from attentest.search.spectral.chebyshev import SIZE
-from attentest.search.spectral.corrected_pieces import corrected_pieces, correction_points
-from attentest.search.spectral.decay import SLOWEST
+from attentest.search.spectral.audit import AuditPoints, uniform
+from attentest.search.spectral.cells import Parts, inside_and_undecided, probe_points
+from attentest.search.spectral.chebyshev import SIZE, SLOWEST
 from attentest.search.spectral.evaluations import Evaluations, Requests
-from attentest.search.spectral.fresh_pieces import LEBESGUE, Fresh, NodeScores, fresh_pieces, fresh_points
-from attentest.search.spectral.masses import Floats, Integers, Mask
-from attentest.search.spectral.pieces import Pieces
+from attentest.search.spectral.fresh_pieces import (
+    LEBESGUE,
+    Fresh,
+    NodeScores,
+    fresh_pieces,
+    fresh_points,
+    measured_jitter,
+    rough_noise,
+)
+from attentest.search.spectral.pieces import Pieces, corrected_pieces, correction_points
 from attentest.search.spectral.plan import Plan
-from attentest.search.spectral.random_places import uniform
-from attentest.search.spectral.score_error import measured_jitter, rough_noise
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Floats, Integers, Mask, Segments
 
 NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than

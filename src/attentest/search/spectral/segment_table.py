@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from attentest.search.spectral.masses import Floats, Integers, Mask, Masses
-from attentest.search.spectral.segments import INSIDE, UNEXPLORED, Segments, unexplored
+from attentest.search.spectral.segments import INSIDE, UNEXPLORED, Floats, Integers, Mask, Masses, Segments, unexplored
 from attentest.statistics.alternative import Tails
+from attentest.statistics.interval_mass import LOG_2, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law
-from attentest.statistics.log_probability import LOG_2, log_sums, log_twice_the_smaller
-from attentest.statistics.unions import Unions, order_by_owner
+from attentest.statistics.truncation_set import Unions, order_by_owner
 
 QUESTIONS = 2
 """P-values of an image that are bounded at the same time: its own one, or those at both ends of an interval."""

@@ -18,13 +18,17 @@ import torch
 from torch import Tensor
 
 from attentest.attention import ViTScores
-from attentest.attention.aggregation import HeadFusion
-from attentest.attention.tokens import Tokens
-from attentest.studies.benchmark.child_process import measured_alone
-from attentest.studies.benchmark.image_cost import ImageCost, cost_ratios
-from attentest.studies.benchmark.ratio import NotMeasured, Ratio
-from attentest.studies.benchmark.stopwatch import side_by_side, timed
-from attentest.studies.benchmark.workload import BenchSettings, Workload
+from attentest.attention.aggregation import HeadFusion, Tokens
+from attentest.studies.benchmark.measurement import (
+    BenchSettings,
+    NotMeasured,
+    Ratio,
+    Workload,
+    measured_alone,
+    side_by_side,
+    timed,
+)
+from attentest.studies.benchmark.variants import ImageCost, cost_ratios
 
 PACKAGE = "si4attention"
 

@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attentest.api import AttentionTest
 from attentest.errors import InputError
 from attentest.files import write_complete
 from attentest.noise import AR1, NoiseLike
+from attentest.pipeline.attention_test import AttentionTest
 from attentest.search import SpectralSearch
-from attentest.simulation.synthetic_images import UNIT_NOISE, null_images, signal_images
+from attentest.simulation.images import UNIT_NOISE, null_images, signal_images
 from attentest.training.bundled import bundled_model
 
 RECORD = Path(__file__).with_name("recorded_counts.json")

@@ -1,25 +1,25 @@
-"""Large colour images through a small model: what the size of the image itself costs, in time and memory."""
+"""What is paid before anything is computed, and what the size of an image itself costs, in time and memory."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attentest.api import AttentionTest
 from attentest.attention.device import usable_device
 from attentest.images.preprocessing import Preprocessing
+from attentest.pipeline.attention_test import AttentionTest
 from attentest.search import SpectralSearch
-from attentest.studies.benchmark.child_process import measured_alone
-from attentest.studies.benchmark.ratio import Ratio
-from attentest.studies.benchmark.stopwatch import timed
-from attentest.studies.benchmark.workload import Workload
+from attentest.studies.benchmark.measurement import FRESH, NotMeasured, Ratio, Workload, measured_alone, timed
 
 INPUT = 224
 """Side of the model's input."""
@@ -135,3 +135,42 @@ class PeakMemory:
 if __name__ == "__main__":
     height, width, tol, device, seed = sys.argv[1:]
     print(json.dumps(measure(int(height), int(width), float(tol), device, int(seed))))
+
+
+TORCH = "import torch"
+STARTS = {
+    TORCH: ("-c", "import torch"),
+    "import AttentionTest": ("-c", "import attentest; attentest.AttentionTest"),
+    "attentest --help": ("-m", "attentest", "--help"),
+}
+"""Arguments of Python, by what a table calls them."""
+
+
+def start_up(workload: Workload) -> Iterator[Ratio]:
+    """Compare the CPU seconds of new interpreters, which do not depend on what else the machine does."""
+    for arguments in STARTS.values():
+        _cpu_seconds(arguments)  # the files are read from the disk, and compiled, once
+    runs = [
+        {name: _cpu_seconds(arguments) for name, arguments in STARTS.items()} for _ in range(workload.settings.repeats)
+    ]
+    times = {name: median(run[name] for run in runs) for name in STARTS}
+    if not times[TORCH] > 0:
+        raise NotMeasured("this system does not tell the CPU time of processes that have ended.")
+    for name in STARTS:
+        if name != TORCH:
+            yield Ratio(
+                comparison="start-up",
+                of=name,
+                over=TORCH,
+                quantity="CPU seconds",
+                numerator=times[name],
+                denominator=times[TORCH],
+            )
+
+
+def _cpu_seconds(arguments: tuple[str, ...]) -> float:
+    """Return the CPU seconds of a new interpreter."""
+    before = os.times()
+    subprocess.run([*FRESH, *arguments], capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from attentest.registry import COMPARISONS
-from attentest.studies.benchmark.ratio import NotMeasured, Ratio
-from attentest.studies.benchmark.workload import BenchSettings, Workload
-from attentest.training.provenance import described_machine
+from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
+from attentest.training.classifier import described_machine
 
 Progress = Callable[[float, float, str], None]
 

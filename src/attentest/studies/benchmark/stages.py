@@ -1,28 +1,102 @@
-"""The stages of the spectral search over all of it, and all of it over the matrix products of its evaluations."""
+"""The stages of the spectral search and of a forward pass, over the matrix products in them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from inspect import unwrap
 from types import CodeType, FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from attentest.attention import ViTScores
+from attentest.attention.encoder import Encoder
 from attentest.attention.vit import read_encoder
 from attentest.search import SearchProblem
 from attentest.search.spectral.cells import inside_and_undecided
-from attentest.search.spectral.corrected_pieces import corrected_pieces
 from attentest.search.spectral.fresh_pieces import fresh_pieces
-from attentest.search.spectral.pieces import Pieces
+from attentest.search.spectral.pieces import Pieces, corrected_pieces
 from attentest.search.spectral.segment_table import SegmentTable
-from attentest.studies.benchmark.forward_pass import matrix_products
-from attentest.studies.benchmark.ratio import Ratio
-from attentest.studies.benchmark.stopwatch import now, side_by_side, timed
-from attentest.studies.benchmark.workload import Workload
+from attentest.studies.benchmark.measurement import Ratio, Workload, now, side_by_side, timed
+
+CPU_GOAL = 1.5
+"""In float64 on a CPU a forward pass should take at most this many times its matrix products."""
+
+CPU_BATCHES = (1, 8)
+CUDA_BATCHES = (64, 512)
+"""Batches that are compared with the default one."""
+
+MORE_REPEATS = 3
+"""A forward pass is quick, so it is timed this many times as often as a test."""
+
+
+@torch.no_grad()
+def forward_pass(workload: Workload) -> Iterator[Ratio]:
+    """Compare the scores of a batch with matrix products alone and with the model's own modules, and batch sizes."""
+    device, repeats = workload.device, MORE_REPEATS * workload.settings.repeats
+    scores, encoder = ViTScores(workload.model, device=device), read_encoder(workload.model, device=device)
+    batch = scores.batch_size
+    rng = np.random.default_rng(workload.settings.seed)
+    images = torch.from_numpy(rng.normal(size=(batch, *scores.image_shape))).to(device)
+
+    passes: dict[str, Callable[[], object]] = {
+        "float64": partial(scores, images),
+        "float32": partial(scores.rough, images),
+        "products in float64": matrix_products(encoder, batch, torch.float64),
+        "products in float32": matrix_products(encoder, batch, torch.float32),
+        "modules": partial(scores.through_modules, images),
+    }
+    times = {name: each.seconds / batch for name, each in side_by_side(passes, device, repeats, warm_up=True).items()}
+
+    def ratio(of: str, over: str, numerator: float, denominator: float, goal: float | None = None) -> Ratio:
+        return Ratio(
+            comparison="model",
+            of=of,
+            over=over,
+            quantity="seconds",
+            numerator=numerator,
+            denominator=denominator,
+            goal=goal,
+        )
+
+    for precision, goal in (("float64", CPU_GOAL if device.type == "cpu" else None), ("float32", None)):
+        products = times[f"products in {precision}"]
+        yield ratio(f"{precision}, batch of {batch}", "its matrix products", times[precision], products, goal)
+    yield ratio(f"float64, batch of {batch}", "the model's own modules", times["float64"], times["modules"])
+    for size in CUDA_BATCHES if device.type == "cuda" else CPU_BATCHES:
+        if size < batch:
+            works = {"few": partial(scores, images[:size]), "all": partial(scores, images)}
+            found = side_by_side(works, device, repeats)
+            few, every = found["few"].seconds / size, found["all"].seconds / batch
+            yield ratio(f"float64, batch of {size}", f"batch of {batch}", few, every)
+
+
+def matrix_products(encoder: Encoder, batch: int, dtype: torch.dtype) -> Callable[[], None]:
+    """Return a function that computes the matrix products that a batch of evaluations needs, and nothing else.
+
+    Of the last layer the attention of the class token is needed, for which only the keys of all tokens are computed.
+    Products with the few numbers of a patch, or for the class token alone, are left out.
+    """
+    tokens, hidden, inner, heads = encoder.tokens.count, encoder.width, encoder.mlp_width, encoder.heads
+    flat = torch.randn(batch * tokens, hidden, dtype=dtype, device=encoder.device)
+    square, triple, wide = (flat.new_ones(hidden, width) for width in (hidden, 3 * hidden, inner))
+    parts = flat.reshape(batch, tokens, heads, hidden // heads).transpose(1, 2)
+
+    @torch.no_grad()
+    def products() -> None:
+        for _ in range(encoder.layers - 1):
+            flat @ triple  # queries, keys and values
+            (parts @ parts.mT) @ parts
+            flat @ square
+            (flat @ wide) @ wide.T
+        flat @ square
+
+    return products
+
 
 STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "model": (SearchProblem.scores_at,),

@@ -1,4 +1,4 @@
-"""The conditions under which slices are tested: noise model, region, and what the region is compared with."""
+"""The slices of a study, split by patient, and the conditions under which they are tested."""
 
 from __future__ import annotations
 
@@ -9,12 +9,158 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from attentest.checks import whole_number
 from attentest.contrast import Background, Contrast, Neighbourhood, Reference
 from attentest.errors import InputError
 from attentest.noise import Averaged, FromImage, ImageNoise, NoiseModel, as_noise
 from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS
+from attentest.studies.brain.dataset import LEAST_BRIGHT, LEAST_SHARE, Slices
+
+NOISE_IMAGES_PER_PATIENT = 10
+"""Most slices of one patient in the noise part, because slices of a patient are alike."""
+
+LEAST_TESTED = 2
+"""Fewest patients to test on: intervals come from how much patients differ."""
+
+MOST_IMAGES = 10**8
+"""Upper bound on numbers of images; larger ones are typing errors."""
+
+PARTS = ("noise", "training", "test")
+
+Indices = NDArray[np.int64]
+Patients = list[Indices]
+"""The slices of each patient."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cohort:
+    """Slices that show a brain, and the sorted indices of those in each of three parts without a common patient.
+
+    The noise is estimated from slices without tumour; the classifier is trained on as many slices with as without. The
+    digest and the number ``given`` are of all slices, including those that are left out.
+    """
+
+    slices: Slices
+    noise: Indices
+    training: Indices
+    test: Indices
+    seed: int
+    sha256: str
+    given: int
+
+    def __post_init__(self) -> None:
+        for name in PARTS:
+            part = np.sort(getattr(self, name)).astype(np.int64, casting="safe")
+            part.setflags(write=False)
+            object.__setattr__(self, name, part)
+        indices, counts = np.unique(np.concatenate([self.noise, self.training, self.test]), return_counts=True)
+        if (counts > 1).any():
+            raise InputError(f"each slice may be in one part, once, but slice {indices[counts.argmax()]} is not.")
+
+    def facts(self) -> dict[str, Any]:
+        """Return what identifies the slices and their split, JSON-ready."""
+        return {
+            "sha256": self.sha256,
+            "slices": self.given,
+            "kept": len(self.slices),
+            "kept_rule": {"brighter_than": LEAST_BRIGHT, "least_share": LEAST_SHARE},
+            "patients": len(np.unique(self.slices.patient)),
+            "with_tumour": int(self.slices.tumour.sum()),
+            "seed": self.seed,
+            "split": {name: _counts(self.slices, getattr(self, name)) for name in PARTS},
+        }
+
+    def test_order(self) -> dict[bool, list[int]]:
+        """Return the indices of the test slices with (True) and without tumour (False), each in a random order."""
+        rng = np.random.default_rng(self.seed)
+        tumour = self.slices.tumour[self.test]
+        return {which: rng.permutation(self.test[tumour == which]).tolist() for which in (True, False)}
+
+
+def split_by_patient(
+    slices: Slices, *, noise_images: int = 100, training_per_class: int = 700, seed: int = 0
+) -> Cohort:
+    """Leave out nearly empty slices and split the others at random so that each patient is in one part.
+
+    Patients are put in a random order. The first of them who have slices without tumour give those for the noise, each
+    at most NOISE_IMAGES_PER_PATIENT; the next ones give those for training, until both classes are full; all slices of
+    the others are tested. Other slices of the patients in the first two parts are not used. The result does not depend
+    on the order of the slices.
+    """
+    noise_images = whole_number(noise_images, "noise_images", 1, MOST_IMAGES)
+    training_per_class = whole_number(training_per_class, "training_per_class", 1, MOST_IMAGES)
+    rng = np.random.default_rng(whole_number(seed, "seed", 0, 2**64 - 1))
+    shown = slices.take(slices.shows_brain())
+    if not len(shown):
+        raise InputError(
+            f"all {len(slices)} slices are nearly empty: none has {LEAST_SHARE:.0%} of its pixels brighter than "
+            f"{LEAST_BRIGHT} of 255. Are the intensities scaled to 0 to 255?"
+        )
+    order = np.lexsort((shown.number, shown.patient))  # so that the draws do not depend on the order of the slices
+    by_patient = [order[shown.patient[order] == name] for name in np.unique(shown.patient)]
+    patients = [by_patient[index] for index in rng.permutation(len(by_patient))]
+    noise, patients = _noise_part(shown, patients, noise_images, rng)
+    training, patients = _training_part(shown, patients, training_per_class, rng)
+    test = _joined(patients)
+    found = _counts(shown, test)
+    if not (found["with_tumour"] and found["without_tumour"]) or found["patients"] < LEAST_TESTED:
+        raise InputError(
+            f"the test needs slices with and without tumour of at least {LEAST_TESTED} patients, but left for it are "
+            f"{_words(found)}: ask for fewer with noise_images or training_per_class, or give more patients."
+        )
+    sha256, given = slices.digest(), len(slices)
+    return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, given=given)
+
+
+def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
+    """Draw the slices for the noise; return them and the patients who gave none."""
+    drawn, others, missing = [], [], wanted
+    for own in patients:
+        free = own[~slices.tumour[own]]
+        if count := min(len(free), NOISE_IMAGES_PER_PATIENT, missing):
+            drawn.append(rng.choice(free, count, replace=False))
+            missing -= count
+        else:
+            others.append(own)
+    if missing:
+        raise InputError(
+            f"{wanted} slices without tumour are wanted for the noise, but {len(patients)} patients give "
+            f"{wanted - missing} with at most {NOISE_IMAGES_PER_PATIENT} of each: ask for fewer with noise_images, or "
+            "give more patients."
+        )
+    return _joined(drawn), others
+
+
+def _training_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
+    """Draw the slices for training; return them and the patients after the last who was needed."""
+    counts = np.array([(slices.tumour[own].sum(), (~slices.tumour[own]).sum()) for own in patients]).reshape(-1, 2)
+    needed = int(np.searchsorted(counts.cumsum(axis=0).min(axis=1), wanted)) + 1
+    if needed > len(patients):
+        found = _counts(slices, _joined(patients))
+        raise InputError(
+            f"{wanted} slices with and {wanted} without tumour are wanted for training, but those not in the noise "
+            f"part are {_words(found)}: ask for fewer with training_per_class, or give more patients."
+        )
+    pool = _joined(patients[:needed])
+    classes = (pool[slices.tumour[pool]], pool[~slices.tumour[pool]])
+    return _joined([rng.choice(own, wanted, replace=False) for own in classes]), patients[needed:]
+
+
+def _joined(patients: Patients) -> Indices:
+    return np.concatenate([np.empty(0, dtype=np.int64), *patients])
+
+
+def _counts(slices: Slices, indices: Indices) -> dict[str, int]:
+    patients, with_tumour = len(np.unique(slices.patient[indices])), int(slices.tumour[indices].sum())
+    return {"patients": patients, "with_tumour": with_tumour, "without_tumour": len(indices) - with_tumour}
+
+
+def _words(found: dict[str, int]) -> str:
+    return f"{found['with_tumour']} with and {found['without_tumour']} without, of {found['patients']} patients"
+
 
 ESTIMATORS: Mapping[str, str] = {
     "pooled": "one variance for all pixels, independent",

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attentest.results.figures.figure_file import new_figure
-from attentest.results.figures.log_axis import make_logarithmic
-from attentest.results.figures.overlay import MAP_COLOURS, draw_outline
-from attentest.results.figures.palette import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION
-from attentest.results.pvalue_text import number_text, with_sign
+from attentest.presentation.figure import BLUE, GREEN, ORANGE, REGION_COLOUR, VERMILION, make_logarithmic, new_figure
+from attentest.presentation.picture import MAP_COLOURS, draw_outline
+from attentest.presentation.words import number_text, with_sign
 from attentest.results.result import AttentionTestResult
 from attentest.search import CONVERGED
 from attentest.studies.brain.condition import (
@@ -23,11 +21,11 @@ from attentest.studies.brain.condition import (
     THRESHOLDS,
     Condition,
 )
-from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.slice_tests import SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
+from attentest.studies.brain.summary import Gallery
 from attentest.studies.document import png
-from attentest.studies.rate_plot import SHADE, draw_grid, draw_level, draw_rates, legend_below
+from attentest.studies.rates import SHADE, draw_grid, draw_level, draw_rates, legend_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from attentest.results.calibration import ALPHAS
 from attentest.search import CONVERGED
+from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies import document
 from attentest.studies.brain import statements
 from attentest.studies.brain.condition import (
@@ -21,12 +21,11 @@ from attentest.studies.brain.condition import (
     THRESHOLDS,
     Condition,
 )
-from attentest.studies.brain.examples import Gallery
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, Summary
-from attentest.studies.document import Markdown, number
-from attentest.studies.html_page import to_html
+from attentest.studies.brain.summary import Gallery
+from attentest.studies.document import Markdown, number, to_html
 
 SLICE_VALUES = {
     "statistic": "statistic",
@@ -46,7 +45,7 @@ def write_report(
 ) -> Path:
     """Write the page of a study to a directory, and return the path of its HTML.
 
-    Galleries are from `attentest.studies.brain.examples`. The directory gets ``index.html``, ``brain.md``,
+    Galleries are from `attentest.studies.brain.summary`. The directory gets ``index.html``, ``brain.md``,
     ``figures`` and ``summary.json``. All but ``index.html`` may be shared: with galleries it shows slices of the
     dataset.
     """

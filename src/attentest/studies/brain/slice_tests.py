@@ -14,25 +14,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attentest.api import AttentionTest
-from attentest.api.engine import Engine, timed_batches
 from attentest.attention import ViTScores, load_model
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.noise import Dense, save_noise
-from attentest.pipeline.stream import Tested
-from attentest.results.estimates import confidence_intervals_of
-from attentest.results.failure import FailedImage
-from attentest.results.progress import Progress
-from attentest.results.records import RecordFile, Row, check_texts
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.pipeline.many_images import Tested
+from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
+from attentest.results.selective_inference import confidence_intervals_of
+from attentest.runs.engine import Engine, FailedImage, timed_batches
+from attentest.runs.records import RecordFile, Row, check_texts
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.studies.brain.cohort import Cohort
-from attentest.studies.brain.condition import ESTIMATORS, PAPER, Condition, FittedNoise
-from attentest.studies.brain.slices import LEAST_BRIGHT, Slices
-from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
-from attentest.studies.recording import recorded
+from attentest.studies.brain.condition import ESTIMATORS, PAPER, Cohort, Condition, FittedNoise
+from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
+from attentest.studies.rates import CONFIDENCE_LEVEL, interval_values, recorded
 from attentest.training.classifier import RECORD_FILE
 
 SEARCH = SpectralSearch()

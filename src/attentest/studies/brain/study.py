@@ -14,20 +14,18 @@ from typing import Any
 
 import torch
 
-from attentest.api.engine import Engine, as_engine
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
-from attentest.results.records import alone_in, record_run
+from attentest.runs.engine import Engine, as_engine
+from attentest.runs.records import alone_in, record_run
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
-from attentest.studies.brain.cohort import MOST_IMAGES, Cohort, split_by_patient
-from attentest.studies.brain.condition import PAPER, Condition, available
+from attentest.studies.brain.condition import MOST_IMAGES, PAPER, Cohort, Condition, available, split_by_patient
+from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
-from attentest.studies.brain.slices import Slices
-from attentest.training.classifier import save_or_rescue
-from attentest.training.model_directory import check_target
-from attentest.training.provenance import described_machine
+from attentest.training.bundled import check_target
+from attentest.training.classifier import described_machine, save_or_rescue
 
 FACTS = "study.json"
 """Name of the file with the facts about the slices and the command."""

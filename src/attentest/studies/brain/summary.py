@@ -1,4 +1,4 @@
-"""All numbers of the page, computed from the files of a study."""
+"""All numbers of the page, computed from the files of a study, and the examples that it shows."""
 
 from __future__ import annotations
 
@@ -7,21 +7,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kstest, spearmanr
 
 from attentest.errors import InputError
-from attentest.results.calibration import ALPHAS
-from attentest.results.records import Row, check_numbers, check_texts, read_runs
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.results.result import AttentionTestResult
+from attentest.runs.engine import FailedImage
+from attentest.runs.records import Row, check_numbers, check_texts, read_runs
 from attentest.search import CONVERGED
-from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Condition
-from attentest.studies.brain.performance import auc, clustered_rate, has_both_classes
-from attentest.studies.brain.slice_tests import TRAINING_FIELDS, data_file, read_record
+from attentest.simulation.calibration.calibration import ALPHAS
+from attentest.studies.brain.classifier import auc, clustered_rate, has_both_classes
+from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
+from attentest.studies.brain.dataset import Slices
+from attentest.studies.brain.slice_tests import TRAINING_FIELDS, SliceTests, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
-from attentest.studies.intervals import ENDS, interval_lengths
+from attentest.studies.rates import ENDS, interval_lengths
 
 FORMAT = 1
 """Version of the summary's format."""
@@ -248,3 +252,31 @@ def _good(rows: Sequence[Row]) -> list[Row]:
 def _rounded(values: Iterable[float | None]) -> list[float | None]:
     """Return numbers with the four digits that a figure needs."""
     return [None if value is None else float(f"{value:.4g}") for value in values]
+
+
+COUNT = 12
+"""Number of slices of each class."""
+
+Results = tuple[AttentionTestResult | None, ...]
+"""The result of each slice, None if it could not be tested."""
+
+
+class Gallery(NamedTuple):
+    """Slices of one class, at least one, and the result of each."""
+
+    slices: Slices
+    results: Results
+
+
+def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str, Gallery]:
+    """Return, for each class, the first slices in the random order of the study, tested under the paper's condition."""
+    order = cohort.test_order()
+    chosen = {name: cohort.slices.take(order[tumour][:count]) for name, tumour in CLASSES.items()}
+    test = tests.attention_test(PAPER)
+    return {name: Gallery(some, _results(test, list(some.flair))) for name, some in chosen.items() if len(some)}
+
+
+def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> Results:
+    """Return the results of slices (H, W); the picture of one that fails will say that it could not be tested."""
+    found = test.stream(images, on_error="row")
+    return tuple(None if isinstance(tested, FailedImage) else tested for tested in found)

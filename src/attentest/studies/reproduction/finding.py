@@ -7,10 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict
 from attentest.studies.reproduction import rules
-from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label
-from attentest.studies.reproduction.published import PERMUTATION, POWER
-from attentest.studies.reproduction.series import PAPERS
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS
+from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
 
 Select: TypeAlias = Callable[[Sequence[Setting]], Sequence[Any]]
 """Selects what a rule judges from the settings of an experiment: named rates, or settings."""

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attentest.studies import document
-from attentest.studies.document import Markdown, duration, table
-from attentest.studies.html_page import to_html
-from attentest.studies.reproduction import published, tables
+from attentest.studies.document import Markdown, duration, table, to_html
+from attentest.studies.reproduction import measures, tables
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
 from attentest.studies.reproduction.finding import findings
@@ -167,7 +166,7 @@ def _differences(experiments: Mapping[str, Any]) -> list[str]:
     """Return where the numbers of images and permutations are not those of the paper."""
     found = []
     settings = {name: experiments.get(name, {}).get("settings", []) for name in EXPERIMENTS}
-    for name, count in published.COUNTS.items():
+    for name, count in measures.COUNTS.items():
         images = [setting["images"] for setting in settings[name]]
         if any(number != count for number in images):
             here = span(images, "{:,}".format)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attentest.presentation.figure import BLUE, GREEN, ORANGE, PURPLE, VERMILION, make_logarithmic, new_figure
 from attentest.registry import REGION_UNITS
-from attentest.results.figures.figure_file import new_figure
-from attentest.results.figures.log_axis import make_logarithmic
-from attentest.results.figures.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION
-from attentest.simulation.nearly_gaussian import FAMILIES
-from attentest.studies.rate_plot import (
+from attentest.simulation.images import FAMILIES
+from attentest.studies.rates import (
     SHADE,
     draw_grid,
     draw_level,
@@ -20,10 +18,8 @@ from attentest.studies.rate_plot import (
     legend_below,
     name_in_legend,
 )
-from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS
-from attentest.studies.reproduction.measures import Setting, chosen
-from attentest.studies.reproduction.published import POWER
-from attentest.studies.reproduction.series import NOISES
+from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES
+from attentest.studies.reproduction.measures import POWER, Setting, chosen
 from attentest.training.paper_model import MODELS, architecture_of, side_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy.stats import norm
 
-from attentest.statistics.multiplicity import rate_of
+from attentest.statistics.multiple_testing import rate_of
 from attentest.studies.document import NO_DATA, Outcome, Verdict, number
-from attentest.studies.reproduction.measures import Setting, chosen, label
-from attentest.studies.reproduction.published import COUNTS, IMAGES, SECONDS
+from attentest.studies.reproduction.measures import COUNTS, IMAGES, SECONDS, Setting, chosen, label
 
 Rated: TypeAlias = tuple[str, Mapping[str, Any]]
 """A name and its rate."""

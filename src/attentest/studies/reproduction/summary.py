@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from attentest.errors import InputError
-from attentest.results.records import read_runs
-from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, chosen_experiments, plan_of
-from attentest.studies.reproduction.measures import MEASURES, our_tests
-from attentest.studies.reproduction.recorded_fields import check_run
-from attentest.studies.reproduction.run import RUN_FIELDS
-from attentest.studies.reproduction.series import Series
-from attentest.studies.reproduction.series_rows import SeriesRows
+from attentest.runs.records import read_runs
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, Series, chosen_experiments, plan_of
+from attentest.studies.reproduction.measures import MEASURES, SeriesRows, our_tests
+from attentest.studies.reproduction.run import RUN_FIELDS, check_run
 from attentest.training.paper_model import MODELS, ModelFolders
 
 FORMAT = 1

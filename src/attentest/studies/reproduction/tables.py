@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attentest.results.pvalue_text import pvalue_text
+from attentest.presentation.words import pvalue_text
 from attentest.search import CONVERGED
 from attentest.studies.document import Columns, Markdown, duration, number, rate_text, table
 from attentest.studies.reproduction.experiment import EXPERIMENTS
-from attentest.studies.reproduction.measures import Setting, chosen, label
-from attentest.studies.reproduction.published import PERMUTATION, POWER
+from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
 from attentest.training.paper_model import MODELS
 
 

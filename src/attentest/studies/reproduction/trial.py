@@ -1,28 +1,65 @@
-"""One trial: what is computed on the images of a series, and the row of each image."""
+"""Trials in chunks: what is computed on the images of a series, and the row of each image."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.api import AttentionTest
 from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
-from attentest.results.estimates import confidence_intervals_of
-from attentest.results.progress import Progress
-from attentest.results.records import Row
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
+from attentest.results.selective_inference import confidence_intervals_of
+from attentest.runs.records import Row
 from attentest.search import Search, SpectralSearch, as_search
-from attentest.studies.intervals import CONFIDENCE_LEVEL, interval_values
-from attentest.studies.reproduction.chunks import failed_row, rows_in_chunks
-from attentest.studies.reproduction.series import Series
+from attentest.studies.rates import CONFIDENCE_LEVEL, interval_values
+from attentest.studies.reproduction.experiment import Series
+
+Work: TypeAlias = Callable[[list[int]], list[Row]]
+"""Maps image numbers to their rows, in the same order."""
+
+CHUNK_SECONDS = 20.0  # about what a chunk takes
+FIRST_CHUNK = {"cpu": 4, "cuda": 500}  # images, before anything has been timed
+LARGEST_CHUNK = 2000  # images, however fast they are
+
+
+def rows_in_chunks(
+    work: Work, numbers: list[int], device_type: str, together: int | None = None
+) -> Iterator[list[Row]]:
+    """Yield the rows of images in chunks of a given size, or of about CHUNK_SECONDS; a failed trial is a row too."""
+    chunk = together or FIRST_CHUNK[device_type]
+    while numbers:
+        some, numbers = numbers[:chunk], numbers[chunk:]
+        start = time.perf_counter()
+        rows = _isolated_rows(work, some)
+        seconds = max(time.perf_counter() - start, 1e-3)
+        chunk = together or min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
+        yield rows
+
+
+def failed_row(number: int, reason: str) -> Row:
+    """Return the row of a trial that failed."""
+    return {"image": number, "error": reason, "seconds": 0.0}
+
+
+def _isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
+    """Return the rows of images; failing work is repeated on halves, down to the image whose row is its error."""
+    try:
+        return work(numbers)
+    except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
+        if len(numbers) == 1:
+            return [failed_row(numbers[0], f"{type(error).__name__}: {error}")]
+    half = len(numbers) // 2
+    return _isolated_rows(work, numbers[:half]) + _isolated_rows(work, numbers[half:])
+
 
 TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images
 

@@ -1,0 +1,271 @@
+"""The models and images of the page: offered, uploaded or drawn; nothing that a browser sends names a file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.attention import ViTScores, load_model
+from attentest.attention.device import usable_device
+from attentest.errors import AttentestError, InputError, ModelError, shortened
+from attentest.images.image_file import read_image
+from attentest.pipeline.geometry import preprocessing_and_size
+from attentest.simulation.images import null_images, signal_images
+from attentest.training.bundled import BUNDLED, bundled_model
+
+MOST_REMEMBERED = 8
+"""Number of images whose scores are remembered."""
+
+
+class RememberedScores(ViTScores):
+    """Scores of a vision transformer that are not computed again for an image that was seen just before.
+
+    While tau is moved, the region changes at once and the model is not evaluated. Not for searches that need
+    derivatives.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()
+        self._lock = Lock()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
+        if len(images) != 1:
+            return super().__call__(images)
+        key = hashlib.blake2b(images.detach().cpu().numpy().tobytes()).digest()
+        with self._lock:
+            known = self._remembered.get(key)
+        if known is None:
+            known = super().__call__(images)
+            with self._lock:
+                self._remembered[key] = known
+                while len(self._remembered) > MOST_REMEMBERED:
+                    self._remembered.popitem(last=False)
+        return known.clone()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OfferedModel:
+    """A model that is ready to be used.
+
+    Parameters
+    ----------
+    name
+        Its name on the page.
+    scores
+        Its attention scores.
+    preprocessing
+        That of the image processor saved with it, if there is one.
+    """
+
+    name: str
+    scores: RememberedScores
+    preprocessing: Any
+
+
+class OfferedModels:
+    """The bundled models and those of some directories.
+
+    Parameters
+    ----------
+    directories
+        Directories of saved models; all are loaded here, so that a broken one is known before the page is.
+    device
+        Where to compute.
+    """
+
+    def __init__(self, directories: Iterable[Path] = (), device: str = "cpu") -> None:
+        self._device = usable_device(device)
+        given = [Path(directory) for directory in directories]
+        for directory in given:
+            if not directory.is_dir():
+                raise ModelError(
+                    f"there is no model directory {directory}: give one made by save_pretrained or `attentest train`; "
+                    "the page downloads nothing."
+                )
+        self._directories = _named(given) | {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
+        self._loaded: dict[str, OfferedModel] = {}
+        self._lock = Lock()
+        for name in list(self._directories)[: len(given)]:
+            self.model(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names, those of given directories first."""
+        return list(self._directories)
+
+    @property
+    def default(self) -> str:
+        """The model that is chosen at first: the first one given, else the bundled one of the demonstration."""
+        return self.names[0] if len(self.names) > len(BUNDLED) else self.bundled(16)
+
+    def bundled(self, size: int) -> str:
+        """Return the name of the bundled model for images of a size."""
+        return _bundled_name("base", size)
+
+    def model(self, name: object) -> OfferedModel:
+        """Return the model of a name; refuse anything that is not offered."""
+        if not isinstance(name, str) or name not in self._directories:
+            raise InputError(f"the model must be one of {', '.join(self.names)}, got {shortened(name)}.")
+        with self._lock:
+            if name not in self._loaded:
+                self._loaded[name] = _loaded(name, self._directories[name], self._device)
+            return self._loaded[name]
+
+
+def _loaded(name: str, directory: Path, device: torch.device) -> OfferedModel:
+    saved = load_model(directory, local_files_only=True)
+    preprocessing, image_size = preprocessing_and_size(saved.processor, None)
+    scores = RememberedScores(saved.encoder, image_size=image_size, device=device, owned=True)
+    return OfferedModel(name=name, scores=scores, preprocessing=preprocessing)
+
+
+def _bundled_name(architecture: str, size: int) -> str:
+    return f"bundled {size} × {size}" if architecture == "base" else f"bundled {size} × {size}, {architecture}"
+
+
+def _named(directories: list[Path]) -> dict[str, Path]:
+    """Return directories by their last names; the second of a name is followed by its number."""
+    named: dict[str, Path] = {}
+    for directory in directories:
+        own = directory.resolve().name
+        count = sum(1 for other in named.values() if other.resolve().name == own)
+        named[own if count == 0 else f"{own} ({count + 1})"] = directory
+    return named
+
+
+FIELDS = {
+    "pick it with frame= or --frame": "choose it in the field Frame",
+    "leave window (--window) out": "switch the display window off",
+    "intensity_range is for preprocessing that rescales, and there is none": (
+        "black and white are for models that rescale images, and this one does not"
+    ),
+    "intensity_range=(black, white)": "the pixel values of black and white",
+    "intensity_range": "the pixel values of black and white",
+    "top_fraction (q)": "the top fraction",
+    "top_fraction": "top fraction",
+    "threshold (tau)": "the threshold",
+    "randomise": "gamma",
+    "sigma (a standard deviation)": "the standard deviation of the noise",
+    "resize it first, or say with preprocessing how it is to be done": "resize it first, or let the page do it",
+}
+"""What the page calls a parameter of the library, or what it is to be done there."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UploadedImage:
+    """An image with its name, as the library takes it.
+
+    Parameters
+    ----------
+    name
+        The name of its file, which is text that anybody may have chosen.
+    pixels : (H, W) or (H, W, C)
+        Values as stored.
+    """
+
+    name: str
+    pixels: NDArray[Any]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
+
+def read_upload(path: Path, frame: int | None = None, window: bool = False) -> UploadedImage:
+    """Return the image of an uploaded file; messages name the file and not where it is kept.
+
+    Parameters
+    ----------
+    path
+        The file.
+    frame, window
+        As in ``attentest.read_image``.
+    """
+    with page_words({str(path): path.name}):
+        return UploadedImage(name=path.name, pixels=read_image(path, frame=frame, window=window))
+
+
+@contextmanager
+def page_words(words: dict[str, str]) -> Iterator[None]:
+    """Let the errors of the library use other words.
+
+    Parameters
+    ----------
+    words
+        What to write in place of what.
+    """
+    try:
+        yield
+    except AttentestError as error:
+        message = str(error)
+        for theirs, ours in words.items():
+            message = message.replace(theirs, ours)
+        raise type(error)(message) from error
+
+
+SEED = 0
+"""Seed of the images: the first two are those of ``attentest demo``."""
+
+SMALL, LARGE = 16, 64
+"""Sides of the images in pixels, which are those of bundled models."""
+
+SIGNAL = 3.0
+"""Mean of the signal in standard deviations of the noise."""
+
+SPOT = 4.0
+"""Brightness of the spot in the drawn scan, in standard deviations of the noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """An image to try the page with; its noise has a standard deviation of 1.
+
+    Parameters
+    ----------
+    image
+        The image.
+    size
+        Its side in pixels.
+    """
+
+    image: UploadedImage
+    size: int
+
+
+def examples() -> dict[str, Example]:
+    """Return the examples by what the page calls them."""
+    rng = np.random.default_rng(SEED)
+    noise = null_images(rng, 1, SMALL)[0]
+    signal = signal_images(rng, 1, SMALL, SIGNAL)[0][0]
+    scan = drawn_scan(np.random.default_rng(SEED), LARGE)
+    drawn = {"Pure noise": noise, "Noise and a signal": signal, "A drawn scan": scan}
+    return {
+        label: Example(image=UploadedImage(name=label.lower(), pixels=pixels), size=len(pixels))
+        for label, pixels in drawn.items()
+    }
+
+
+def drawn_scan(rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+    """Return a grey image (size, size) like a slice of a head, with a bright spot and noise of standard deviation 1."""
+    across = np.linspace(-1, 1, size)
+    x, y = np.meshgrid(across, across)
+    head = (x / 0.72) ** 2 + (y / 0.92) ** 2
+    inside = 1 / (1 + np.exp((head - 0.85) / 0.02))
+    skull = np.exp(-(((head - 0.92) / 0.05) ** 2))
+    folds = 0.3 * np.cos(9 * x + 2 * np.sin(5 * y)) * np.cos(8 * y)
+    spot = ((x - 0.25) ** 2 + (y + 0.3) ** 2) < 0.2**2
+    return np.asarray(inside * (1 + folds) + 1.5 * skull + SPOT * spot + rng.normal(size=(size, size)))

@@ -1,0 +1,310 @@
+"""The forward pass of a transformer with plain layers: norm, attention, norm and a network of two linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear
+
+from attentest.attention.aggregation import Aggregation
+from attentest.attention.encoder import Encoder
+
+FIRST_NORM = ("layernorm_before", "norm1", "layer_norm1", "ln_1")
+SECOND_NORM = ("layernorm_after", "norm2", "layer_norm2", "ln_2")
+QUERY = ("q_proj", "attention.attention.query")
+KEY = ("k_proj", "attention.attention.key")
+VALUE = ("v_proj", "attention.attention.value")
+TOGETHER = ("attn.qkv", "self_attention")
+OUTPUT = ("o_proj", "out_proj", "attention.output.dense", "attn.proj")
+UP = ("mlp.fc1", "intermediate.dense", "mlp.0")
+DOWN = ("mlp.fc2", "mlp.3", "output.dense")
+ACTIVATION = ("mlp.activation_fn", "mlp.activation", "mlp.act", "mlp.1", "intermediate.intermediate_act_fn")
+FIRST_SCALE = ("layer_scale1", "ls1")
+SECOND_SCALE = ("layer_scale2", "ls2")
+NORM_BEFORE = ("pre_layrnorm", "norm_pre")
+"""Names of the parts of a layer in transformers, timm and torchvision, and of a norm before the first layer."""
+
+
+class Norm(NamedTuple):
+    """A layer norm: weights (d,), biases (d,) and what is added to the variance."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+
+class Affine(NamedTuple):
+    """An affine map: weights (out, in), biases (out,), and factors (out,) of the result, if there are any."""
+
+    weight: Tensor
+    bias: Tensor
+    scale: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainLayer:
+    """One layer: x + out(attention(norm(x))), and then x + down(activation(up(norm(x)))).
+
+    ``inputs`` are queries, keys and values, one below the other.
+    """
+
+    first_norm: Norm
+    inputs: Affine
+    out: Affine
+    second_norm: Norm
+    up: Affine
+    activation: Callable[[Tensor], Tensor]
+    down: Affine
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainWeights:
+    """The weights of an encoder.
+
+    Parameters
+    ----------
+    patches : (width, C * h * w)
+        From the pixels of a patch to its token.
+    constant : (1, N, width)
+        What is added to the tokens: biases and position embeddings, and the tokens that are not patches.
+    norm
+        Norm of the tokens before the first layer, if there is one.
+    layers
+        The layers.
+    """
+
+    patches: Tensor
+    constant: Tensor
+    norm: Norm | None
+    layers: tuple[PlainLayer, ...]
+
+
+def plain_weights(encoder: Encoder) -> PlainWeights | None:
+    """Return the weights of an encoder with plain layers; None for any other.
+
+    Queries, keys and values of the encoder's module become views of one tensor, so that no weights are held twice.
+    """
+    module = encoder.module
+    layers = _layers(module, encoder.layers)
+    convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
+    if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
+        return None
+    read = [_plain_layer(layer) for layer in layers]
+    first = _named(module, *NORM_BEFORE)
+    norm = None if first is None else _norm(first)
+    constant = _constant(encoder, layers[0] if norm is None else first)
+    if constant is None or any(layer is None for layer in read):
+        return None
+    return PlainWeights(
+        patches=convolutions[0].weight.flatten(1),
+        constant=constant,
+        norm=norm,
+        layers=tuple(layer for layer in read if layer is not None),
+    )
+
+
+def _layers(module: nn.Module, count: int) -> list[nn.Module] | None:
+    """Return the layers of a model: the only list of so many modules that have norms of their own."""
+    lists = [part for part in module.modules() if isinstance(part, (nn.ModuleList, nn.Sequential))]
+    found = [list(part) for part in lists if len(part) == count and all(_named(one, *FIRST_NORM) for one in part)]
+    return found[0] if len(found) == 1 else None
+
+
+def _plain_layer(layer: nn.Module) -> PlainLayer | None:
+    norms = _norm(_named(layer, *FIRST_NORM)), _norm(_named(layer, *SECOND_NORM))
+    inputs = _inputs(layer)
+    out, up, down = (_affine(_named(layer, *names)) for names in (OUTPUT, UP, DOWN))
+    activation = _named(layer, *ACTIVATION)
+    if norms[0] is None or norms[1] is None or inputs is None or out is None or up is None or down is None:
+        return None
+    if activation is None:
+        return None
+    return PlainLayer(
+        first_norm=norms[0],
+        inputs=inputs,
+        out=out._replace(scale=_scale(_named(layer, *FIRST_SCALE))),
+        second_norm=norms[1],
+        up=up,
+        activation=activation,
+        down=down._replace(scale=_scale(_named(layer, *SECOND_SCALE))),
+    )
+
+
+def _named(module: nn.Module, *names: str) -> Any:
+    """Return the part of a module whose name is, or ends in, one of these; None if there is none."""
+    parts = dict(module.named_modules())
+    exact = next((parts[name] for name in names if name in parts), None)
+    endings = tuple(f".{name}" for name in names)
+    return exact or next((part for path, part in parts.items() if path.endswith(endings)), None)
+
+
+def _norm(part: Any) -> Norm | None:
+    if not isinstance(part, nn.LayerNorm) or part.weight is None or part.bias is None:
+        return None
+    return Norm(part.weight, part.bias, part.eps)
+
+
+def _affine(part: Any) -> Affine | None:
+    if not isinstance(part, nn.Linear):
+        return None
+    return Affine(part.weight, part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias)
+
+
+def _scale(part: Any) -> Tensor | None:
+    """Return the factors of a module that scales the features of tokens, if it is one."""
+    scale: Tensor | None = getattr(part, "lambda1", getattr(part, "gamma", None))
+    return scale
+
+
+def _inputs(layer: nn.Module) -> Affine | None:
+    """Return queries, keys and values as one map."""
+    together = _named(layer, *TOGETHER)
+    if together is not None and hasattr(together, "in_proj_weight"):
+        return Affine(together.in_proj_weight, together.in_proj_bias)
+    if together is not None:
+        return _affine(together)
+    modules = [_named(layer, *names) for names in (QUERY, KEY, VALUE)]
+    maps = [_affine(module) for module in modules]
+    if any(one is None for one in maps):
+        return None
+    known = [one for one in maps if one is not None]
+    weight, bias = torch.cat([one.weight for one in known]), torch.cat([one.bias for one in known])
+    start = 0
+    for module, one in zip(modules, known, strict=True):
+        end = start + len(one.weight)
+        module.weight.data = weight[start:end]
+        if module.bias is not None:
+            module.bias.data = bias[start:end]
+        start = end
+    return Affine(weight, bias)
+
+
+class _Reached(Exception):
+    """Ends a forward pass before a layer; carries the tokens."""
+
+
+def _constant(encoder: Encoder, layer: nn.Module) -> Tensor | None:
+    """Return the tokens (1, N, width) that reach a layer from a blank image."""
+
+    def stop(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        raise _Reached(arguments[0] if arguments else next(iter(named.values())))
+
+    weights = next(encoder.module.parameters())
+    blank = torch.zeros(1, encoder.channels, *encoder.image_size, dtype=weights.dtype, device=weights.device)
+    handle = layer.register_forward_pre_hook(stop, with_kwargs=True)
+    try:
+        encoder.forward(encoder.module, blank)
+    except _Reached as reached:
+        tokens = reached.args[0]
+    else:
+        return None
+    finally:
+        handle.remove()
+    expected = (1, encoder.tokens.count, encoder.width)
+    return tokens.detach() if isinstance(tokens, Tensor) and tuple(tokens.shape) == expected else None
+
+
+SAME = 1e-10
+"""Scores that differ by this fraction of the greatest one are equal but for rounding, which some models amplify."""
+
+
+class PlainForward:
+    """From images to scores, as the model's own modules compute them.
+
+    Three things make it faster than those: one matrix product for queries, keys and values; of the last layer only the
+    row of the class token, where that is all that is needed; and no bookkeeping of modules.
+
+    Parameters
+    ----------
+    encoder
+        The model.
+    weights
+        Its weights.
+    aggregation
+        How its attention becomes scores.
+    """
+
+    def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:
+        self._tokens, self._heads = encoder.tokens, encoder.heads
+        self._patch_size, self._covered = encoder.patch_size, encoder.covered
+        self._weights, self._aggregation = weights, aggregation
+        self._needed = aggregation.layers(encoder.layers)
+        self._class_row = encoder.tokens.class_token and getattr(aggregation, "class_row_of_last", False)
+
+    @classmethod
+    def of(cls, encoder: Encoder, aggregation: Aggregation) -> PlainForward | None:
+        """Return the forward pass of an encoder with plain layers; None for any other."""
+        weights = plain_weights(encoder)
+        return None if weights is None else cls(encoder, weights, aggregation)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
+        x = self._embedded(images)
+        taken = []
+        for number, layer in enumerate(self._weights.layers[: self._needed.stop]):
+            tokens = normed(x, layer.first_norm)
+            if number + 1 == self._needed.stop:
+                taken.append(self._aggregation.take(self._last_attention(tokens, layer), self._tokens))
+                break
+            queries, keys, values = self._divided(_mapped(tokens, layer.inputs))
+            attention = torch.softmax(self._logits(queries, keys), dim=-1)
+            if number in self._needed:
+                taken.append(self._aggregation.take(attention, self._tokens))
+            x = x + _mapped((attention @ values).transpose(1, 2).flatten(2), layer.out)
+            hidden = layer.activation(_mapped(normed(x, layer.second_norm), layer.up))
+            x = x + _mapped(hidden, layer.down)
+        return self._aggregation.scores(taken, self._tokens)
+
+    def agrees(self, images: Tensor, expected: Tensor) -> bool:
+        """Return whether the scores of images are those expected, (m, gh, gw), to within rounding."""
+        try:
+            scores = self(images)
+        except RuntimeError:  # the weights do not fit together as those of plain layers do
+            return False
+        return bool((scores - expected).abs().amax() <= SAME * expected.abs().amax())
+
+    def _embedded(self, images: Tensor) -> Tensor:
+        """Return the tokens (m, N, d) that reach the first layer."""
+        (rows, columns), (height, width) = self._tokens.grid, self._patch_size
+        covered = images[..., : self._covered[0], : self._covered[1]]
+        cut = covered.unflatten(3, (columns, width)).unflatten(2, (rows, height))  # m, C, rows, height, columns, width
+        patches = cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        constant, prefix = self._weights.constant, self._tokens.prefix
+        embedded = linear(patches, self._weights.patches) + constant[:, prefix:]
+        tokens = torch.cat([constant[:, :prefix].expand(len(images), -1, -1), embedded], dim=1)
+        return tokens if self._weights.norm is None else normed(tokens, self._weights.norm)
+
+    def _divided(self, mapped: Tensor) -> tuple[Tensor, ...]:
+        """Return queries, keys and values (m, heads, N, d / heads) from one tensor (m, N, 3 d)."""
+        divided: tuple[Tensor, ...] = mapped.unflatten(2, (3, self._heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+        return divided
+
+    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the logits (m, heads, rows, N) of the attention."""
+        scale: float = queries.shape[-1] ** -0.5
+        return torch.matmul(queries * scale, keys.transpose(-2, -1))
+
+    def _last_attention(self, tokens: Tensor, layer: PlainLayer) -> Tensor:
+        """Return the attention (m, heads, rows, N) of the last layer: all of its rows, or that of the class token."""
+        width = tokens.shape[2]
+        mapped = linear(tokens, layer.inputs.weight[: 2 * width], layer.inputs.bias[: 2 * width])
+        queries, keys = mapped.unflatten(2, (2, self._heads, -1)).permute(2, 0, 3, 1, 4)
+        # The queries of the class tokens by themselves would be a product with as many rows as images, which is rounded
+        # otherwise for few of them than for many: a result would depend on what an image is tested with.
+        if self._class_row:
+            queries = queries[:, :, :1]
+        return torch.softmax(self._logits(queries, keys), dim=-1)
+
+
+def normed(x: Tensor, norm: Norm) -> Tensor:
+    """Return the layer norm of tokens (m, N, d)."""
+    return layer_norm(x, x.shape[-1:], norm.weight, norm.bias, norm.eps)
+
+
+def _mapped(x: Tensor, affine: Affine) -> Tensor:
+    mapped = linear(x, affine.weight, affine.bias)
+    return mapped if affine.scale is None else mapped * affine.scale

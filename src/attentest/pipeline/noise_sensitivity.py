@@ -1,0 +1,146 @@
+"""Tests of one image with noise of other correlation lengths, for the region that the model chose already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from attentest.checks import float_array
+from attentest.errors import InputError
+from attentest.images.sample import channels_last
+from attentest.noise import correlation_length, with_correlation_length
+from attentest.noise.dense import NearlySingularError
+from attentest.pipeline.inputs import Input, batches
+from attentest.pipeline.run import Pipeline
+from attentest.progress import Progress
+from attentest.results.result import AttentionTestResult
+from attentest.results.selective_inference import confidence_intervals_of, estimates_of
+from attentest.results.sensitivity.curve import SensitivityCurve
+from attentest.results.sensitivity.sensitivity import Sensitivity
+from attentest.search import Report
+from attentest.statistics.pvalue import LogPvalues
+
+STRETCHES = (0.5, 0.5**0.5, 1.0, 2.0**0.5, 2.0)
+"""Multiples of the correlation length that was assumed."""
+
+LENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Correlation lengths in pixels, where pixels were assumed to be independent."""
+
+LEFT_OUT = "Correlation lengths are left out"
+"""Beginning of the note where there are none."""
+
+
+def sensitivity_of(
+    pipeline: Pipeline,
+    given: Input,
+    result: AttentionTestResult | None,
+    *,
+    lengths: ArrayLike | None,
+    factors: ArrayLike,
+    alpha: float,
+    report: Progress | None,
+) -> Sensitivity:
+    """Return how the result of an image depends on the noise; see :meth:`attentest.AttentionTest.sensitivity`.
+
+    Parameters
+    ----------
+    pipeline
+        The parts of the test.
+    given
+        The image.
+    result
+        Its result, if it is known.
+    lengths, factors, alpha
+        As in the test's method.
+    report
+        Called with (fraction done, 1).
+    """
+    if result is not None and not np.array_equal(result.image, channels_last(given.image.pixels)):
+        raise InputError("the result is of another image: leave it out, or give that of this image.")
+    chosen, note = _chosen_lengths(given, lengths)
+    first, others = int(result is None), max(len(chosen) - 1, 0)
+
+    def tell(before: int, count: int, share: float) -> None:
+        if report is not None:
+            report((before + count * share) / max(first + others, 1), 1)
+
+    if result is None:
+        result = pipeline.run([given], report=partial(tell, 0, 1))[0][0]
+    found = replace(result.sensitivity(alpha=alpha, factors=factors), note=note)
+    if not len(chosen):
+        return found
+    own = correlation_length(given.noise)
+    inputs = [_with_length(given, own, length) for length in chosen if length != own]
+    try:
+        tested = iter(_tested(pipeline, inputs, partial(tell, first, others)))
+    except NearlySingularError as error:
+        if lengths is not None:
+            raise
+        return replace(found, note=f"{LEFT_OUT}: {error}")
+    results = [result if length == own else next(tested) for length in chosen]
+    logs = [(each.log_pvalue, *each.log_pvalue_bounds) for each in results]
+    return replace(
+        found,
+        lengths=SensitivityCurve(
+            values=chosen,
+            standard_errors=np.array([each.standard_error for each in results]),
+            log_pvalues=LogPvalues(*np.array(logs).T),
+            estimates=estimates_of(results),
+            intervals=confidence_intervals_of(results, found.confidence_level),
+        ),
+        assumed_length=own,
+        evaluations=sum(each.evaluations for each in results if each is not result),
+    )
+
+
+def _chosen_lengths(given: Input, lengths: ArrayLike | None) -> tuple[NDArray[np.float64], str | None]:
+    """Return the correlation lengths to be tested, in order, that of the noise among them; or why there are none."""
+    if lengths is not None and not np.size(lengths):
+        return np.empty(0), None
+    try:
+        own = correlation_length(given.noise)
+        if given.reference_noise is not None:
+            correlation_length(given.reference_noise)
+    except InputError as error:
+        if lengths is not None:
+            raise
+        return np.empty(0), f"{LEFT_OUT}: {error}"
+    if lengths is None:
+        return np.array([own * stretch for stretch in STRETCHES] if own else LENGTHS), None
+    asked = float_array(lengths, "lengths")
+    if asked.ndim != 1 or not np.all((asked >= 0) & np.isfinite(asked)):
+        raise InputError(f"lengths must be a list of correlation lengths in pixels, 0 or more, got {lengths!r}.")
+    return np.unique([*asked, own]), None
+
+
+def _with_length(given: Input, own: float, length: float) -> Input:
+    """Return an image with noise of another correlation length, and with the same noise added to it."""
+    shape, reference_noise = given.geometry.shape, given.reference_noise
+    if reference_noise is not None:
+        of_reference = correlation_length(reference_noise)
+        stretched = length if of_reference == own else of_reference * (length / own if own else 1.0)
+        reference_noise = with_correlation_length(reference_noise, stretched, shape)
+    return replace(
+        given,
+        noise=with_correlation_length(given.noise, length, shape),
+        reference_noise=reference_noise,
+        selection_noise=given.noise,
+    )
+
+
+def _tested(pipeline: Pipeline, inputs: Sequence[Input], report: Report) -> list[AttentionTestResult]:
+    """Return the results of inputs of one geometry, as many at a time as fit in memory."""
+    found: list[AttentionTestResult] = []
+    together = pipeline.search.images_together(pipeline.scores.batch_size)
+    for batch in batches(inputs, together, pipeline.memory // 2):
+        some = [each for each in batch if isinstance(each, Input)]
+
+        def share_done(share: float, before: int = len(found), count: int = len(some)) -> None:
+            report((before + share * count) / len(inputs))
+
+        found += [results[0] for results in pipeline.run(some, report=share_done)]
+    return found

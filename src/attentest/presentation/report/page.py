@@ -1,0 +1,197 @@
+"""A report as one HTML file that needs no other and sends no request, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+from attentest.errors import InputError
+from attentest.files import check_output_path, write_complete
+from attentest.presentation.figure import new_figure
+from attentest.presentation.notebook import interval_text
+from attentest.presentation.report.content import report_content
+from attentest.presentation.report.pictures import CardPictures
+from attentest.presentation.report.tested_batch import TestedBatch
+from attentest.presentation.words import VERDICTS, estimate_text, number_text, plain, pvalue_text, range_text, short
+from attentest.progress import Progress
+from attentest.results.many_pvalues import METHOD_NAMES
+from attentest.results.rows import Row
+from attentest.search import CONVERGED
+
+NAME = "the report"
+"""What messages call the file."""
+
+JSON_SUFFIX = ".json"
+SUFFIXES = (".html", ".htm", JSON_SUFFIX)
+
+USUAL_CARDS = 200
+"""Most results that a report describes in detail, unless told otherwise."""
+
+MOST_CARDS = 100_000
+"""Upper limit on that number, against typing errors."""
+
+
+def is_json(path: Path) -> bool:
+    """Return whether a report is to be JSON."""
+    return path.suffix.lower() == JSON_SUFFIX
+
+
+def check_report_path(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Refuse a path to which no report can be written, or that would overwrite an input."""
+    check_output_path(path, NAME, SUFFIXES, inputs)
+    if not is_json(path):
+        required_jinja2()
+        new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
+
+
+def required_jinja2() -> Any:
+    """Return Jinja2, or refuse where it is not installed."""
+    try:
+        return import_module("jinja2")
+    except ImportError:
+        raise InputError("the report needs Jinja2: pip install 'attentest[plots]'.") from None
+
+
+HEADINGS = {"by": "BY p", "bh": "BH p", "holm": "Holm p"}
+"""Short names of adjusted p-values."""
+
+
+def html_page(content: Mapping[str, Any], pictures: Mapping[int, Mapping[str, bytes]]) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    content
+        What it says: see :func:`~attentest.presentation.report.content.report_content`.
+    pictures
+        PNG files of the results that are described in detail, by their number in the table and what they show.
+    """
+    jinja2 = required_jinja2()
+    package = files("attentest.presentation")
+    style = package.joinpath("html_style.css").read_text("utf-8")
+    style += package.joinpath("report/templates/report.css").read_text("utf-8")
+    script = package.joinpath("report/templates/report.js").read_text("utf-8")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("attentest.presentation.report"),
+        autoescape=True,
+        finalize=lambda value: plain(value) if type(value) is str else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        short=lambda name: short(plain(name)),
+        data=lambda picture: f"data:image/png;base64,{b64encode(picture).decode()}",
+        readable=_readable,
+        pvalue=_pvalue,
+        estimate=lambda row: estimate_text(
+            float(row["estimate"]), (float(row["estimate_low"]), float(row["estimate_high"])), row["status"]
+        ),
+        interval=lambda row: _interval(row, "confidence"),
+        simultaneous=lambda row: _interval(row, "simultaneous"),
+        ends=interval_text,
+        verdict=VERDICTS.get,
+        p=number_text,
+    )
+    methods = [name for name in METHOD_NAMES if name in content["counts"]["adjusted"]]
+    return str(
+        environment.get_template("report.html.j2").render(
+            **content,
+            methods=methods,
+            headings=HEADINGS,
+            method_names=METHOD_NAMES,
+            marks=_marks(content["results"]),
+            pictures=pictures,
+            style=_trusted(style),
+            script=_trusted(script),
+            policy="; ".join(
+                [
+                    "default-src 'none'",
+                    "img-src data:",
+                    f"style-src {_hash(style)}",
+                    f"script-src {_hash(script)}",
+                    "base-uri 'none'",
+                    "form-action 'none'",
+                ]
+            ),
+        )
+    )
+
+
+def _trusted(text: str) -> Any:
+    """Return text of our own, which is inserted as it is."""
+    return import_module("markupsafe").Markup(text)
+
+
+def _hash(text: str) -> str:
+    """Return the source expression of a content security policy that allows exactly this text."""
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _pvalue(row: Row) -> str:
+    """Return p without the status, which a footnote explains."""
+    bounds = row["pvalue_low"], row["pvalue_high"]
+    return pvalue_text(row["pvalue"], bounds, CONVERGED) if row["status"] == CONVERGED else range_text(*bounds)
+
+
+def _interval(row: Row, which: str) -> str:
+    return f"{float(row[f'{which}_low']):.3g} to {float(row[f'{which}_high']):.3g}"
+
+
+def _readable(value: Any) -> str:
+    """Return a setting as text: the names and values of one that has several, "none" for one that is not there."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(name).replace('_', ' ')} {_readable(each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(_readable(each) for each in value)})"
+    return {"None": "none", "True": "yes", "False": "no"}.get(str(value), str(value))
+
+
+def _marks(results: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return each footnote of the table with its letter: a number would look like a part of a p-value.
+
+    There are fewer kinds of footnotes than letters; those of an unusual batch that has more share the last one.
+    """
+    notes = dict.fromkeys(note for result in results for note in result["footnotes"])
+    return {note: ascii_lowercase[min(place, 25)] for place, note in enumerate(notes)}
+
+
+def write_report(
+    path: Path, batch: TestedBatch, *, alpha: float, cards: int = USUAL_CARDS, progress: Progress | None = None
+) -> None:
+    """Write the report of a batch to a checked path, completely or not at all; one ending in .json is JSON.
+
+    Parameters
+    ----------
+    path
+        The file.
+    batch
+        The batch.
+    alpha
+        Significance level of the verdicts.
+    cards
+        Largest number of results that are described in detail: those with the smallest p-values.
+    progress
+        Told how many of them are done.
+    """
+    make = json_report if is_json(path) else html_report
+    write_complete(path, make(batch, alpha, cards, progress).encode(), NAME)
+
+
+def html_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None) -> str:
+    """Return the report of a batch as one HTML page."""
+    pictures = CardPictures(batch)
+    content = report_content(batch, alpha, cards, progress, pictures.draw)
+    return html_page(content, pictures.drawn)
+
+
+def json_report(batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None) -> str:
+    """Return the report of a batch as JSON."""
+    return json.dumps(report_content(batch, alpha, cards, progress), allow_nan=False, indent=1) + "\n"

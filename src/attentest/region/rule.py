@@ -1,0 +1,259 @@
+"""How an attention map becomes a region: by a threshold, as in the paper (section 2), or by a fraction of pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attentest.checks import real_number
+from attentest.errors import InputError
+from attentest.region.attention_map import CandidatePixels, attention_map, extremes_of_all
+from attentest.region.patch_grid import PatchAxis, PatchGrid
+
+TIE = 1e-11
+"""Margin by which a pixel of the region must exceed tau. A pixel between the patches of greatest and least attention
+can lie exactly at tau whatever the scores are, and rounding would decide whether it belongs to the region."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The region is where the attention map exceeds tau, strictly between 0 and 1."""
+
+    tau: float = 0.6
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tau", as_threshold(self.tau))
+
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+        """Return the regions (m, H, W) of attention maps (m, H, W); that of a constant map is empty."""
+        return region_of(attention, self.tau)
+
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
+        """Return the margins of observed regions (k, H, W)."""
+        return ThresholdMargins(regions, self.tau, patch_grid)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the setting."""
+        return {"threshold": self.tau}
+
+
+def as_threshold(threshold: float) -> float:
+    """Return tau as a plain float; refuse one outside (0, 1), for which every region is empty or the whole image."""
+    number = real_number(threshold, "threshold (tau)")
+    if not 0.0 < number < 1.0:
+        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {number}.")
+    return number
+
+
+def region_of(attention: Tensor, threshold: float) -> Tensor:
+    """Return the attention region M = {i : A_i > tau}, bool, of the shape of the map; pixels at tau are outside."""
+    return attention > threshold + TIE
+
+
+def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
+    """Return the margins f_i, all negative if and only if the map has the given region.
+
+    Parameters
+    ----------
+    attention : (m, H, W)
+        Attention maps.
+    region : (m, H, W) bool
+        The observed region of each.
+    threshold
+        tau.
+
+    Returns
+    -------
+    Tensor of shape (m, H * W)
+        tau - A_i inside the region, A_i - tau outside.
+    """
+    excess = attention - (threshold + TIE)
+    return torch.where(region, -excess, excess).flatten(1)
+
+
+class ThresholdMargins:
+    """The margins of k observed regions A > tau, as a search uses them (``attentest.search.problem.Margins``).
+
+    With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. Most pixels
+    cannot be extreme: see :class:`~attentest.region.attention_map.SparsePixels`.
+
+    Parameters
+    ----------
+    regions : (k, H, W) bool
+        The observed regions on the pixels seen, on the device of the scores.
+    threshold
+        tau.
+    patch_grid
+        The patches over the image.
+    """
+
+    def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
+        self._regions = regions
+        self._threshold = threshold
+        self._patch_grid = patch_grid
+        self._candidates = CandidatePixels(regions, patch_grid)
+        # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
+        self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
+        low, high = 1.0 - (threshold + TIE), threshold + TIE
+        self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the paper's margins f_i (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        return margins(attention_map(scores, self._patch_grid), self._regions[image], self._threshold)
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
+        return self._candidates.values(image, scores)
+
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
+        return self._extremes(image, self._candidates.kinds(image), pixels)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
+        found = extremes_of_all(self._extremes, self._regions, image, scores, self._patch_grid)
+        return (found @ self.weights.T < 0).all(dim=1)
+
+    def _extremes(self, image: Tensor, region: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        found = (
+            pixels.min(dim=1),
+            pixels.max(dim=1),
+            torch.where(region, pixels, torch.inf).min(dim=1),
+            torch.where(region, -torch.inf, pixels).max(dim=1),
+        )
+        return self.signs * torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], 1)
+
+
+ROUNDING = 1e-12
+"""Interpolation weights that differ by less than this are equal."""
+
+INSIDE, OUTSIDE, SPLIT = 0, 1, 2
+"""Kinds of pixels. Beyond the outermost patch centres, neighbouring pixels have equal values whatever the scores are;
+if only some of a group of such pixels belong to the region, all of the group are split pixels."""
+
+
+@dataclass(frozen=True)
+class TopFraction:
+    """The region is the fraction q, strictly between 0 and 1, of the pixels seen that have the greatest attention.
+
+    At least one pixel is inside and one outside. Of pixels that are equal whatever the scores are, such as those beyond
+    the outermost patch centres, upper and left ones come first.
+    """
+
+    q: float
+
+    def __post_init__(self) -> None:
+        number = real_number(self.q, "top_fraction (q)")
+        if not 0.0 < number < 1.0:
+            raise InputError(f"top_fraction (q) must lie strictly between 0 and 1, got {number}.")
+        object.__setattr__(self, "q", number)
+
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+        """Return the regions (m, H, W) of attention maps (m, H, W); a region is empty where pixels tie at its limit."""
+        first_equal = _equal_pixels(patch_grid)
+        pixels = attention.flatten(1)[:, first_equal]
+        count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
+        order = pixels.argsort(dim=1, descending=True, stable=True)
+        last, first_out = order[:, count - 1], order[:, count]
+        gap = (pixels.gather(1, last[:, None]) - pixels.gather(1, first_out[:, None])).squeeze(1)
+        clear = (first_equal[last] == first_equal[first_out]) | (gap > TIE)
+        regions = torch.zeros_like(pixels, dtype=torch.bool).scatter_(1, order[:, :count], True)
+        return (regions & clear[:, None]).reshape(attention.shape)
+
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
+        """Return the margins of observed regions (k, H, W)."""
+        return TopMargins(regions, patch_grid)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the setting."""
+        return {"top_fraction": self.q}
+
+
+class TopMargins:
+    """The margins of k observed regions with a fixed number of pixels, as a search uses them.
+
+    The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
+    between those of the region and all others.
+
+    Parameters
+    ----------
+    regions : (k, H, W) bool
+        The observed regions on the pixels seen.
+    patch_grid
+        The patches over the image.
+    """
+
+    def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
+        self._patch_grid = patch_grid
+        first_equal = _equal_pixels(patch_grid)
+        flat = regions.flatten(1)
+        members = torch.zeros_like(flat, dtype=torch.int32)
+        members = members.index_add_(1, first_equal, flat.to(torch.int32))[:, first_equal]
+        size = torch.bincount(first_equal, minlength=len(first_equal))[first_equal]
+        kinds = torch.where(flat, INSIDE, OUTSIDE).to(torch.uint8)
+        kinds[(members > 0) & (members < size)] = SPLIT
+        self._kinds = kinds.unflatten(1, regions.shape[1:])
+        self._present = torch.stack([(kinds == kind).any(dim=1) for kind in (INSIDE, OUTSIDE, SPLIT)], dim=1)
+        self._candidates = CandidatePixels(self._kinds, patch_grid)
+        # Signs of the lowest pixel inside, the highest outside, and the split pixels as highest and as lowest.
+        self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
+        self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        pixels = attention_map(scores, self._patch_grid).flatten(1)
+        kinds = self._kinds[image].flatten(1)
+        extremes, _ = self._extremes(image, kinds, pixels)
+        not_inside, not_outside = extremes[:, 1:3].amax(dim=1), extremes[:, [0, 3]].amax(dim=1)
+        split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
+        below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
+        return torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
+        return self._candidates.values(image, scores)
+
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
+        return self._extremes(image, self._candidates.kinds(image), pixels)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
+        found = extremes_of_all(self._extremes, self._kinds, image, scores, self._patch_grid)
+        return (found @ self.weights.T < 0).all(dim=1)
+
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
+        some_inside, some_outside, some_split = self._present[image].unsqueeze(2).unbind(dim=1)
+        # Where a kind has no pixels another takes its place, so that its condition repeats one of the others.
+        lowest = torch.where(some_inside, inside, split)
+        highest = torch.where(some_outside, outside, split)
+        groups = (
+            lowest,
+            highest,
+            torch.where(some_split & some_inside, split, highest),
+            torch.where(some_split & some_outside, split, lowest),
+        )
+        found = [
+            (sign * pixels).masked_fill(~group, -torch.inf).max(dim=1)
+            for sign, group in zip(self.signs, groups, strict=True)
+        ]
+        return torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], dim=1)
+
+
+def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
+    """Return, for each pixel seen (n,), the first one that equals it whatever the scores are."""
+    rows, columns = (_equal_along(axis) for axis in (patch_grid.rows, patch_grid.columns))
+    return (rows[:, None] * len(columns) + columns).flatten()
+
+
+def _equal_along(axis: PatchAxis) -> Tensor:
+    """Return, for each pixel (n,), the first one with the same weights; only neighbours can have the same."""
+    places = torch.arange(len(axis.matrix), device=axis.matrix.device)
+    differs = torch.ones_like(places, dtype=torch.bool)
+    differs[1:] = axis.matrix.diff(dim=0).abs().amax(dim=1) > ROUNDING
+    return torch.where(differs, places, 0).cummax(dim=0).values

@@ -1,0 +1,1 @@
+"""How a result depends on the noise that was assumed."""

@@ -1,0 +1,284 @@
+"""How a result depends on the noise that was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from attentest.checks import confidence, float_array, level
+from attentest.errors import InputError
+from attentest.markup import row_table
+from attentest.presentation.figure import checked_axes, shown_figure
+from attentest.presentation.notebook import interval_text
+from attentest.presentation.result_figure import MM, checked_width
+from attentest.presentation.words import VERDICTS
+from attentest.record import json_number
+from attentest.results.sensitivity.curve import SensitivityCurve
+from attentest.results.sensitivity.figure import Layout, draw_figure, draw_sensitivity, panel_count
+from attentest.results.sensitivity.noise_factor import FACTORS, SHOWN_FACTORS, NoiseFactors, SameVerdict
+from attentest.statistics.alternative import Tails
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+
+FACTOR, LENGTH = "factor", "correlation_length"
+"""Names of the two parameters of the noise in rows and tables."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Sensitivity:
+    """P, estimate and interval of one image as functions of what may be wrong about the noise.
+
+    Parameters
+    ----------
+    alpha
+        Significance level of the verdicts.
+    confidence_level
+        Level of the confidence intervals.
+    alternative
+        The alternative of p-values and intervals.
+    difference
+        Observed difference, in the units of the pixels.
+    factors
+        The curve in a factor on the standard deviation of the noise; 1 is the noise that was assumed.
+    same_verdict
+        The factors around 1 for which the verdict is the same, and what comes beyond them.
+    lengths
+        The curve in the correlation length of the noise in pixels, with the variances that were assumed; None if it was
+        not computed.
+    assumed_length
+        Correlation length of the noise that was assumed; None without ``lengths``.
+    evaluations
+        Model evaluations that ``lengths`` took; ``factors`` takes none.
+    note
+        What else to know, if anything.
+    """
+
+    alpha: float
+    confidence_level: float
+    alternative: Tails
+    difference: float
+    factors: SensitivityCurve
+    same_verdict: SameVerdict
+    lengths: SensitivityCurve | None = None
+    assumed_length: float | None = None
+    evaluations: int = 0
+    note: str | None = None
+
+    @property
+    def flips(self) -> tuple[float, ...]:
+        """The factors at which the verdict becomes the opposite one: the nearest below 1 and the nearest above."""
+        same = self.same_verdict
+        ends = ((same.low, same.below), (same.high, same.above))
+        return tuple(end for end, beyond in ends if beyond == "other")
+
+    def sentences(self) -> list[str]:
+        """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
+        found = [self.same_verdict.text()]
+        if self.lengths is not None:
+            found.append(self._length_sentence(self.lengths))
+        unsure = self.factors.values[self.factors.unsure]
+        if len(unsure):
+            found.append(
+                f"For factors of {_range_text([unsure[0], unsure[-1]])} intervals may be shorter than shown: the "
+                "search did not look far enough to know them."
+            )
+        return found
+
+    def summary(self) -> str:
+        """Return how the verdict depends on the noise, in words."""
+        lines = [*self.sentences(), *([] if self.note is None else [self.note])]
+        if self.lengths is not None:
+            lines.append(
+                f"The factors took no evaluation of the model, the correlation lengths {self.evaluations:,} of them."
+            )
+        return "\n".join(lines)
+
+    def plot(self, axes: Sequence[Axes] | None = None, *, title: str = "", width: float = 180.0) -> list[Axes]:
+        """Draw p and interval against the factor, and p against the correlation length if that was computed.
+
+        Colours of background and text are those of Matplotlib's style. Needs Matplotlib (``pip install
+        'attentest[plots]'``).
+
+        Parameters
+        ----------
+        axes
+            Axes to draw on, two or with correlation lengths three; by default those of a new figure, which also has
+            the summary in words.
+        title
+            Name of the image, for a new figure.
+        width
+            Width of a new figure in mm.
+
+        Returns
+        -------
+        list of Axes
+            Those of p by factor, interval by factor, and p by correlation length.
+        """
+        if axes is None:
+            layout = Layout.of(self, checked_width(width), title)
+            figure = shown_figure(layout.width * MM, layout.height * MM, arranged=False)
+            return draw_figure(figure, self, layout, title)
+        given = checked_axes(axes, panel_count(self))
+        draw_sensitivity(given, self)
+        return given
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a row for each factor and each correlation length; needs pandas (``pip install 'attentest[tables]'``).
+
+        Correlation lengths that are not known, because they were not asked for, are NaN.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
+        length = np.nan if self.assumed_length is None else self.assumed_length
+        rows = [{FACTOR: row[FACTOR], LENGTH: length, **_flat(row)} for row in self.factors.rows(FACTOR, self.alpha)]
+        if self.lengths is not None:
+            rows += [{FACTOR: 1.0, LENGTH: row[LENGTH], **_flat(row)} for row in self.lengths.rows(LENGTH, self.alpha)]
+        return pd.DataFrame(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON-ready values; infinite numbers become "inf" and "-inf"."""
+        same = self.same_verdict
+        return {
+            "alpha": self.alpha,
+            "confidence_level": self.confidence_level,
+            "alternative": self.alternative,
+            "difference": self.difference,
+            "text": " ".join(self.sentences()),
+            "note": self.note,
+            "reject": same.reject,
+            "same_verdict_from": same.low,
+            "same_verdict_to": same.high,
+            "below": same.below,
+            "above": same.above,
+            "factors": self.factors.rows(FACTOR, self.alpha),
+            "lengths": None if self.lengths is None else self.lengths.rows(LENGTH, self.alpha),
+            "assumed_length": None if self.assumed_length is None else json_number(self.assumed_length),
+            "evaluations": self.evaluations,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Sensitivity:
+        """Return the sensitivity whose :meth:`to_dict` this is."""
+        lengths, assumed = values["lengths"], values["assumed_length"]
+        return cls(
+            **{name: values[name] for name in ("alpha", "confidence_level", "alternative", "difference", "note")},
+            factors=SensitivityCurve.from_rows(FACTOR, values["factors"]),
+            same_verdict=SameVerdict(
+                reject=values["reject"],
+                low=values["same_verdict_from"],
+                high=values["same_verdict_to"],
+                below=values["below"],
+                above=values["above"],
+            ),
+            lengths=None if lengths is None else SensitivityCurve.from_rows(LENGTH, lengths),
+            assumed_length=None if assumed is None else float(assumed),
+            evaluations=values["evaluations"],
+        )
+
+    def table(self) -> list[tuple[str, str, str, str, str]]:
+        """Return a few rows of text: what is assumed of the noise, p, verdict, estimate and interval."""
+        rows = [
+            (f"standard deviation x {row[FACTOR]:.3g}", row)
+            for row in self.factors.rows(FACTOR, self.alpha)
+            if len(self.factors) <= len(SHOWN_FACTORS) or np.isclose(row[FACTOR], SHOWN_FACTORS).any()
+        ]
+        if self.lengths is not None:
+            rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self.lengths.rows(LENGTH, self.alpha)]
+        return [
+            (
+                what,
+                row["text"],
+                VERDICTS[row["reject"]],
+                f"{float(row['estimate']):.3g}",
+                interval_text(row["confidence_interval"]),
+            )
+            for what, row in rows
+        ]
+
+    def __repr__(self) -> str:
+        flips = ", ".join(f"{flip:.2f}" for flip in self.flips) or "none"
+        lengths = "" if self.lengths is None else f", {len(self.lengths)} correlation lengths"
+        return (
+            f"Sensitivity({VERDICTS[self.same_verdict.reject]} at {self.alpha:g}, {len(self.factors)} factors, "
+            f"flips: {flips}{lengths})"
+        )
+
+    def _repr_html_(self) -> str:
+        interval = f"{100 * self.confidence_level:.10g}% interval"
+        columns = ("noise", "selective p", f"verdict at {self.alpha:g}", "estimate", interval)
+        return row_table("Sensitivity to the noise", columns, self.table(), self.summary().split("\n"))
+
+    def _length_sentence(self, lengths: SensitivityCurve) -> str:
+        """Return the verdicts by correlation length."""
+        found = zip(lengths.decisions(self.alpha), lengths.values.tolist(), strict=True)
+        groups = [(verdict, [value for _, value in some]) for verdict, some in groupby(found, lambda pair: pair[0])]
+        texts = [f'"{VERDICTS[verdict]}" at {_range_text(some)} pixels' for verdict, some in groups]
+        return (
+            f"With the same variances and another correlation length, the verdict is {', '.join(texts)} "
+            f"(assumed: {self.assumed_length:.3g})."
+        )
+
+
+def factor_sensitivity(
+    noise_factors: NoiseFactors,
+    *,
+    alpha: float,
+    confidence_level: float,
+    factors: ArrayLike = FACTORS,
+    note: str | None = None,
+) -> Sensitivity:
+    """Return the sensitivity to a factor on the standard deviation of the noise.
+
+    Parameters
+    ----------
+    noise_factors
+        The law of the image as a function of the factor.
+    alpha, confidence_level
+        Levels of verdicts and intervals.
+    factors
+        Factors of the curve, positive.
+    note
+        What else to know.
+    """
+    chosen = np.unique(float_array(factors, "factors"))
+    if chosen.ndim != 1 or not len(chosen) or not np.all((chosen > 0) & np.isfinite(chosen)):
+        raise InputError(f"factors must be a list of positive finite numbers, got {factors!r}.")
+    return Sensitivity(
+        alpha=level(alpha),
+        confidence_level=confidence(confidence_level),
+        alternative=noise_factors.alternative,
+        difference=float(noise_factors.law.statistic[0]) * noise_factors.standard_error,
+        factors=noise_factors.curve(chosen, confidence_level),
+        same_verdict=noise_factors.same_verdict(alpha),
+        note=note,
+    )
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a table has of a row."""
+    low, high = row["pvalue_bounds"]
+    interval = row["confidence_interval"]
+    return {
+        "standard_error": row["standard_error"],
+        "pvalue": row["pvalue"],
+        "pvalue_low": low,
+        "pvalue_high": high,
+        "estimate": float(row["estimate"]),
+        **{f"confidence_{end}": float(interval[end]) for end in ("low", "high", "error")},
+        "reject": row["reject"],
+    }
+
+
+def _range_text(values: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{value:.3g}" for value in (values[0], values[-1]))
+    return " to ".join(ends)

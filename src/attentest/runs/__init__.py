@@ -1,0 +1,1 @@
+"""Runs over many tasks: records on disk, engines, failures and versions."""

@@ -1,0 +1,305 @@
+"""Work by processes on this machine, with nothing but the standard library: each holds the work, with its model.
+
+On a GPU several processes share it: while one of them chooses the next points, another has the GPU.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import TYPE_CHECKING, Any, Self
+
+from attentest.checks import whole_number
+from attentest.errors import InputError
+from attentest.progress import Progress
+from attentest.runs.engine import (
+    LARGEST_SHARD,
+    LONGEST_REASON,
+    MOST_CORES,
+    MOST_WORKERS,
+    WAIT_SECONDS,
+    Failed,
+    Given,
+    Item,
+    Lost,
+    Pool,
+    Task,
+    Work,
+    number_of,
+    reason_of,
+    shard_size,
+)
+from attentest.runs.worker_process import FAILED, FINISHED, OVER, STARTING, TASKS, UNUSABLE, WORK, serve
+
+if TYPE_CHECKING:
+    import torch
+
+
+WORKERS_PER_GPU = 4
+"""By default; each works on the host for about half of the time, and four need four models' memory."""
+
+MOST_TOGETHER_ON_GPU = 500
+"""Tasks of a shard on a GPU, which many images fill; a worker that is lost takes no more than these with it."""
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables that say how many threads NumPy and torch use."""
+
+GPUS = "CUDA_VISIBLE_DEVICES"
+
+STARTED_BY_IMPORT = 73
+"""Exit code of a worker that would start workers itself, because it has to import a program that does."""
+
+END_SECONDS = 10.0
+"""How long to wait for a process that was killed; one that hangs in a driver of the system is left to the system."""
+
+
+class ProcessEngine:
+    """Does work in worker processes on this machine.
+
+    A program that uses it must do so under ``if __name__ == "__main__":``, because each worker imports the program.
+
+    Parameters
+    ----------
+    workers
+        Number of processes; by default 4 for each GPU if the work is on a GPU, otherwise one for each group of cores.
+        For work on "cuda" (or "cuda:0") they are divided evenly among the GPUs that CUDA sees; for work on another GPU
+        they are all on that one.
+    cores
+        Threads of each process; by default 1, or on a GPU an even share of the cores.
+    shard
+        Tasks that are sent to a process at a time; by default 32, or fewer where each process would get few shards; on
+        a GPU an even share of all, but no more than 500.
+    """
+
+    def __init__(self, *, workers: int | None = None, cores: int | None = None, shard: int | None = None) -> None:
+        self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
+        self.cores = None if cores is None else whole_number(cores, "cores", 1, MOST_CORES)
+        self.shard = None if shard is None else whole_number(shard, "shard", 1, LARGEST_SHARD)
+        self._entered = 0
+        self._pool: Pool[_WorkerProcess] | None = None
+        self._started_for: tuple[list[str], int] | None = None  # GPUs and cores of the workers
+
+    def __repr__(self) -> str:
+        return f"ProcessEngine(workers={self.workers!r}, cores={self.cores!r}, shard={self.shard!r})"
+
+    def __enter__(self) -> Self:
+        if STARTING in os.environ:  # it would go on for ever
+            sys.exit(STARTED_BY_IMPORT)
+        self._entered += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._entered -= 1
+        if self._entered == 0:
+            self._end()
+
+    def run(
+        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
+    ) -> Iterator[tuple[list[Task], list[Item]]]:
+        """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
+        total = number_of(tasks)
+        if total == 0:
+            return
+        with self:
+            if self._pool is not None:
+                self._pool.check_idle()
+            gpus = _gpus(work.device)
+            workers, cores = _numbers(self.workers, self.cores, len(gpus))
+            size = self.shard or (_gpu_shard_size if gpus else shard_size)(total, workers)
+            if self._pool is None or self._started_for != (gpus, cores):
+                self._end()
+                self._pool, self._started_for = Pool(_Processes(gpus, cores)), (gpus, cores)
+            yield from self._pool.run(work, tasks, progress, workers=workers, size=size)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name and the number of workers, if it was given, JSON-ready."""
+        return {"engine": "processes", **({} if self.workers is None else {"workers": self.workers})}
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.end()
+        self._pool = None
+
+
+def _gpus(device: torch.device) -> list[str]:
+    """Return the GPUs that workers share, as CUDA names them; none if the work is not on a GPU."""
+    if device.type != "cuda":
+        return []
+    import torch
+
+    count = torch.cuda.device_count()
+    named = os.environ.get(GPUS)
+    every = named.split(",")[:count] if named else [str(number) for number in range(count)]
+    if device.index in (None, torch.cuda.current_device()):  # a model that was put on "cuda" says "cuda:0"
+        return every
+    return [every[device.index]]
+
+
+def _numbers(workers: int | None, cores: int | None, gpus: int) -> tuple[int, int]:
+    """Return the number of workers and of the cores of each, where one or both are not given."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if gpus:
+        workers = workers or WORKERS_PER_GPU * gpus
+        return workers, cores or max(1, usable // workers)
+    cores = cores or 1
+    return workers or max(1, usable // cores), cores
+
+
+def _gpu_shard_size(total: int | None, workers: int) -> int:
+    """Return how many tasks to send at a time, so that each worker has as many shards, as large as can be."""
+    if total is None:
+        return MOST_TOGETHER_ON_GPU
+    rounds = -(-total // (MOST_TOGETHER_ON_GPU * workers))
+    return -(-total // (rounds * workers))
+
+
+@dataclass(frozen=True, eq=False)
+class _WorkerProcess:
+    """A process, the connection to it, and the place of its GPU among those of all workers."""
+
+    process: SpawnProcess
+    connection: Connection
+    gpu: int
+
+
+class _Processes:
+    """Starts worker processes, and speaks with them."""
+
+    def __init__(self, gpus: list[str], cores: int) -> None:
+        self._gpus, self._cores = gpus, cores
+        self._living: list[_WorkerProcess] = []
+        self._work = b""
+        self._informed: set[_WorkerProcess] = set()  # those that have the present work
+
+    def start(self) -> _WorkerProcess:
+        context = multiprocessing.get_context("spawn")  # a process that uses CUDA cannot be forked
+        taken = Counter(worker.gpu for worker in self._living)
+        gpu = min(range(len(self._gpus) or 1), key=lambda place: taken[place])
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, self._cores), daemon=True)
+        with _prepared(self._environment(gpu)):
+            process.start()
+            worker = _WorkerProcess(process, ours, gpu)
+            self._living.append(worker)
+        theirs.close()  # or the end of the process would not be seen
+        return worker
+
+    def end(self, worker: _WorkerProcess) -> None:
+        # In this order it can be done again: a second interrupt may come while the first is being obeyed.
+        worker.process.kill()
+        worker.connection.close()
+        worker.process.join(END_SECONDS)
+        self._informed.discard(worker)
+        if worker in self._living:
+            self._living.remove(worker)
+
+    def take_on(self, work: Any) -> None:
+        self._work = _pickled(work)
+        self._informed.clear()
+
+    def put_down(self) -> None:
+        self._work = b""
+        for worker in self._informed:
+            with suppress(OSError):  # it has ended
+                worker.connection.send_bytes(OVER)
+        self._informed.clear()
+
+    def send(self, worker: _WorkerProcess, tasks: Sequence[Any]) -> None:
+        messages = [TASKS, _pickled(tasks)]
+        if worker not in self._informed:
+            messages = [WORK, self._work, *messages]
+        self._informed.add(worker)
+        with suppress(OSError):  # it has ended, which its next answer will say
+            for message in messages:
+                worker.connection.send_bytes(message)
+
+    def answers(self) -> Iterator[tuple[_WorkerProcess, Given | Failed | Lost]]:
+        workers = {worker.connection: worker for worker in self._living}
+        for ready in connection.wait(list(workers), WAIT_SECONDS):
+            worker = workers[ready]  # type: ignore[index]  # only connections were given
+            yield worker, _answer_of(worker)
+
+    def _environment(self, gpu: int) -> dict[str, str]:
+        """Return the environment of a worker. The work says "cuda:0", so its own GPU has to come first."""
+        seen = {GPUS: ",".join(self._gpus[gpu:] + self._gpus[:gpu])} if len(self._gpus) > 1 else {}
+        return {STARTING: "1", **dict.fromkeys(THREADS, str(self._cores)), **seen}
+
+
+def _answer_of(worker: _WorkerProcess) -> Given | Failed | Lost:
+    try:
+        kind, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  # from our own worker alone
+    except (EOFError, OSError):
+        worker.process.join(END_SECONDS)
+        return Lost(_reason_of_end(worker.process.exitcode))
+    if kind == UNUSABLE:
+        reason, is_not_there = value
+        remedy = (
+            ": define what it uses in a module that they can import, not in a notebook or on standard input"
+            if is_not_there
+            else ""
+        )
+        raise InputError(f"the worker processes cannot use this work ({reason[:LONGEST_REASON]}){remedy}.")
+    if kind == FAILED:
+        return Failed(value)
+    return Given([], finished=True) if kind == FINISHED else Given(value, finished=False)
+
+
+def _reason_of_end(code: int | None) -> str:
+    if code == STARTED_BY_IMPORT:
+        raise InputError(
+            "worker processes import the program that starts them, and this one starts workers when it is imported: "
+            'put the call under if __name__ == "__main__":.'
+        ) from None
+    return f"exit code {code}" if code is None or code >= 0 else f"ended by signal {-code}"
+
+
+def _pickled(value: Any) -> bytes:
+    """Return a work or tasks as bytes; not by the pickle of multiprocessing, as ``worker_process`` explains."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # whatever its classes raise
+        raise InputError(
+            f"this work cannot be sent to other processes ({reason_of(error)[:LONGEST_REASON]}): define its functions "
+            "in a module, not within a function, or use the engine 'local'."
+        ) from error
+
+
+@contextmanager
+def _prepared(environment: dict[str, str]) -> Iterator[None]:
+    """Let a process that is started meanwhile have an environment, and no interrupts until it ignores them itself.
+
+    An interrupt of the driver is only delayed. A program on standard input, which has no file that a worker could
+    import, is hidden.
+    """
+    main = vars(sys.modules["__main__"])
+    file = main.get("__file__")
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    if file is not None and not os.path.exists(file):
+        main["__file__"] = None
+    can_block = hasattr(signal, "pthread_sigmask")
+    if can_block:
+        resource_tracker.ensure_running()  # the first process would start it, and it admits interrupts again
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if file is not None:
+            main["__file__"] = file
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,305 @@
+"""Simulated images: noise, with or without a bright square, and noise that is almost Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.integrate import cumulative_simpson
+from scipy.optimize import brentq
+
+from attentest.checks import as_generator
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
+from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, as_noise, check_noise
+from attentest.pipeline.attention_test import AttentionTest
+
+UNIT_NOISE = Isotropic(1.0)
+"""The noise of the paper's images."""
+
+
+def null_images(rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE) -> NDArray[np.float64]:
+    """Draw images of zero mean.
+
+    Parameters
+    ----------
+    rng
+        Source of randomness.
+    count, size
+        Number of images and side of each in pixels.
+    noise
+        Noise model, or the standard deviation of independent noise.
+
+    Returns
+    -------
+    images : (count, size, size) float64
+    """
+    if count < 1 or size < 1:
+        raise InputError(f"count and size must be at least 1, got count={count} and size={size}.")
+    return as_noise(noise).sample(rng, count, size * size).reshape(count, size, size)
+
+
+def signal_images(
+    rng: np.random.Generator,
+    count: int,
+    size: int,
+    delta: float | tuple[float, float],
+    noise: NoiseLike = UNIT_NOISE,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Draw images whose mean is ``delta`` on a square of side ``size // 3`` placed at random.
+
+    Parameters
+    ----------
+    rng, count, size, noise
+        As in :func:`null_images`; ``size`` must be at least 3.
+    delta
+        Strength of the signal, or a pair (low, high) to draw it uniformly for each image.
+
+    Returns
+    -------
+    images : (count, size, size) float64
+    squares : (count, size, size) bool
+        The pixels that have the signal.
+    """
+    if size < 3:
+        raise InputError(f"a signal image needs size >= 3, got {size}.")
+    side = size // 3
+    low, high = delta if isinstance(delta, tuple) else (delta, delta)
+    strength = rng.uniform(low, high, count)
+    corner = rng.integers(0, size - side + 1, (count, 2))
+    offset = np.arange(size) - corner[..., None]  # (count, 2, size)
+    inside = (offset >= 0) & (offset < side)
+    squares = inside[:, 0, :, None] & inside[:, 1, None, :]
+    images = null_images(rng, count, size, noise) + strength[:, None, None] * squares
+    return images, squares
+
+
+IMAGE, REFERENCE, ESTIMATION = 0, 1, 2
+"""What is drawn for an image, as the last of the numbers that seed it: itself, its reference in the contrast, and the
+images from which its noise is estimated."""
+
+
+def noise_to_draw(test: AttentionTest, noise: NoiseLike | None, shapes: Iterable[tuple[int, int, int]]) -> NoiseModel:
+    """Return the noise model to draw images of shapes (C, H, W) from: as given, or that of the test."""
+    chosen = test.noise if noise is None else noise
+    if isinstance(chosen, ImageNoise):
+        raise InputError(
+            "the test makes its noise out of each image, so images cannot be drawn from it: say with noise= what they "
+            "are drawn from, such as noise=1.0."
+        )
+    model = as_noise(chosen)
+    try:
+        for shape in shapes:
+            check_noise(model, shape)
+    except InputError as error:
+        drawn = "" if noise is None else "the noise that images are drawn from: "
+        raise InputError(f"{drawn}{error}") from None
+    return model
+
+
+def reference_noise_to_draw(test: AttentionTest, noise: NoiseModel) -> NoiseModel | None:
+    """Return the noise of the reference images of images with a noise; None if references have none."""
+    reference = test.contrast.reference
+    if reference is None or reference.exact:
+        return None
+    return noise if reference.noise is None else reference.noise
+
+
+def seed_from(rng: np.random.Generator | int) -> tuple[int, ...]:
+    """Return whole numbers that seed all images of a run: drawn once from a generator, or from a seed for one."""
+    return tuple(as_generator(rng).integers(2**63, size=2).tolist())
+
+
+def drawn_image(mean: Sample, noise: NoiseModel | None, seed: Sequence[int]) -> Sample:
+    """Return an image with a mean image, its black and white, and noise from a generator of its own.
+
+    Parameters
+    ----------
+    mean
+        The mean image.
+    noise
+        Noise model; None for an image without noise.
+    seed
+        Whole numbers that this image alone has. It is drawn by itself, so that it does not depend on any other image,
+        not even in the last digit of a product of matrices.
+    """
+    if noise is None:
+        return mean
+    drawn = noise.sample(np.random.default_rng(seed), 1, mean.pixels.size)
+    return Sample(pixels=mean.pixels + drawn.reshape(mean.shape), levels=mean.levels)
+
+
+def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
+    """Return the mean of the images to draw: as given, or zero with the shape that is given or that the model takes."""
+    if mean is not None:
+        centre = as_sample(mean)
+        if image_shape is not None and as_shape(image_shape) != centre.shape:
+            raise InputError(f"the mean image has (C, H, W) = {centre.shape}, but image_shape says {image_shape}.")
+        return centre
+    if image_shape is not None:
+        return _zeros(as_shape(image_shape))
+    changes = test.preprocessing
+    if changes is not None and (changes.resize is not None or changes.crop is not None):
+        raise InputError(
+            "the test's preprocessing takes images of any size: say with image_shape=(H, W), or in colour with "
+            "image_shape=(C, H, W), which to draw."
+        )
+    channels, height, width = test.image_shape
+    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
+    return _zeros((1 if one_channel else channels, height, width))
+
+
+def _zeros(shape: tuple[int, ...]) -> Sample:
+    return Sample(pixels=np.zeros(shape), levels=None)
+
+
+SQUARE = 2
+"""Place of a square among what is drawn for an image, beside IMAGE and REFERENCE."""
+
+EXAMINED_PIXELS = 64
+"""Pixels whose variances are averaged, spread evenly over the image: the variance of one takes a product with Sigma."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PlantedSquares:
+    """Images by number, the same however many there are and in whatever order they are drawn.
+
+    Images of one number have the same background, place of the square and noise, whatever the height of the square.
+
+    Parameters
+    ----------
+    backgrounds
+        Means of the images without the square; image i has that of i modulo their number.
+    side
+        Side of the square in pixels; None for a third of the shorter side of the image, as in the paper.
+    noise
+        Noise model of the images.
+    reference_noise
+        Noise model of their references; None for references without noise.
+    seed
+        Whole numbers from which everything is drawn.
+    """
+
+    backgrounds: tuple[Sample, ...]
+    side: int | None
+    noise: NoiseModel
+    reference_noise: NoiseModel | None
+    seed: tuple[int, ...]
+
+    def image(self, number: int, height: float) -> Sample:
+        """Return an image whose square has a height, in the units of the pixels."""
+        mean = Sample(pixels=self.mean(number, height), levels=self.background(number).levels)
+        return drawn_image(mean, self.noise, self._seed(number, IMAGE))
+
+    def reference(self, number: int) -> Sample:
+        """Return the reference of an image: its background with noise of its own."""
+        return drawn_image(self.background(number), self.reference_noise, self._seed(number, REFERENCE))
+
+    def mean(self, number: int, height: float) -> NDArray[np.float64]:
+        """Return the mean (C, H, W) of an image."""
+        return self.background(number).pixels + height * self.square(number)
+
+    def background(self, number: int) -> Sample:
+        """Return the background of an image."""
+        return self.backgrounds[number % len(self.backgrounds)]
+
+    def side_of(self, number: int) -> int:
+        """Return the side of the square of an image in pixels."""
+        return max(1, min(self.background(number).shape[1:]) // 3) if self.side is None else self.side
+
+    def square(self, number: int) -> NDArray[np.bool_]:
+        """Return the pixels (H, W) of the square of an image."""
+        size, side = self.background(number).shape[1:], self.side_of(number)
+        top, left = np.random.default_rng(self._seed(number, SQUARE)).integers(0, np.array(size) - side + 1)
+        mask = np.zeros(size, dtype=bool)
+        mask[top : top + side, left : left + side] = True
+        return mask
+
+    def _seed(self, number: int, stream: int) -> tuple[int, ...]:
+        return (*self.seed, number, stream)
+
+
+def noise_deviation(noise: NoiseModel, size: int) -> float:
+    """Return the standard deviation of a pixel of images of a size, from the mean variance of some of the pixels."""
+    pixels = np.unique(np.linspace(0, size - 1, min(size, EXAMINED_PIXELS)).round().astype(np.int64))
+    units = np.zeros((len(pixels), size))
+    units[np.arange(len(pixels)), pixels] = 1.0
+    variances = np.einsum("ki,ki->k", units, noise.apply(units))
+    return float(np.sqrt(variances.mean()))
+
+
+POINTS = np.sinh(np.linspace(-6.0, 6.0, 8001))
+"""Points at which two distributions of variance one are compared: dense in the middle, and as far out as 200."""
+
+SHAPE_TOLERANCE = 1e-10
+"""Relative tolerance of the shape parameter."""
+
+
+class Family(NamedTuple):
+    """A SciPy distribution, and the shape parameters between which its distance from N(0, 1) grows from near zero."""
+
+    distribution: Callable[..., Any]
+    gaussian_end: float
+    far_end: float
+
+
+FAMILIES: Mapping[str, Family] = {
+    "skewnorm": Family(stats.skewnorm, 1e-3, 1e3),
+    "exponnorm": Family(stats.exponnorm, 1e-2, 20.0),
+    "gennormsteep": Family(stats.gennorm, 2.0 - 1e-6, 0.5),
+    "gennormflat": Family(stats.gennorm, 2.0 + 1e-6, 100.0),
+    "t": Family(stats.t, 1e5, 2.1),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearlyGaussian:
+    """The distribution of a family with mean zero, variance one and a shape parameter as SciPy defines it."""
+
+    family: str
+    shape: float
+
+    def density(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the density at points x (m,)."""
+        mean, deviation = self._moments()
+        distribution = FAMILIES[self.family].distribution
+        return np.asarray(distribution(self.shape, loc=-mean / deviation, scale=1 / deviation).pdf(x))
+
+    def sample(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
+        """Draw independent numbers (size,)."""
+        mean, deviation = self._moments()
+        raw = FAMILIES[self.family].distribution(self.shape)
+        return (np.asarray(raw.rvs(size=size, random_state=rng)) - mean) / deviation
+
+    def distance(self) -> float:
+        """Return the 1-Wasserstein distance from N(0, 1): the area between the two distribution functions."""
+        # All densities have a closed form; the distribution functions are their integrals.
+        gap = cumulative_simpson(self.density(POINTS) - stats.norm.pdf(POINTS), x=POINTS, initial=0.0)
+        return float(np.trapezoid(np.abs(gap), POINTS))
+
+    def _moments(self) -> tuple[float, float]:
+        """Return the mean and the standard deviation before standardisation."""
+        mean, variance = FAMILIES[self.family].distribution(self.shape).stats(moments="mv")
+        return float(mean), float(np.sqrt(variance))
+
+
+@cache
+def nearly_gaussian(family: str, distance: float) -> NearlyGaussian:
+    """Return the member of a family at a 1-Wasserstein distance from N(0, 1), found numerically."""
+    if family not in FAMILIES:
+        raise InputError(f"the family must be one of {', '.join(FAMILIES)}, got {family!r}.")
+    ends = np.log(FAMILIES[family].gaussian_end), np.log(FAMILIES[family].far_end)
+
+    def distance_at(log_shape: float) -> float:
+        return NearlyGaussian(family=family, shape=float(np.exp(log_shape))).distance()
+
+    low, high = (distance_at(end) for end in ends)
+    if not low < distance < high:
+        raise InputError(f"the distance of {family} must lie between {low:.2g} and {high:.2g}, got {distance}.")
+    found = brentq(lambda log_shape: distance_at(log_shape) - distance, *ends, xtol=SHAPE_TOLERANCE)
+    return NearlyGaussian(family=family, shape=float(np.exp(found)))

@@ -1,0 +1,195 @@
+"""Correlation of residuals by lag, averages over cells, and what they do to the standard error of a mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft2, next_fast_len, rfft2
+
+from attentest.noise.model import FloatArray
+
+NEAR = 3
+"""Largest lag along either side whose correlations are tested one by one; longer ones are averaged in rings."""
+
+LONGEST_SHARE = 0.5
+"""Longest lag, as a share of the shorter side: beyond it there are few pairs of pixels."""
+
+
+def autocorrelation(fields: FloatArray) -> FloatArray:
+    """Return the correlation of pixels at each lag, averaged over fields (m, H, W) of mean 0.
+
+    Returns
+    -------
+    array of shape (2P+1, 2Q+1)
+        Correlations at lags from -P to P and from -Q to Q, where P and Q are half of the sides; 1 in the middle.
+    """
+    height, width = fields.shape[1:]
+    down, across = (max(1, int(LONGEST_SHARE * side)) for side in (height, width))
+    # Padded with zeros, so that no product of two pixels up to the longest lag wraps around.
+    torus = next_fast_len(height + down, real=True), next_fast_len(width + across, real=True)
+    power = np.zeros((torus[0], torus[1] // 2 + 1))
+    for field in fields:  # one by one, so that memory does not grow with their number
+        waves = rfft2(field, s=torus)
+        power += waves.real**2 + waves.imag**2
+    sums = np.asarray(irfft2(power, s=torus))
+    lags_down, lags_across = np.arange(-down, down + 1), np.arange(-across, across + 1)
+    pairs = (height - np.abs(lags_down))[:, None] * (width - np.abs(lags_across))
+    covariances = sums[np.ix_(lags_down, lags_across)] / np.maximum(pairs, 1)
+    return np.asarray(covariances / max(float(covariances[down, across]), np.finfo(np.float64).tiny))
+
+
+def lag_values(correlation: FloatArray) -> FloatArray:
+    """Return correlations at short lags, and averages over rings of longer ones; opposite lags count once.
+
+    Parameters
+    ----------
+    correlation : (2P+1, 2Q+1)
+        As :func:`autocorrelation` returns it.
+    """
+    near, rings = _lag_groups(correlation.shape[0] // 2, correlation.shape[1] // 2)
+    return np.concatenate([correlation[near], [correlation[ring].mean() for ring in rings.values()]])
+
+
+def lag_names(correlation: FloatArray) -> list[str]:
+    """Return what each of the values of :func:`lag_values` is about."""
+    middle = correlation.shape[0] // 2, correlation.shape[1] // 2
+    near, rings = _lag_groups(*middle)
+    lags = (np.argwhere(near) - middle).tolist()
+    return [*(_lag_name(down, across) for down, across in lags), *rings]
+
+
+@cache
+def _lag_groups(most_down: int, most_across: int) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """Return masks (2P+1, 2Q+1) of the short lags, and of rings of longer ones by their names."""
+    down, across = np.mgrid[-most_down : most_down + 1, -most_across : most_across + 1]
+    once = (down > 0) | ((down == 0) & (across > 0))
+    distance = np.maximum(np.abs(down), np.abs(across))
+    rings = {}
+    start, longest = NEAR + 1, max(most_down, most_across)
+    while start <= longest:
+        end = start + start // 2  # rings that widen with the lag: 4 to 6, 7 to 10, 11 to 16, ...
+        rings[f"{start} to {min(end, longest)} pixels apart"] = once & (distance >= start) & (distance <= end)
+        start = end + 1
+    return once & (distance <= NEAR), rings
+
+
+def region_sides(shape: tuple[int, int]) -> list[int]:
+    """Return the sides of square regions for which standard errors are compared: 2, 4, ... up to half of the image."""
+    longest = max(1, min(int(LONGEST_SHARE * side) for side in shape))
+    return [side for side in (2**power for power in range(1, 20)) if side <= longest] or [longest]
+
+
+def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
+    """Return the standard deviation of the mean over a square region for each side, in units of that of a pixel.
+
+    The variance of a mean is the average of the correlations over all pairs of pixels in the region.
+
+    Parameters
+    ----------
+    correlation : (2P+1, 2Q+1)
+        As :func:`autocorrelation` returns it.
+    sides
+        Sides in pixels, at most P + 1 and Q + 1.
+    """
+    down, across = (np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape)
+    found = []
+    for side in sides:
+        pairs = np.maximum(side - down, 0)[:, None] * np.maximum(side - across, 0)
+        found.append(float((pairs * correlation).sum()) / side**4)
+    # Measured correlations need not be those of a covariance, so the average may be negative by chance.
+    return np.sqrt(np.maximum(found, 0.0))
+
+
+def _lag_name(down: int, across: int) -> str:
+    rows = [f"{down} row{'s' * (down > 1)}"] if down else []
+    sideways = "" if not down or not across else " to the right" if across > 0 else " to the left"
+    columns = [f"{abs(across)} column{'s' * (abs(across) > 1)}{sideways}"] if across else []
+    return f"{' and '.join([*rows, *columns])} apart"
+
+
+MOST_CELLS = 8
+"""Most cells along a side."""
+
+SMALLEST_CELL = 4
+"""Least side of a cell in pixels, unless there would be fewer than two cells along the side."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A division of images (H, W) into rectangular cells.
+
+    Parameters
+    ----------
+    rows, columns
+        Where the cells begin along each side.
+    shape
+        Height and width of the images.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    shape: tuple[int, int]
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Return the means (..., cells) of images (..., H, W) over each cell."""
+        sums = np.add.reduceat(np.add.reduceat(values, self.rows, axis=-2), self.columns, axis=-1)
+        heights = np.diff([*self.rows, self.shape[0]])
+        widths = np.diff([*self.columns, self.shape[1]])
+        means = sums / (heights[:, None] * widths)
+        return np.asarray(means.reshape(*values.shape[:-2], -1))
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """Return images (..., H, W) that have in each pixel the value (..., cells) of its cell."""
+        grid = values.reshape(*values.shape[:-1], len(self.rows), len(self.columns))
+        heights = np.diff([*self.rows, self.shape[0]])
+        widths = np.diff([*self.columns, self.shape[1]])
+        return np.asarray(np.repeat(np.repeat(grid, heights, axis=-2), widths, axis=-1))
+
+
+def coarse_cells(shape: tuple[int, int]) -> Cells:
+    """Return at most eight by eight cells of nearly the same size."""
+    rows, columns = (_starts(side, min(MOST_CELLS, max(2, side // SMALLEST_CELL), side)) for side in shape)
+    return Cells(rows, columns, shape)
+
+
+def _starts(side: int, count: int) -> tuple[int, ...]:
+    return tuple(int(start) for start in np.linspace(0, side, count + 1)[:-1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoWay:
+    """Analysis of variance of a table (K, m): do its rows, or its columns, differ by more than its entries do?
+
+    Parameters
+    ----------
+    rows, columns
+        Mean square between rows, and between columns, divided by that of what remains.
+    row_deviation, column_deviation
+        Standard deviation of the effects of rows, and of columns, without the part that chance explains.
+    """
+
+    rows: float
+    columns: float
+    row_deviation: float
+    column_deviation: float
+
+
+def two_way(table: FloatArray) -> TwoWay:
+    """Return the analysis of variance of a table (K, m), with at least two rows and two columns."""
+    count, width = table.shape
+    mean = table.mean()
+    of_rows, of_columns = table.mean(axis=1) - mean, table.mean(axis=0) - mean
+    rest = table - mean - of_rows[:, None] - of_columns
+    between_rows = width * float(of_rows @ of_rows) / (count - 1)
+    between_columns = count * float(of_columns @ of_columns) / (width - 1)
+    within = float(np.vdot(rest, rest)) / ((count - 1) * (width - 1))
+    floor = np.finfo(np.float64).tiny
+    return TwoWay(
+        rows=between_rows / max(within, floor),
+        columns=between_columns / max(within, floor),
+        row_deviation=float(np.sqrt(max(between_rows - within, 0.0) / width)),
+        column_deviation=float(np.sqrt(max(between_columns - within, 0.0) / count)),
+    )

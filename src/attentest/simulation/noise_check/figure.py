@@ -1,0 +1,202 @@
+"""One page about a check of a noise model: what was measured beside what the model says, and the verdicts."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attentest.errors import InputError
+from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, shown_figure, wrapped
+from attentest.presentation.words import number_text, with_sign
+from attentest.simulation.noise_check.noise_check import BROKEN, HOLDS, Assumption, MeasuredNoise, NoiseCheck
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+WIDTH = 12.0
+"""Width of the page in inches."""
+
+PANELS = 6.4
+"""Height of the two rows of panels in inches."""
+
+LINE = 0.185
+"""Height of a line of words in inches."""
+
+LETTERS = 158
+"""Letters in a line of words."""
+
+BAND = "95% of draws from the model"
+
+LONGEST_LAG = 12
+"""Longest lag that is drawn: beyond it correlations are mostly chance."""
+
+MAP_LIMITS = (0.5, 1.5)
+"""Ends of the colours of the variance map."""
+
+
+def plot_noise_check(check: NoiseCheck) -> Figure:
+    """Draw a check of a noise model on a page: quantiles, variance map, correlations, values, images, and the verdicts.
+
+    Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+    Parameters
+    ----------
+    check
+        The outcome of ``noise_check(noise, images)``.
+    """
+    if not isinstance(check, NoiseCheck):
+        raise InputError(
+            f"plot_noise_check takes what noise_check(noise, images) returns, a NoiseCheck, got {type(check).__name__}."
+        )
+    figure = shown_figure(*_page(check))
+    _draw(figure, check)
+    return figure
+
+
+def noise_check_figure(check: NoiseCheck) -> Figure:
+    """Return the same as a figure for a file."""
+    figure = new_figure(*_page(check))
+    _draw(figure, check)
+    return figure
+
+
+def _page(check: NoiseCheck) -> tuple[float, float]:
+    """Return width and height of the page in inches."""
+    return WIDTH, PANELS + LINE * (len(_verdict_lines(check)) + 3)
+
+
+def _draw(figure: Figure, check: NoiseCheck) -> None:
+    lines = _verdict_lines(check)
+    grid = figure.add_gridspec(3, 3, height_ratios=[PANELS / 2, PANELS / 2, LINE * len(lines)])
+    measured = check.measured
+    _draw_quantiles(figure.add_subplot(grid[0, 0]), measured)
+    _draw_variances(figure.add_subplot(grid[0, 1]), measured)
+    _draw_correlations(figure.add_subplot(grid[0, 2]), measured)
+    _draw_values(figure.add_subplot(grid[1, 0]), measured)
+    pair = grid[1, 1].subgridspec(2, 1)
+    _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured)
+    _draw_difference(figure.add_subplot(grid[1, 2]), measured)
+    _draw_verdicts(figure.add_subplot(grid[2, :]), lines)
+    figure.suptitle(f"{check.title()}\n{wrapped(check.conclusion(), LETTERS)}", fontsize=10)
+
+
+def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:
+    normal, (low, high) = measured.normal_quantiles, measured.quantile_band
+    # The difference from the normal quantile, because against the quantile itself the band would be a line.
+    axes.fill_between(normal, low - normal, high - normal, color=GREY, alpha=0.35, lw=0, label=BAND)
+    axes.axhline(0.0, color=GREY, lw=0.8)
+    axes.plot(normal, measured.quantiles - normal, color=BLUE, marker=".", ms=3, lw=1, label="measured")
+    axes.set(xlabel="quantile of the normal distribution", ylabel="quantile of residuals minus normal's")
+    axes.margins(y=0.4)  # room for the legend
+    axes.set_title("Gaussian?", fontsize=10)
+    axes.legend(fontsize=8, loc="upper left")
+
+
+def _draw_variances(axes: Axes, measured: MeasuredNoise) -> None:
+    relative = measured.variance_map / max(float(np.sqrt((measured.variance_map**2).mean())), 1e-300)
+    image = axes.imshow(relative, cmap="PuOr_r", vmin=MAP_LIMITS[0], vmax=MAP_LIMITS[1], interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.set_title("variance map: standard deviation / model's", fontsize=10)
+    axes.figure.colorbar(image, ax=axes, extend="both", shrink=0.85)
+
+
+def _middle(correlation: np.ndarray) -> tuple[int, int]:
+    return correlation.shape[0] // 2, correlation.shape[1] // 2
+
+
+def _draw_correlations(axes: Axes, measured: MeasuredNoise) -> None:
+    down, across = _middle(measured.correlation)
+    lags_down, lags_across = (np.arange(min(side, LONGEST_LAG) + 1) for side in (down, across))
+    for colour, marker, name, along in (
+        (BLUE, "o", "along rows", (down, across + lags_across)),
+        (VERMILION, "s", "down columns", (down + lags_down, across)),
+    ):
+        found, model = measured.correlation[along], measured.model_correlation[along]
+        lags = np.arange(len(found))
+        axes.plot(lags, model, color=colour, lw=1, ls="--", label=f"model, {name}")
+        axes.plot(lags, found, color=colour, marker=marker, ms=4, lw=0, label=f"measured, {name}")
+    axes.axhline(0.0, color=GREY, lw=0.8)
+    axes.set(xlabel="distance in pixels", ylabel="correlation")
+    axes.locator_params(axis="x", integer=True)
+    axes.set_title("correlation of pixels", fontsize=10)
+    axes.legend(fontsize=8, loc="upper right")
+
+
+def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
+    down, across = _middle(measured.correlation)
+    reach_down, reach_across = min(down, LONGEST_LAG), min(across, LONGEST_LAG)
+    window = (slice(down - reach_down, down + reach_down + 1), slice(across - reach_across, across + reach_across + 1))
+    difference = (measured.correlation - measured.model_correlation)[window]
+    limit = max(0.05, float(np.abs(difference).max()))
+    extent = (-reach_across - 0.5, reach_across + 0.5, reach_down + 0.5, -reach_down - 0.5)
+    image = axes.imshow(difference, cmap="PuOr_r", vmin=-limit, vmax=limit, extent=extent, interpolation="nearest")
+    axes.set(xlabel="columns apart", ylabel="rows apart")
+    axes.set_title("correlation: measured minus model's", fontsize=10)
+    axes.figure.colorbar(image, ax=axes, shrink=0.85)
+
+
+def _draw_values(axes: Axes, measured: MeasuredNoise) -> None:
+    low, high = measured.value_range
+    axes.stairs(measured.counts, measured.edges, fill=True, color=BLUE, alpha=0.6)
+    for value, share, side in zip((low, high), measured.at_ends, ("left", "right"), strict=True):
+        axes.axvline(value, color=VERMILION if share >= 0.001 else GREY, lw=1.2)
+        place = 0.03 if side == "left" else 0.97
+        axes.text(
+            place, 0.97, f"{share:.2%}\nexactly {value:.4g}", transform=axes.transAxes, ha=side, va="top", fontsize=8
+        )
+    axes.set(xlabel="pixel value", ylabel="number of values", yscale="symlog")
+    axes.set_ylim(0, float(measured.counts.max()) * 30)
+    axes.set_title("clipping?", fontsize=10)
+
+
+def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise) -> None:
+    numbers = np.arange(1, len(measured.image_scales) + 1)
+    for axes, values, (low, high), name in (
+        (scales, measured.image_scales, measured.scale_band, "noise"),
+        (means, measured.image_means, measured.mean_band, "brightness"),
+    ):
+        axes.axhspan(low, high, color=GREY, alpha=0.35, lw=0)
+        outside = (values < low) | (values > high)
+        axes.plot(numbers[~outside], values[~outside], "o", color=BLUE, ms=3.5)
+        axes.plot(numbers[outside], values[outside], "D", color=VERMILION, ms=4)
+        axes.set_ylabel(name)
+        axes.margins(y=0.2)
+    scales.set_xticklabels([])
+    scales.set_title("images alike?", fontsize=10)
+    means.set_xlabel("image, in the order given")
+    for axes in (scales, means):
+        axes.locator_params(axis="x", integer=True)
+
+
+def _verdict_lines(check: NoiseCheck) -> list[tuple[str, str, str]]:
+    """Return lines of words: name with verdict, words, colour."""
+    lines = []
+    for one in check.assumptions:
+        told = one.in_words() if one.verdict != HOLDS else one.finding
+        first, *rest = textwrap.wrap(told, LETTERS - 38)
+        lines.append((_heading(one), first, _colour(one)))
+        lines += [("", part, _colour(one)) for part in rest]
+    return lines
+
+
+def _heading(one: Assumption) -> str:
+    return f"{one.name}: {one.verdict} (p {with_sign(number_text(one.adjusted_pvalue))})"
+
+
+def _colour(one: Assumption) -> str:
+    return {BROKEN: VERMILION, HOLDS: GREEN}.get(one.verdict, ORANGE)
+
+
+def _draw_verdicts(axes: Axes, lines: list[tuple[str, str, str]]) -> None:
+    axes.set_axis_off()
+    for number, (heading, words, colour) in enumerate(lines):
+        height = 1 - (number + 0.5) / len(lines)
+        head = axes.text(0.0, height, heading, transform=axes.transAxes, fontsize=8, va="center", weight="bold")
+        head.set_color(colour)
+        text = axes.text(0.31, height, words, transform=axes.transAxes, fontsize=8, va="center", parse_math=False)
+        for part in (head, text):
+            part.set_in_layout(False)  # lines of full width would make the panels narrower

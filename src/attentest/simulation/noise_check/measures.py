@@ -1,0 +1,284 @@
+"""What is measured on residuals for each assumption about the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import ndtri
+
+from attentest.noise.model import FloatArray
+from attentest.simulation.noise_check.autocorrelation import (
+    Cells,
+    autocorrelation,
+    coarse_cells,
+    lag_names,
+    lag_values,
+    two_way,
+)
+
+RESOLUTION = 1e-9
+"""Values closer than this share of their range are the same."""
+
+LONGEST_GRID = 2**16
+"""Most different values that are taken for numbers on a grid, such as grey levels of 16 bits."""
+
+
+MOST_BINS = 64
+"""Most bins of a histogram."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRange:
+    """The values that images have.
+
+    Parameters
+    ----------
+    low, high
+        Least and greatest value.
+    step
+        Distance of neighbouring grey levels; 0 where values do not lie on a grid.
+    """
+
+    low: float
+    high: float
+    step: float
+
+
+def value_range(values: FloatArray) -> ValueRange:
+    """Return the range of all values of some images, and the grid that they lie on."""
+    low, high = float(values.min()), float(values.max())
+    unit = max((high - low) * RESOLUTION, float(np.finfo(np.float64).tiny))
+    levels = np.unique(np.round((values - low) / unit))
+    step = 0.0
+    if 2 <= len(levels) <= min(LONGEST_GRID, values.size // 2):
+        step = float(np.median(np.diff(levels))) * unit
+    return ValueRange(low=low, high=high, step=step)
+
+
+def bin_edges(values: ValueRange) -> FloatArray:
+    """Return the edges of about 64 equal bins; each has the same number of grey levels if there are such."""
+    if values.step == 0:
+        return np.linspace(values.low, values.high, MOST_BINS + 1)
+    levels = round((values.high - values.low) / values.step) + 1
+    width = -(-levels // MOST_BINS)
+    return np.asarray(values.low + values.step * (width * np.arange(-(-levels // width) + 1) - 0.5), np.float64)
+
+
+def at_the_ends(values: FloatArray) -> FloatArray:
+    """Return how many values (K, ...) lie exactly at the least, and at the greatest, value of all images (2,).
+
+    One value for each image does not count: an image that was scaled to a range has one by necessity.
+    """
+    low, high = values.min(), values.max()
+    near = (high - low) * RESOLUTION
+    flat = values.reshape(len(values), -1)
+    counts = [(flat <= low + near).sum(axis=1), (flat >= high - near).sum(axis=1)]
+    return np.array([np.maximum(count - 1, 0).sum() for count in counts], dtype=np.float64)
+
+
+def on_grid(values: FloatArray, step: float) -> FloatArray:
+    """Return values rounded to grey levels of a step; as they are where it is 0."""
+    return values if step == 0 else np.round(values / step) * step
+
+
+SCALE: Final = "scale"
+GAUSSIAN: Final = "Gaussian"
+STATIONARY: Final = "variance map"
+CORRELATION: Final = "correlation"
+INDEPENDENCE: Final = "independent images"
+GAIN: Final = "equal gain"
+BRIGHTNESS: Final = "equal brightness"
+CLIPPING: Final = "no clipping"
+
+SPREADS = ("in blocks", "between rows", "between columns", "from pixel to pixel")
+"""Scales at which the variance map is tested, in order."""
+
+PROBABILITIES = np.r_[0.0005, 0.001, 0.002, 0.005, 0.01:0.99:99j, 0.995, 0.998, 0.999, 0.9995]
+"""Probabilities of the quantiles that are compared."""
+
+NORMAL_QUANTILES: FloatArray = ndtri(PROBABILITIES)
+
+MOST_SORTED = 2**15
+"""Most values whose quantiles are taken; of more, every second, third, ... is."""
+
+SMALLEST_SHARE = 1e-6
+"""Standard deviations below this share of the average count as this: residuals of a masked area are exactly zero."""
+
+HALF_NORMAL = float(np.sqrt(0.5))
+"""Mean of exp(-u^2 / 2) for standard normal u."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measures:
+    """What was measured on one set of images.
+
+    Parameters
+    ----------
+    tested
+        For each assumption the numbers (d,) that are compared with those of simulated images.
+    effects
+        For each assumption the same in units that can be interpreted, (d,).
+    quantiles : (q,)
+        Quantiles of the standardised residuals at ``PROBABILITIES``.
+    correlation : (2P+1, 2Q+1)
+        Correlation by lag.
+    image_scales, image_means : (K,)
+        Standard deviation, and mean, of each image's residuals, in units of the average standard deviation.
+    """
+
+    tested: Mapping[str, FloatArray]
+    effects: Mapping[str, FloatArray]
+    quantiles: FloatArray
+    correlation: FloatArray
+    image_scales: FloatArray
+    image_means: FloatArray
+
+
+def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> Measures:
+    """Measure what the assumptions say about residuals.
+
+    Parameters
+    ----------
+    residuals : (K, C, H, W)
+        Images minus their mean.
+    deviations : (C, H, W)
+        Standard deviations of the pixels by the noise model.
+    values : (K, C, H, W)
+        The images themselves, for clipping.
+    """
+    count = len(residuals)
+    with_level = residuals / deviations
+    levels = with_level.mean(axis=(2, 3), keepdims=True)
+    standard = with_level - levels  # brightness is a question of its own
+    cells = coarse_cells(standard.shape[2:])
+    energies = cells.means(standard * standard)
+    average = _positive(float(np.sqrt(energies.mean())))
+    of_channels = np.maximum(np.sqrt(energies.mean(axis=(0, 2))), SMALLEST_SHARE * average)[:, None, None]
+    shape_only, image_scales = _evened(standard, energies, cells)
+    centred = shape_only - shape_only.mean(axis=(2, 3), keepdims=True)
+    tested: dict[str, FloatArray] = {}
+    effects: dict[str, FloatArray] = {}
+    for name, (numbers, effect) in {
+        SCALE: _scale(energies, count),
+        GAUSSIAN: _gaussian(shape_only, cells, count),
+        STATIONARY: _variance_map(standard / of_channels, cells),
+        INDEPENDENCE: _independence(centred),
+        GAIN: _gain(cells.means(np.abs(standard)), SMALLEST_SHARE * average),
+        BRIGHTNESS: _brightness(cells.means(with_level) / average),
+        CLIPPING: (at_the_ends(values), at_the_ends(values) / values.size),
+    }.items():
+        tested[name], effects[name] = numbers, effect
+    correlation = autocorrelation(centred.reshape(-1, *centred.shape[2:]))
+    lags = np.concatenate([lag_values(correlation), _channel_correlations(centred)])
+    tested[CORRELATION] = effects[CORRELATION] = lags
+    flat = shape_only.ravel()
+    return Measures(
+        tested=tested,
+        effects=effects,
+        quantiles=np.asarray(np.quantile(flat[:: -(-flat.size // MOST_SORTED)], PROBABILITIES)),
+        correlation=correlation,
+        image_scales=image_scales,
+        image_means=levels.mean(axis=(1, 2, 3)) / average,
+    )
+
+
+def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
+    """Return what each number that is tested for the correlation is about."""
+    between = [f"channels {one} and {other}" for one in range(channels) for other in range(one + 1, channels)]
+    return [*(f"pixels {lag}" for lag in lag_names(correlation)), *between]
+
+
+def _positive(value: float) -> float:
+    return max(value, float(np.finfo(np.float64).tiny))
+
+
+def _evened(standard: FloatArray, energies: FloatArray, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    """Return residuals divided by the standard deviations of their cell and of their image, and those of the images."""
+    of_cells = np.sqrt(energies.mean(axis=0))
+    of_cells = np.maximum(of_cells, SMALLEST_SHARE * _positive(float(of_cells.max())))
+    even = standard / cells.spread(of_cells)
+    of_images = np.sqrt((even**2).mean(axis=(1, 2, 3)))
+    of_images = np.maximum(of_images, SMALLEST_SHARE * _positive(float(of_images.max())))
+    return even / of_images[:, None, None, None], of_images / np.sqrt((of_images**2).mean())
+
+
+def _student(table: FloatArray) -> float:
+    """Return the mean of a table in units of its standard error, taking its entries as independent."""
+    return float(table.mean() / _positive(float(table.std()) / np.sqrt(table.size)))
+
+
+def _scale(energies: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Return how far the variance of each channel is from the model's, and the ratio of standard deviations."""
+    variances = energies.mean(axis=(0, 2)) * count / (count - 1)
+    relative_errors = energies.std(axis=(0, 2)) / np.sqrt(energies[:, 0].size) / np.maximum(variances, 1e-300)
+    logs = np.log(np.maximum(variances, 1e-300))
+    return logs / np.maximum(relative_errors, 1e-300), np.sqrt(variances)
+
+
+def _gaussian(even: FloatArray, cells: Cells, count: int) -> tuple[FloatArray, FloatArray]:
+    """Return two bounded measures of skewness and of tails, and the skewness and the excess kurtosis.
+
+    Moments of heavy tails are dominated by single values, so u exp(-u^2/2) and exp(-u^2/2) are averaged instead.
+    """
+    squares = even * even
+    bell = np.exp(-squares / 2)
+    tested = [_student(cells.means(even * bell)), _student(cells.means(bell) - HALF_NORMAL)]
+    # The residuals of the mean of K images have smaller cumulants than the images.
+    own, others = 1 - 1 / count, -1 / count
+    third, fourth = (own**power + (count - 1) * others**power for power in (3, 4))
+    skewness = float(np.vdot(squares, even) / even.size) * own**1.5 / third
+    kurtosis = (float(np.vdot(squares, squares) / even.size) - 3.0) * own**2 / fourth
+    return np.array(tested), np.array([skewness, kurtosis])
+
+
+def _variance_map(standard: FloatArray, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    """Return whether residuals (K, C, H, W) are larger in some places, at each of ``SPREADS``, and by how much.
+
+    With few images the second is too small, because the median is as close to the values as it can be.
+    """
+    count = len(standard)
+    # Absolute deviations from the median over images, by Brown and Forsythe: squares would have heavy tails, and an
+    # outlier would shift the mean and so enlarge the residuals of all images in its pixel.
+    sizes = np.abs(standard - np.median(standard, axis=0))
+    parts = cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2)
+    tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
+    of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
+    tables.append(sizes / of_images)
+    found = [two_way(table.reshape(count, -1)) for table in tables]
+    return np.array([one.columns for one in found]), np.array([one.column_deviation for one in found])
+
+
+def _gain(sizes: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
+    """Return whether mean absolute residuals (K, C, cells) differ by image, for each channel, and by how much."""
+    found = [two_way(table) for table in np.moveaxis(np.log(np.maximum(sizes, floor)), 1, 0)]
+    return np.array([one.rows for one in found]), np.array([one.row_deviation for one in found])
+
+
+def _brightness(means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return whether mean residuals (K, C, cells) differ by image, for each channel, and by how much."""
+    found = [two_way(table) for table in np.moveaxis(means, 1, 0)]
+    return np.array([one.rows for one in found]), np.array([one.row_deviation for one in found])
+
+
+def _independence(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return whether residuals of two images, or of successive images, are alike, and their correlations."""
+    count = len(centred)
+    flat = centred.reshape(count, -1)
+    lengths = np.sqrt(np.einsum("ki,ki->k", flat, flat))
+    correlations = flat @ flat.T / np.maximum(np.outer(lengths, lengths), 1e-300) + 1 / (count - 1)
+    pairs = correlations[np.triu_indices(count, 1)]
+    spread = _positive(float(np.sqrt((pairs**2).mean())))
+    greatest, successive = float(pairs.max()), float(np.diag(correlations, 1).mean())
+    tested = np.array([greatest / spread, successive * np.sqrt(count - 1) / spread])
+    return tested, np.array([greatest, successive])
+
+
+def _channel_correlations(centred: FloatArray) -> FloatArray:
+    """Return the correlation of each pair of channels at the same pixel."""
+    planes = np.moveaxis(centred, 1, 0).reshape(centred.shape[1], -1)
+    lengths = np.sqrt(np.einsum("ci,ci->c", planes, planes))
+    products = planes @ planes.T / np.maximum(np.outer(lengths, lengths), 1e-300)
+    return np.asarray(products[np.triu_indices(len(products), 1)])

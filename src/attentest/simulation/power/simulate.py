@@ -1,0 +1,404 @@
+"""Power of a test on simulated images, by how it is randomised: known before there are data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import confidence, level, real_number, strictly_between_0_and_1, whole_number
+from attentest.contrast import channel_weights
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike, Sample, as_sample
+from attentest.noise import NoiseLike
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.progress import Progress, ProgressLike, progress_reports
+from attentest.registry import REGION_UNITS
+from attentest.results.result import AttentionTestResult
+from attentest.results.selective_inference import confidence_intervals_of
+from attentest.simulation.images import (
+    PlantedSquares,
+    mean_image,
+    noise_deviation,
+    noise_to_draw,
+    reference_noise_to_draw,
+    seed_from,
+)
+from attentest.simulation.power.plan import Design, Plan, SimulatedTests
+from attentest.statistics.conditional_power import detectable_means
+from attentest.statistics.multiple_testing import rate_of
+
+RANDOMISE = (0.0, 0.3, 0.5, 1.0)
+"""Values of gamma that are compared by default."""
+
+REGIONS = tuple(REGION_UNITS)
+"""What regions consist of; all are compared by default."""
+
+DELTAS = (0.0, 1.0, 2.0, 3.0)
+"""Heights of the square by default, in standard deviations of the noise."""
+
+MOST_TESTS = 10**6
+"""Upper limit on the number of tests, against typing errors."""
+
+LARGEST_DELTA = 1e6
+"""Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""
+
+VARIED = ("region_unit", "randomisation", "confidence_level")
+"""Settings of the given test that are not those of the simulated tests."""
+
+RESULTS_TOGETHER = 32
+"""Results whose confidence intervals are computed together: faster than one by one, and little memory."""
+
+
+def plan(
+    test: AttentionTest,
+    n: int = 50,
+    rng: np.random.Generator | int = 0,
+    *,
+    randomise: float | Sequence[float] = RANDOMISE,
+    region: str | Sequence[str] = REGIONS,
+    deltas: float | Sequence[float] | None = None,
+    side: int | None = None,
+    backgrounds: Iterable[ImageLike] | None = None,
+    image_shape: tuple[int, ...] | None = None,
+    noise: NoiseLike | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    confidence_level: float | None = 0.95,
+    progress: ProgressLike = None,
+) -> Plan:
+    """Simulate what a test would find, by how it is randomised and by what regions consist of.
+
+    Simulated images are a background, a bright square at a random place (a dark one for the alternative "less") and
+    noise. All designs and heights have the same backgrounds, places and noise, so that their differences are due to
+    chance as little as possible. It takes n tests for each gamma, each kind of region and each height of the square.
+
+    Parameters
+    ----------
+    test
+        The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise`` and
+        ``region`` replace its own.
+    n
+        Number of images for each gamma, kind of region and height; at least that of the backgrounds.
+    rng
+        A generator, or a seed for one.
+    randomise
+        One value of gamma, or several to compare; 0 is the paper's test.
+    region
+        What regions consist of: "pixels", "patches", or a list of both.
+    deltas
+        One height of the square, or several, in standard deviations of the noise. By default 0, 1, 2 and 3; with
+        ``backgrounds`` 0, the backgrounds as they are.
+    side
+        Side of the square in pixels; by default a third of the shorter side of the image, as in the paper.
+    backgrounds
+        Images that are taken as true means, one after another, and from the first again; by default an image of zeros,
+        which is black for a model that rescales 0 to 255. For the contrast ``Reference`` each is also the mean of the
+        reference, without the square.
+    image_shape
+        (H, W) or (C, H, W) of the constant background; by default that of the model's input where there is no
+        preprocessing.
+    noise
+        Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
+    alpha
+        Significance level.
+    power
+        Power that a detectable signal has.
+    confidence_level
+        Level of the confidence intervals whose length and coverage are measured; None for rejections alone, in about
+        half the time.
+    progress
+        True for a progress bar; or a function, which is called with (tests done, number of tests).
+
+    Examples
+    --------
+    >>> from attentest import AttentionTest, bundled_model, plan
+    >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
+    >>> planned = plan(test, n=2, randomise=[0.5], region=["patches"], deltas=[2], confidence_level=None)
+    >>> planned.tests[0].rejected.total
+    2
+    """
+    simulation = Simulation.of(
+        test,
+        n,
+        rng,
+        randomise=randomise,
+        region=region,
+        deltas=deltas,
+        side=side,
+        backgrounds=backgrounds,
+        image_shape=image_shape,
+        noise=noise,
+        alpha=alpha,
+        power=power,
+        confidence_level=confidence_level,
+    )
+    with progress_reports(progress, len(simulation), "test") as report:
+        return simulation.plan(simulation.tests(report))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Simulation:
+    """The simulation of :func:`plan`, ready to run.
+
+    Parameters
+    ----------
+    test, alpha, power, confidence_level
+        As in :func:`plan`.
+    images
+        The images.
+    count
+        Number of images for each design and height.
+    designs
+        How regions are chosen.
+    deltas
+        Heights of the square in standard deviations of the noise, ascending.
+    noise_deviation
+        Standard deviation of the noise of a pixel.
+    """
+
+    test: AttentionTest
+    images: PlantedSquares
+    count: int
+    designs: tuple[Design, ...]
+    deltas: tuple[float, ...]
+    noise_deviation: float
+    alpha: float
+    power: float
+    confidence_level: float | None
+
+    @classmethod
+    def of(
+        cls,
+        test: AttentionTest,
+        n: int,
+        rng: np.random.Generator | int,
+        *,
+        randomise: float | Sequence[float],
+        region: str | Sequence[str],
+        deltas: float | Sequence[float] | None,
+        side: int | None,
+        backgrounds: Iterable[ImageLike] | None,
+        image_shape: tuple[int, ...] | None,
+        noise: NoiseLike | None,
+        alpha: float,
+        power: float,
+        confidence_level: float | None,
+    ) -> Simulation:
+        """Check the arguments of :func:`plan`, before hours of computation and not after."""
+        if not isinstance(test, AttentionTest):
+            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
+        count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
+        designs = _designs(test, randomise, region)
+        if deltas is None:
+            deltas = DELTAS if backgrounds is None else (0.0,)
+        heights = tuple(sorted({_height(delta) for delta in _listed(deltas, "deltas")}))
+        tests = count * len(designs) * len(heights)
+        if tests > MOST_TESTS:
+            raise InputError(f"n = {count} would take {tests} tests, and at most {MOST_TESTS} are possible.")
+        means = _backgrounds(test, backgrounds, image_shape)
+        drawn_from = noise_to_draw(test, noise, (mean.shape for mean in means))
+        if count < len(means):
+            raise InputError(
+                f"n = {count} would leave out backgrounds after the first {count} of {len(means)}: give n={len(means)} "
+                "or more, or fewer backgrounds."
+            )
+        if side is not None:
+            side = _side(side, means)
+        images = PlantedSquares(
+            backgrounds=means,
+            side=side,
+            noise=drawn_from,
+            reference_noise=reference_noise_to_draw(test, drawn_from),
+            seed=seed_from(rng),
+        )
+        _check_images(test, images, backgrounds is not None)
+        return cls(
+            test=test,
+            images=images,
+            count=count,
+            designs=designs,
+            deltas=heights,
+            noise_deviation=noise_deviation(drawn_from, means[0].pixels.size),
+            alpha=level(alpha),
+            power=strictly_between_0_and_1(power, "power"),
+            confidence_level=None if confidence_level is None else confidence(confidence_level),
+        )
+
+    def __len__(self) -> int:
+        """Return the number of tests."""
+        return self.count * len(self.designs) * len(self.deltas)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings that all tests share, JSON-ready."""
+        return {name: value for name, value in self.test.settings.items() if name not in VARIED}
+
+    def plan(self, tests: Iterable[SimulatedTests]) -> Plan:
+        """Return the plan of the simulated tests, or of those that are finished."""
+        sides = {self.images.side_of(number) for number in range(len(self.images.backgrounds))}
+        return Plan(
+            tests=tuple(tests),
+            alpha=self.alpha,
+            power=self.power,
+            confidence_level=self.confidence_level,
+            noise_deviation=self.noise_deviation,
+            side=sides.pop() if len(sides) == 1 else None,
+        )
+
+    def tests(self, progress: Progress | None = None) -> Iterator[SimulatedTests]:
+        """Yield the tests of each height and each design; progress is in tests."""
+        cells = [(delta, design) for delta in self.deltas for design in self.designs]
+        for number, (delta, design) in enumerate(cells):
+
+            def report(done: float, _: int | None, before: int = number * self.count) -> None:
+                if progress is not None:
+                    progress(before + done, len(self))
+
+            yield self._tests(design, delta, report)
+
+    def _tests(self, design: Design, delta: float, progress: Progress) -> SimulatedTests:
+        test = self.test.with_region(design.region).with_randomise(design.randomise)
+        sign = -1 if test.settings["alternative"] == "less" else 1
+        height = sign * delta * self.noise_deviation
+        numbers = range(self.count)
+        results = test.with_confidence_level(self.confidence_level).stream(
+            (self.images.image(number, height) for number in numbers),
+            progress,
+            references=None if test.contrast.reference is None else map(self.images.reference, numbers),
+            alpha=self.alpha if self.confidence_level is None else None,
+        )
+        decisions: list[bool | None] = []
+        evaluations: list[int] = []
+        overlaps: list[float] = []
+        intervals: list[_Interval] = []
+        while some := list(islice(results, RESULTS_TOGETHER)):
+            numbered = list(enumerate(some, len(decisions)))
+            decisions += [result.reject_at(self.alpha) for result in some]
+            evaluations += [result.evaluations for result in some]
+            if delta:
+                overlaps += [_overlap(result.region, self.images.square(number)) for number, result in numbered]
+            if self.confidence_level is not None:
+                truths = [self._true_value(test, result, number, height) for number, result in numbered]
+                intervals += _intervals(some, truths, self.confidence_level, self.alpha, self.power)
+        two_sided = test.settings["alternative"] == "two-sided"
+        return SimulatedTests(
+            design=design,
+            delta=delta,
+            rejected=rate_of(np.array([decision is True for decision in decisions])),
+            undecided=decisions.count(None),
+            coverage=rate_of(np.array([each.covers for each in intervals])) if intervals else None,
+            lengths=np.array([each.length for each in intervals]) if intervals and two_sided else None,
+            differences=np.array([each.difference for each in intervals]) if intervals else None,
+            overlaps=np.array(overlaps) if overlaps else None,
+            evaluations=float(np.mean(evaluations)),
+        )
+
+    def _true_value(self, test: AttentionTest, result: AttentionTestResult, number: int, height: float) -> float:
+        """Return what the contrast of a result is of images without noise: eta' mu."""
+        mean, background = self.images.mean(number, height), self.images.background(number).pixels
+        seen = result.part, result.region, result.seen
+        channels = channel_weights(result.settings["channels"], len(mean))[:, None, None]
+        total = 0.0
+        for weights, pixels in (
+            (test.contrast.weights(*seen), mean),
+            (test.contrast.reference_weights(*seen), background),
+        ):
+            total += float(((channels * weights if weights.ndim == 2 else weights) * pixels).sum())
+        return total
+
+
+class _Interval(NamedTuple):
+    """Whether an interval covers the true value, its length over the naive one, and what the test can detect."""
+
+    covers: bool
+    length: float
+    difference: float
+
+
+def _intervals(
+    results: Sequence[AttentionTestResult], truths: Sequence[float], confidence_level: float, alpha: float, power: float
+) -> list[_Interval]:
+    """Return what the intervals of results of one test say; one-sided ones have no length.
+
+    Detectable differences are from the truncation sets as far as the confidence intervals needed them.
+    """
+    law = type(results[0].law).stack([result.law for result in results])
+    means = detectable_means(law, [result.intervals for result in results], results[0].tails, alpha, power)
+    found = []
+    intervals = confidence_intervals_of(results, confidence_level)
+    for result, interval, truth, mean in zip(results, intervals, truths, means, strict=True):
+        naive = result.naive_confidence_interval(confidence_level)
+        naive_length = naive.high - naive.low
+        length = (interval.high - interval.low) / naive_length if np.isfinite(naive_length) else np.nan
+        found.append(_Interval(truth in interval, length, float(mean * result.standard_error)))
+    return found
+
+
+def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
+    """Return the pixels in both the region and the square (H, W) over those in either."""
+    return float((region & square).sum() / (region | square).sum())
+
+
+def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
+    """Return each region with each gamma; refuse what the test refuses."""
+    units = tuple(dict.fromkeys(test.with_region(unit).settings["region_unit"] for unit in _listed(region, "region")))
+    gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
+    for gamma in gammas:
+        test.with_randomise(gamma)
+    return tuple(Design(float(gamma), unit) for unit in units for gamma in gammas)
+
+
+def _backgrounds(test: AttentionTest, backgrounds: Any, image_shape: Any) -> tuple[Sample, ...]:
+    if backgrounds is None:
+        return (mean_image(test, None, image_shape),)
+    if image_shape is not None:
+        raise InputError("image_shape is for a constant background, but backgrounds are given: leave one of them out.")
+    return tuple(as_sample(image) for image in _listed(backgrounds, "backgrounds"))
+
+
+def _side(side: Any, means: Sequence[Sample]) -> int:
+    """Return the side of a square that fits in each image and is not all of it."""
+    shortest = min(min(mean.shape[1:]) for mean in means)
+    chosen = whole_number(side, "side (of the square, in pixels)", 1, shortest)
+    if any(mean.shape[1:] == (chosen, chosen) for mean in means):
+        raise InputError(
+            f"side = {chosen} makes the square all of the image, so that there is nothing to compare it with: give a "
+            "smaller one."
+        )
+    return chosen
+
+
+def _check_images(test: AttentionTest, images: PlantedSquares, named: bool) -> None:
+    """Refuse images that the test cannot take; ``named`` if they have backgrounds to name."""
+    for number in range(len(images.backgrounds)):
+        reference = None if test.contrast.reference is None else images.reference(number)
+        try:
+            test.check(images.image(number, 0.0), reference=reference)
+        except InputError as error:
+            raise InputError(f"image {number}: {error}" if named else str(error)) from None
+
+
+def _height(delta: Any) -> float:
+    name = "deltas (the heights of the square)"
+    number = real_number(delta, name)
+    if not 0 <= number <= LARGEST_DELTA:
+        raise InputError(f"{name} must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}.")
+    return number
+
+
+def _listed(values: Any, name: str) -> list[Any]:
+    """Return one value or several as a list; refuse none at all."""
+    if isinstance(values, (str, Real)):
+        return [values]
+    if not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a value or a list of them, got {values!r}.")
+    listed = list(values)
+    if not listed:
+        raise InputError(f"{name} must hold at least one value, got none.")
+    return listed

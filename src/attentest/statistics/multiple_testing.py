@@ -1,0 +1,166 @@
+"""Many p-values together: adjusted ones, rejection rates with intervals, and how many rejections chance allows."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, stats
+from scipy.special import ndtri
+
+from attentest.checks import confidence
+from attentest.errors import InputError
+from attentest.statistics.interval_mass import probability
+
+Adjustment: TypeAlias = Literal["holm", "bh", "by"]
+
+Simultaneous: TypeAlias = Literal["bonferroni", "holm"]
+"""Ways to choose intervals that all cover together."""
+
+
+def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
+    """Return adjusted p-values (m,), in the order of the p-values.
+
+    An adjusted p-value increases with every p-value, so upper bounds of p-values give upper bounds of the adjusted
+    ones, and lower bounds lower ones.
+
+    Parameters
+    ----------
+    log_pvalues : (m,)
+        Logs of the p-values of m hypotheses.
+    method
+        "holm": rejecting adjusted p-values of at most alpha controls the probability of any false rejection at alpha,
+        however the tests depend on each other. "bh", Benjamini and Hochberg: it controls the expected proportion of
+        false rejections (false discovery rate) at alpha, for independent or positively dependent tests. "by",
+        Benjamini and Yekutieli: the same however the tests depend on each other, with p-values greater by the factor
+        1 + 1/2 + ... + 1/m.
+    """
+    if method not in get_args(Adjustment):
+        raise InputError(f"the adjustment must be one of {', '.join(get_args(Adjustment))}, got {method!r}.")
+    order = np.argsort(log_pvalues, kind="stable")
+    ranks = np.arange(1, len(order) + 1)
+    ascending = log_pvalues[order]
+    if method == "holm":
+        steps = np.maximum.accumulate(ascending + np.log(ranks[::-1]))
+    else:
+        factor = len(ranks) * np.sum(1 / ranks) if method == "by" else len(ranks)
+        steps = np.minimum.accumulate((ascending + np.log(factor / ranks))[::-1])[::-1]
+    adjusted = np.empty(len(order))
+    adjusted[order] = [probability(log) for log in steps]
+    return adjusted
+
+
+def level_of_each(confidence_level: float, count: int) -> float:
+    """Return the level of each of so many intervals that all cover together at a confidence level (Bonferroni)."""
+    return confidence_level if count == 1 else 1 - (1 - confidence_level) / count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """A proportion, with its Wilson interval.
+
+    Parameters
+    ----------
+    count, total
+        Number of hits, and of cases.
+    low, high
+        Ends of the interval.
+    confidence_level
+        Of the interval.
+    """
+
+    count: int
+    total: int
+    low: float
+    high: float
+    confidence_level: float
+
+    @property
+    def value(self) -> float:
+        """The proportion."""
+        return self.count / self.total
+
+    def __str__(self) -> str:
+        return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}] ({self.count} of {self.total})"
+
+
+def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
+    """Return the proportion of cases (m,) that are hits, with Wilson's interval (1927)."""
+    confidence_level = confidence(confidence_level)
+    total = len(hits)
+    if total == 0:
+        raise InputError("a rate needs at least one result, got none.")
+    count = int(np.sum(hits))
+    z = float(ndtri((1 + confidence_level) / 2))
+    centre = (count + z**2 / 2) / (total + z**2)
+    half = z / (total + z**2) * math.sqrt(count * (total - count) / total + z**2 / 4)
+    low, high = (0.0 if count == 0 else centre - half), (1.0 if count == total else centre + half)
+    return Rate(count=count, total=total, low=low, high=high, confidence_level=confidence_level)
+
+
+ROUNDING = 1e-9
+"""Relative rounding error of a binomial tail, so that one that equals a bound counts as equal to it."""
+
+
+def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> tuple[int, ...]:
+    """Return for each level the greatest number of rejections that is compatible with a valid test.
+
+    A valid test rejects a true hypothesis with probability at most alpha. With independent p-values the probability
+    that it exceeds the limit at one level or more is at most ``error_rate``, for every number of p-values. The limits
+    are binomial quantiles that all leave the same probability above them, as large as the joint distribution of the
+    counts permits; only because counts are whole numbers the error rate can be below the one asked for.
+
+    Parameters
+    ----------
+    alphas
+        Significance levels, in any order.
+    total
+        Number of p-values.
+    error_rate
+        Probability, at most, that a valid test exceeds a limit.
+    """
+    levels, places = np.unique(np.array(alphas, dtype=np.float64), return_inverse=True)
+    safe = error_rate / len(levels)  # Bonferroni
+    most, fewest = (stats.binom.isf(tail, total, levels) for tail in (safe, error_rate))
+    tails = [
+        stats.binom.sf(np.arange(low, high + 1), total, p) for low, high, p in zip(fewest, most, levels, strict=True)
+    ]
+    candidates = np.unique(np.concatenate([[safe], *tails]))
+    candidates = candidates[candidates >= safe]
+
+    def limits(tail: float) -> NDArray[np.float64]:
+        return np.asarray(stats.binom.isf(tail * (1 + ROUNDING), total, levels))
+
+    allowed = bisect_right(candidates, error_rate, key=lambda tail: exceeding(limits(tail), levels, total))
+    found = limits(candidates[max(allowed - 1, 0)])
+    return tuple(int(found[place]) for place in places)
+
+
+def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: int) -> float:
+    """Return the probability that uniform p-values exceed a limit: that more than limits[j] are at most levels[j].
+
+    The numbers of p-values between neighbouring levels are multinomial: independent Poisson numbers, given their sum.
+
+    Parameters
+    ----------
+    limits, levels : (k,)
+        Limits, and ascending levels.
+    total
+        Number of p-values.
+    """
+    within = np.ones(1)  # probabilities of the counts so far, none of which exceeds its limit
+    for limit, share in zip(limits, np.diff(levels, prepend=0.0), strict=True):
+        added = stats.poisson.pmf(np.arange(limit + 1), total * share)
+        within = _convolved(within, added)[: len(added)]
+    rest = stats.poisson.pmf(total - np.arange(len(within)), total * (1 - levels[-1]))
+    return float(1 - within @ rest / stats.poisson.pmf(total, total))
+
+
+def _convolved(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    size = fft.next_fast_len(len(first) + len(second) - 1, real=True)
+    return np.asarray(fft.irfft(fft.rfft(first, size) * fft.rfft(second, size), size))

@@ -1,0 +1,254 @@
+"""What a benchmark measures: ratios of two costs side by side, of works that are run alternately."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from attentest.attention import load_model
+from attentest.attention.device import usable_device
+from attentest.checks import strictly_between_0_and_1, whole_number
+from attentest.errors import InputError
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.runs.records import check_numbers, check_texts
+from attentest.search import SpectralSearch
+from attentest.simulation.images import null_images
+from attentest.training.bundled import BUNDLED, bundled_model
+
+Quantity: TypeAlias = Literal["seconds", "CPU seconds", "evaluations", "bytes"]
+
+
+class NotMeasured(Exception):
+    """Ends a comparison that cannot be made here, with the reason in a sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """The cost of one thing over the cost of another; less is better.
+
+    Parameters
+    ----------
+    comparison
+        Name of the comparison that it is part of.
+    of, over
+        What is divided, and by what.
+    quantity
+        What is measured of both, per image where images are tested.
+    numerator, denominator
+        Cost of each.
+    goal
+        The ratio should be at most this; None where nothing is aimed at.
+    """
+
+    comparison: str
+    of: str
+    over: str
+    quantity: Quantity
+    numerator: float
+    denominator: float
+    goal: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Numerator over denominator."""
+        return self.numerator / self.denominator
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells it from others in the same run."""
+        return self.comparison, self.of, self.over, self.quantity
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all values, and the ratio, JSON-ready."""
+        return {**vars(self), "ratio": self.ratio}
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Ratio:
+        """Return a ratio that was written as JSON; raise a ValueError, TypeError or KeyError if it is damaged."""
+        check_texts(values, ("comparison", "of", "over"))
+        check_numbers(values, ("numerator", "denominator", *(["goal"] if values.get("goal") is not None else [])))
+        if values["quantity"] not in get_args(Quantity):
+            raise ValueError(f"quantity must be one of {', '.join(get_args(Quantity))}")
+        if not (values["numerator"] > 0 and values["denominator"] > 0):
+            raise ValueError("numerator and denominator must be positive")
+        names = ("comparison", "of", "over", "quantity", "numerator", "denominator", "goal")
+        return cls(**{name: values.get(name) for name in names})
+
+
+Name = TypeVar("Name", int, str)
+Outcome = TypeVar("Outcome")
+Found = TypeVar("Found", covariant=True)
+
+
+@dataclass(frozen=True)
+class Timed(Generic[Found]):
+    """The median time of a work, and what it returned the last time."""
+
+    seconds: float
+    outcome: Found
+
+
+def now(device: torch.device) -> float:
+    """Return the time at which the device has finished all work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def timed(work: Callable[[], Outcome], device: torch.device) -> Timed[Outcome]:
+    """Run a work once."""
+    start = now(device)
+    outcome = work()
+    return Timed(now(device) - start, outcome)
+
+
+def repeated(work: Callable[[], Outcome], device: torch.device, repeats: int) -> Timed[Outcome]:
+    """Run a work several times."""
+    return side_by_side({"work": work}, device, repeats)["work"]
+
+
+def side_by_side(
+    works: Mapping[Name, Callable[[], Outcome]], device: torch.device, repeats: int, *, warm_up: bool = False
+) -> dict[Name, Timed[Outcome]]:
+    """Run works one after the other, several times, and return the median time of each.
+
+    Parameters
+    ----------
+    works
+        The works by name.
+    device
+        Where they compute.
+    repeats
+        How often each is run.
+    warm_up
+        Whether each is run once more before, because the first call of anything is slow. Works that take long are
+        warmed up by their caller, on less.
+    """
+    if warm_up:
+        for work in works.values():
+            work()
+    runs = [{name: timed(work, device) for name, work in works.items()} for _ in range(repeats)]
+    return {name: Timed(median(run[name].seconds for run in runs), runs[-1][name].outcome) for name in works}
+
+
+FRESH = (sys.executable, "-P")
+"""A new interpreter, which does not import from the current directory."""
+
+
+def measured_alone(module: str, arguments: Sequence[object]) -> dict[str, Any]:
+    """Run a module of this package as a program and return the object that it prints as JSON.
+
+    Parameters
+    ----------
+    module
+        Name of the module in this package.
+    arguments
+        What it is called with.
+    """
+    command = [*FRESH, "-m", f"{__package__}.{module}", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise NotMeasured(f"a process of its own failed ({reason}).")
+    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return values
+
+
+SIZES = tuple(size for architecture, size in BUNDLED if architecture == "base")
+"""Sides of the images of the models that can be measured: the bundled ones of the base architecture."""
+
+MOST_IMAGES = 10**7
+"""Upper limit on the number of images, against typing errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchSettings:
+    """What to measure on.
+
+    Parameters
+    ----------
+    size
+        Side of the images in pixels, which chooses the bundled model.
+    images
+        Null images that are tested together.
+    grid_images
+        How many of them the paper's searches and the authors' package test.
+    repeats
+        How often each of two things is timed, alternately; the paper's searches and the authors' package, which take
+        long, only once.
+    tol
+        Width of the error bar of the spectral search.
+    device, seed
+        Where to compute, and the seed of the images.
+    """
+
+    size: int = 16
+    images: int = 10
+    grid_images: int = 2
+    repeats: int = 3
+    tol: float = 1e-4
+    device: str = "cpu"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size not in SIZES:
+            raise InputError(f"size must be {', '.join(map(str, SIZES[:-1]))} or {SIZES[-1]}, got {self.size}.")
+        whole_number(self.images, "images", 1, MOST_IMAGES)
+        whole_number(self.grid_images, "grid_images", 1, MOST_IMAGES)
+        if self.grid_images > self.images:
+            raise InputError(f"grid_images must be at most images={self.images}, got {self.grid_images}.")
+        whole_number(self.repeats, "repeats", 1, 1000)
+        strictly_between_0_and_1(self.tol, "tol")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The model, the images and the tests of a benchmark, each made when it is first used."""
+
+    settings: BenchSettings
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where to compute."""
+        return usable_device(self.settings.device)
+
+    @cached_property
+    def model(self) -> Any:
+        """The bundled model, as transformers reads it."""
+        return load_model(bundled_model(self.settings.size)).encoder
+
+    @cached_property
+    def images(self) -> NDArray[np.float64]:
+        """Null images, (images, size, size)."""
+        return null_images(np.random.default_rng(self.settings.seed), self.settings.images, self.settings.size)
+
+    @cached_property
+    def test(self) -> AttentionTest:
+        """The test with the spectral search in float64, p alone."""
+        search = SpectralSearch(tol=self.settings.tol, precision="float64")
+        return AttentionTest(self.model, noise=1.0, search=search, device=self.device, confidence_level=None)
+
+    @cached_property
+    def default_test(self) -> AttentionTest:
+        """The same in the precision that the device is best at."""
+        return self.test.with_search(SpectralSearch(tol=self.settings.tol))
+
+    @cached_property
+    def mixed_test(self) -> AttentionTest:
+        """The same in mixed precision."""
+        return self.test.with_search(SpectralSearch(tol=self.settings.tol, precision="mixed"))
+
+    def few(self) -> NDArray[np.float64]:
+        """Return the images for slow searches."""
+        return self.images[: self.settings.grid_images]

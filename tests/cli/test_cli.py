@@ -1,0 +1,432 @@
+"""``attentest``: the commands from end to end, and how they end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from attentest import AttentionTest, InputError, __version__, bundled_model
+from attentest.cli import app
+from attentest.search import SpectralSearch
+from attentest.simulation.calibration.calibrate import null_rows
+from attentest.training.classifier import TrainedModel
+from command_line import run_main
+
+NULL = np.random.default_rng(0).normal(size=(16, 16))
+SCAN = np.random.default_rng(1).normal(size=(8, 8))
+TRAINING = ("--image-size", "8", "--architecture", "small", "--epochs", "1", "--images-per-class", "50", "--seed", "3")
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    with Image.open(path) as picture:
+        return picture.size
+
+
+@pytest.fixture(scope="module")
+def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("models") / "small8"
+    done = CliRunner().invoke(app, ["train", str(directory), *TRAINING])
+    assert done.exit_code == 0, done.exception
+    assert done.stdout == f"{directory}\n"
+    assert "accuracy on held-out images" in done.stderr
+    return directory
+
+
+def test_train_records_its_command(tiny_directory: Path) -> None:
+    record = json.loads((tiny_directory / "training.json").read_text())
+    assert record["settings"] == {
+        "image_size": 8,
+        "architecture": "small",
+        "seed": 3,
+        "epochs": 1,
+        "batch_size": 32,
+        "learning_rate": 1e-4,
+        "dropout": 0.1,
+        "images_per_class": 50,
+    }
+    repeated = record["command"].replace("DIRECTORY", str(tiny_directory.parent / "again")).split()[1:]
+    assert CliRunner().invoke(app, repeated).exit_code == 0
+    again = (tiny_directory.parent / "again" / "model.safetensors").read_bytes()
+    assert again == (tiny_directory / "model.safetensors").read_bytes()
+
+
+def test_test_prints_a_table_or_json_and_draws(
+    tiny_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("scan.npy", SCAN)
+    Image.fromarray((128 + 40 * SCAN).clip(0, 255).astype(np.uint8)).save("scan.png")
+    expected = AttentionTest.from_pretrained(tiny_directory, noise=1.0, search=SpectralSearch(tol=1e-3))(SCAN)
+    options = ("--model", str(tiny_directory), "--tol", "1e-3")
+
+    table = run_main(capsys, "test", "scan.npy", "--noise", "1.0", *options, "--figure", "out/figure.png")
+    assert table.code == 0, table.err
+    assert f"{expected.statistic:.4f}" in table.out
+    assert "verdict" in table.out
+    assert "figure:" in table.err
+    assert picture_size(Path("out/figure.png"))[0] > 500
+
+    lines = run_main(capsys, "test", "scan.npy", "scan.png", "--noise", "1", "--rho", "0.3", *options,
+                     "--alternative", "greater", "--json")  # fmt: skip
+    assert lines.code == 0, lines.err
+    first, second = (json.loads(line) for line in lines.out.splitlines())
+    assert (first["image"], second["image"]) == ("scan.npy", "scan.png")
+    assert first["noise"] == {"model": "ar1", "rho": 0.3, "sigma": 1.0}
+    assert first["search"]["name"] == "spectral"
+    assert first["alternative"] == "greater"
+    assert 0 < first["pvalue"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["test", "missing.npy", "--noise", "1"], "there is no image file missing.npy"),
+        (["test", "text.png", "--noise", "1"], "text.png is not an image that can be read"),
+        (["test", "text.npy", "--noise", "1"], "text.npy is not a readable .npy array"),
+        (["test", "pickled.npy", "--noise", "1"], "pickled.npy is not a readable .npy array"),
+        (["test", "cut.png", "--noise", "1"], "cut.png"),
+        (["test", "wide.npy", "--noise", "1"], "wide.npy: the model takes images of height 16, width 16 and 1 channel"),
+        (
+            ["test", "null.npy", "--noise", "1", "--model", "nowhere", "--offline"],
+            "there is no model directory nowhere",
+        ),
+        (["test", "null.npy", "--noise", "1", "--model", ""], "--model must be a directory or the id of a model"),
+        (["test", "null.npy"], "Missing option '--noise'. .* \"Choosing a noise model\" of the documentation"),
+        (["calibrate", "--seed", "1"], "Missing option '--noise'. .*docs/choosing-noise.md"),
+        (["noise", "fit", "null.npy"], "Missing option '--out'. ╰"),
+        (["test", "null.npy", "--noise", "1", "--search", "random"], "'--search': .*'spectral', 'adaptive', 'fixed'"),
+        (["test", "archive.npy", "--noise", "1"], "archive of arrays"),
+        (["test", "rgba.png", "--noise", "1"], "rgba.png has mode 'RGBA', .* flatten it onto a background first.$"),
+        (["test", "whole.png", "--noise", "1", "--figure", "whole.png"], "would overwrite the input whole.png"),
+        (
+            ["test", "null.npy", "--noise", "1", "--figure", "figure"],
+            "--figure must end in .png, .svg, .pdf, or in / for a folder of figures, got 'figure'",
+        ),
+        (["demo", "--out", "demo.gif"], "--out must end in .png, .svg, .pdf, got 'demo.gif'"),
+        (["noise", "fit", "null.npy", "--out", "noise.txt"], "--out must end in .json, .safetensors, got 'noise.txt'"),
+        (["train", "text.npy/model"], "cannot be made"),
+        (["train", "null.npy"], "already exists"),
+        (["test", "null.npy", "--noise", "1", "--noise=2"], "^attentest: --noise was given 2 times, and only one can"),
+        (["test", "null.npy", "--noise", "1", "--preprocessing", "--no-preprocessing"], "--preprocessing was given 2"),
+        (["noise", "fit", "null.npy", "--out", "a.json", "--out", "b.json"], "--out was given 2 times"),
+        (["reproduce", "--seed", "1", "--seed", "2", "--seed", "3"], "--seed was given 3 times"),
+        (["reproduce", "report", "--out", "a", "--out", "b"], "--out was given 2 times"),
+        (["bench", "--size", "24"], "--size must be 8, 16, 32 or 64, got 24"),
+        (["bench", "--only", "speed"], "--only must be interval, precision, .* large-images or start-up, got 'speed'"),
+        (
+            ["bench", "--images", "2", "--grid-images", "3"],
+            "^attentest: --grid-images must be at most --images 2, got 3.$",
+        ),
+        (["bench", "--history", "text.png/history.jsonl"], "the history cannot be written to text.png/history.jsonl"),
+        (["bench", "--history", "history.txt"], "--history must end in .jsonl, got 'history.txt'"),
+        (["bench", "--figure", "bench.txt"], "--figure must end in .png, .svg, .pdf, got 'bench.txt'"),
+    ],
+)
+def test_mistakes_end_in_one_sentence(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("null.npy", NULL)
+    np.save("wide.npy", np.ones((16, 17)))
+    np.save("pickled.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with open("archive.npy", "wb") as archive:
+        np.savez(archive, a=NULL)
+    Image.new("RGBA", (16, 16)).save("rgba.png")
+    Path("text.png").write_text("hello")
+    Path("text.npy").write_text("hello")
+    Image.fromarray(np.zeros((64, 64), dtype=np.uint8)).save("whole.png")
+    Path("cut.png").write_bytes(Path("whole.png").read_bytes()[:60])
+    done = run_main(capsys, *arguments)
+    bad_files = {"text.png", "text.npy", "pickled.npy", "cut.png", "wide.npy", "archive.npy", "rgba.png"}
+    assert done.code == (1 if arguments[1] in bad_files else 2)
+    assert done.out == ""
+    assert "Traceback" not in done.err
+    assert re.search(message, " ".join(done.err.replace("│", "").split())), done.err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "bounds"),
+    [
+        ("bench", "--images", "0", "at least 1 and at most 10000000"),
+        ("bench", "--images", "10000001", "at least 1 and at most 10000000"),
+        ("bench", "--grid-images", "-1", "at least 1 and at most 10000000"),
+        ("bench", "--repeats", "0", "at least 1 and at most 1000"),
+        ("bench", "--seed", "-1", "at least 0"),
+        ("brain nowhere", "--noise-images", "9", "at least 10"),
+        ("calibrate --noise 1", "--images", "0", "at least 1"),
+        ("demo", "--seed", "-1", "at least 0"),
+        ("app", "--port", "65536", "at least 0 and at most 65535"),
+        ("noise check a.npy --noise 1", "--simulations", "18", "at least 19"),
+        ("power --noise 1", "--images", "0", "at least 1"),
+        ("report nowhere", "--cards", "-1", "at least 0 and at most 100000"),
+        ("reproduce", "--images", "0", "at least 1"),
+        ("test a.npy --noise 1", "--connectivity", "3", "at least 1 and at most 2"),
+        ("train nowhere", "--seed", "-1", "at least 0 and at most 9223372036854775807"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_in_the_same_words(
+    command: str, option: str, value: str, bounds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_main(capsys, *command.split(), option, value)
+    assert (done.code, done.err) == (2, f"attentest: {option} must be {bounds}, got {value}.\n")
+
+
+@pytest.mark.parametrize("tol", ["0", "-1", "1", "nan"])
+def test_a_benchmark_has_a_tolerance_between_0_and_1(tol: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_main(capsys, "bench", "--tol", tol)
+    assert done.err == f"attentest: --tol must lie strictly between 0 and 1, got {float(tol)}.\n"
+
+
+def test_help_and_version_teach(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(capsys, "--version").out.strip() == __version__
+    text = run_main(capsys, "--help").out
+    for command in ("demo", "test", "calibrate", "power", "noise", "bench", "train", "brain", "reproduce"):
+        assert command in text
+    shown = run_main(capsys, "test", "--help").out
+    assert "--noise" in shown
+    assert "\n  attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png\n" in shown
+
+
+COMMANDS = ("", "test", "demo", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise",
+            "noise fit", "noise show", "reproduce", "reproduce report", "reproduce list")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_80_columns_and_begins_with_examples(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = run_main(capsys, *command.split(), "--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    example = text.find("\nExample")
+    if command not in ("", "noise", "reproduce list"):
+        assert 0 < example < text.index("\nOptions\n")
+        assert len(text[:example].strip().split("\n\n")) == 2  # the usage and one sentence
+    explained = text.partition("\nWhat the names stand for\n")[0]
+    for entry in re.split(r"\n(?=  --)", explained)[1:]:
+        lines = entry.split("\n\n")[0].splitlines()
+        assert len([line for line in lines if line[24:].strip()]) <= 4, entry
+
+
+WRITING = {"test", "demo", "calibrate", "power", "bench", "bench counts", "train", "brain", "noise fit", "noise check",
+           "report", "reproduce", "reproduce report"}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", sorted({*COMMANDS, *WRITING}))
+def test_help_says_that_folders_of_outputs_are_created(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(run_main(capsys, *command.split(), "--help").out.split())
+    assert bool(re.search(r"Folders [^.]* are created if they do not exist\.", text)) == (command in WRITING)
+
+
+def test_folders_of_outputs_are_created(
+    saved_tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = [f"{number}.npy" for number in range(3)]
+    for number in range(3):
+        np.save(images[number], np.random.default_rng(number).normal(size=(8, 8)))
+    model = ("--model", str(saved_tiny_model), "--tol", "1e-2")
+    outputs = {
+        ("test", "0.npy", "--noise", "1", *model, "--sensitivity"): (
+            ("--figure", "a/figure.png"), ("--sensitivity-figure", "b/figure.png"), ("--csv", "c/table.csv"),
+            ("--parquet", "d/table.parquet"), ("--report", "e/report.json"), ("--out", "f/results"),
+        ),
+        ("noise", "fit", *images): (("--out", "g/noise.json"),),
+        ("noise", "check", *images, "--noise", "1"): (("--figure", "h/figure.png"),),
+        ("report", "f/results"): (("--out", "i/report.json"),),
+    }  # fmt: skip
+    for command, options in outputs.items():
+        done = run_main(capsys, *command, *(word for option in options for word in option))
+        assert done.code == 0, done.err
+        for option, path in options:
+            assert Path(path).exists(), option
+
+
+def test_broken_examples_can_be_copied(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = run_main(capsys, "test", "--help").out
+    assert "  attentest test after.npy --contrast reference \\\n    --reference before.npy --noise 1.0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["test", "null.npy", "--noise", "1", "--out", ""], "--out"),
+        (["test", "null.npy", "--noise", "1", "--csv="], "--csv"),
+        (["test", "", "--noise", "1"], "images"),
+        (["test", "null.npy", "--noise", "1", "--reference", "a.npy", "--reference", ""], "--reference"),
+        (["calibrate", "--noise", "1", "--out", ""], "--out"),
+        (["reproduce", "--out", ""], "--out"),
+        (["train", ""], "directory"),
+    ],
+)
+def test_an_empty_text_is_not_the_current_directory(
+    arguments: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = run_main(capsys, *arguments)
+    assert (done.code, done.err) == (2, f"attentest: {name} must be a path, got an empty text.\n")
+
+
+def interrupted(before: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own, which first runs some code that interrupts it later."""
+    script = f"import os, signal, sys\n{before}\nfrom attentest.cli import main\nmain()"
+    # A shell that runs the tests in the background has them ignore interrupts, and children inherit that.
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, preexec_fn=listening, timeout=300
+    )
+
+
+WHILE_IMPORTING = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> None:
+    np.save(tmp_path / "null.npy", NULL)
+    done = interrupted(WHILE_IMPORTING, "test", str(tmp_path / "null.npy"), "--noise", "1", "--json")
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert done.stderr == "attentest: interrupted; what was printed, and what is in an --out directory, is complete.\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "where", "kept"),
+    [
+        ("bench counts", "studies.benchmark.counts.read_record", "what was printed is complete."),
+        ("demo", "results.figures.figure_file.check_figure_path", "what was printed is complete."),  # --out is a file
+        (
+            "calibrate --noise 1",
+            "api.AttentionTest.from_pretrained",
+            "what was printed, and what is in an --out directory, is complete.",
+        ),
+    ],
+)
+def test_an_interrupt_names_only_outputs_that_the_command_has(
+    command: str, where: str, kept: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"attentest.{where}", interrupt)
+    done = run_main(capsys, *command.split())
+    assert (done.code, done.err) == (130, f"attentest: interrupted; {kept}\n")
+
+
+def test_an_interrupt_in_the_middle_leaves_a_report(
+    saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def two(*arguments: Any, **options: Any) -> Iterator[Any]:
+        results = null_rows(*arguments, **options)
+        yield next(results)
+        yield next(results)
+        os.kill(os.getpid(), signal.SIGINT)
+        yield from results
+
+    monkeypatch.setattr("attentest.simulation.calibration.calibrate.null_rows", two)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        done = run_main(capsys, "calibrate", "--noise", "1", "--model", str(saved_tiny_model), "--tol", "1e-3",
+                        "--images", "1000000", "--json")  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done.code == 130, done.err
+    assert done.err.endswith("attentest: interrupted; 2 of 1,000,000 null images were finished.\n")
+    assert "Traceback" not in done.err
+    assert json.loads(done.out)["images"] == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_ends_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("scan.npy", SCAN)
+    Path("figure.png").symlink_to("/dev/full")
+    done = run_main(capsys, "test", "scan.npy", "--noise", "1", "--model", str(bundled_model(8)), "--tol", "1e-3",
+                    "--no-interval", "--figure", "figure.png")  # fmt: skip
+    assert done.code == 2
+    assert "scan.npy" in done.out  # the numbers are printed although the figure fails
+    assert "No space left on device" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_model_that_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    save = TrainedModel.save
+
+    def full(self: TrainedModel, directory: Path) -> None:
+        if directory == tmp_path / "model":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(self, directory)
+
+    monkeypatch.setattr(TrainedModel, "save", full)
+    arguments = ["train", str(tmp_path / "model"), "--image-size", "8", "--architecture", "small", "--epochs", "1",
+                 "--images-per-class", "20"]  # fmt: skip
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, InputError)
+    rescued = re.search(r"the trained model is in (.*)\.$", str(result.exception))
+    assert rescued
+    assert (Path(rescued[1]) / "model.safetensors").is_file()
+
+
+def test_the_choices_are_those_of_the_library() -> None:
+    from attentest.cli.options import AlternativeName, ArchitectureName
+    from attentest.statistics.alternative import Alternative
+    from attentest.training.bundled import ARCHITECTURES
+
+    assert set(ArchitectureName) == set(ARCHITECTURES)
+    assert set(AlternativeName) == set(get_args(Alternative))
+
+
+def test_demo_tells_noise_from_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_main(capsys, "demo", "--out", str(tmp_path / "demo.png"), "--json")
+    assert done.code == 0, done.err
+    noise, signal_ = (json.loads(line) for line in done.out.splitlines())
+    assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
+    assert signal_["pvalue"] < 0.05
+    assert picture_size(tmp_path / "demo.png")[1] > 500
+
+
+def test_deciding_takes_fewer_evaluations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("scan.npy", SCAN)
+    full, quick = (
+        json.loads(
+            run_main(
+                capsys, "test", "scan.npy", "--noise", "1", "--model", str(bundled_model(8)), "--json", *options
+            ).out
+        )
+        for options in ((), ("--decide", "--alpha", "0.01"))
+    )
+    assert quick["evaluations"] < full["evaluations"]
+    assert quick["reject"] == (full["pvalue"] <= 0.01)
+    assert quick["status"] == "decided"

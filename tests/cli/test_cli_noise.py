@@ -1,0 +1,183 @@
+"""``attentest noise``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from attentest import InputError, noise_check
+from attentest.cli import app
+from attentest.noise import (
+    AR1Covariance,
+    Isotropic,
+    LocallyStationaryCovariance,
+    NoiseEstimator,
+    PixelVariance,
+    PooledVariance,
+    ShrunkCovariance,
+    StationaryCovariance,
+    load_noise,
+)
+
+IMAGES = np.random.default_rng(7).normal(4.0, 1.5, size=(12, 6, 5))
+FILES = [f"{number}.npy" for number in range(len(IMAGES))]
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, image in zip(FILES, IMAGES, strict=True):
+        np.save(name, image)
+    np.save("wrong.npy", -IMAGES[1])
+    np.save("wide.npy", np.arange(12.0).reshape(3, 4))
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["noise", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("options", "estimator"),
+    [
+        ((), PooledVariance()),
+        (("--estimator", "pooled"), PooledVariance()),
+        (("--estimator", "pixel"), PixelVariance()),
+        (("--estimator", "ar1"), AR1Covariance()),
+        (("--estimator", "stationary"), StationaryCovariance()),
+        (("--estimator", "stationary", "--max-lag", "1"), StationaryCovariance(1)),
+        (("--estimator", "stationary", "--ignore-constant"), StationaryCovariance(ignore_constant=True)),
+        (("--estimator", "locally-stationary"), LocallyStationaryCovariance()),
+        (
+            ("--estimator", "locally-stationary", "--smoothing", "2", "--max-lag", "1"),
+            LocallyStationaryCovariance(2, 1),
+        ),
+        (("--gain", "per-image"), PooledVariance(gain="per-image")),
+        (("--estimator", "shrunk"), ShrunkCovariance()),
+    ],
+)
+def test_an_estimator_is_fitted_and_saved(options: tuple[str, ...], estimator: NoiseEstimator) -> None:
+    out = "new/noise.safetensors" if "stationary" in options else "noise.json"
+    done = run("fit", *FILES, *options, "--out", out)
+    assert done.exit_code == 0, done.exception
+    assert done.stdout == f"{out}\n"
+    assert "12 images of 6 x 5 pixels and 1 channel\n" in done.stderr
+    assert ("the noise is that of an image with the median gain" in done.stderr) == ("per-image" in options)
+    expected = estimator.fit(IMAGES).noise_
+    v = np.random.default_rng(1).normal(size=30)
+    np.testing.assert_array_equal(load_noise(out).apply(v), expected.apply(v))
+    shown = run("show", out).stdout
+    assert f"model: {expected.describe()['model']}" in shown
+    assert f"estimator: {type(estimator).__name__}\nimages: 12" in shown
+
+
+def test_json_says_the_same() -> None:
+    found = json.loads(run("fit", *FILES, "--out", "noise.json", "--json").stdout)
+    sigma = PooledVariance().fit(IMAGES).noise_.describe()["sigma"]
+    described = {"model": "isotropic", "sigma": sigma, "estimator": "PooledVariance", "images": 12}
+    # One degree of freedom for each pixel of the 11 residual images.
+    assert found == {"file": "noise.json", "shape": [1, 6, 5], "degrees_of_freedom": pytest.approx(330), **described}
+    assert json.loads(run("show", "noise.json", "--json").stdout) == described
+
+
+def test_json_has_the_gains() -> None:
+    found = json.loads(run("fit", *FILES, "--gain", "per-image", "--out", "noise.json", "--json").stdout)
+    assert found["gains"] == PooledVariance(gain="per-image").fit(IMAGES).gains_.tolist()
+
+
+def test_colours_and_frames() -> None:
+    rng = np.random.default_rng(2)
+    for name in ("a", "b", "c"):
+        Image.fromarray(rng.integers(0, 255, (6, 5, 3), dtype=np.uint8)).save(f"{name}.png")
+        pages = [Image.fromarray(rng.integers(0, 255, (6, 5), dtype=np.uint8)) for _ in range(2)]
+        pages[0].save(f"{name}.tiff", save_all=True, append_images=pages[1:])
+    done = run("fit", "a.png", "b.png", "c.png", "--out", "noise.json")
+    assert "3 images of 6 x 5 pixels and 3 channels" in done.stderr
+    assert "channels: [[" in run("show", "noise.json").stdout
+    assert run("fit", "a.tiff", "b.tiff", "--frame", "1", "--out", "second.json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit 0.npy 1.npy --out 0.npy", "the noise file would overwrite the input 0.npy"),
+        ("fit 0.npy 1.npy --out noise.npy", "must end in .json, .safetensors"),
+        ("fit 0.npy 1.npy --out 0.npy/noise.json", "cannot be created"),
+        ("fit 0.npy --out noise.json", "at least 2 reference images"),
+        ("fit 0.npy 1.npy --estimator pixel --out noise.json", "at least 10 reference images"),
+        ("fit 0.npy wide.npy --out noise.json", "must have one shape"),
+        ("fit 0.npy none.npy --out noise.json", "there is no image file none.npy"),
+        (
+            "fit 0.npy 1.npy --max-lag 2 --out noise.json",
+            "--max-lag is for the estimators stationary and locally-stationary, but --estimator is pooled",
+        ),
+        (
+            "fit 0.npy 1.npy --smoothing 2 --out noise.json",
+            "--smoothing is for the estimator locally-stationary, but --estimator is pooled",
+        ),
+        (
+            "fit 0.npy 1.npy --ignore-constant --estimator pixel --out noise.json",
+            "--ignore-constant is for the estimators pooled, ar1 and stationary, but --estimator is pixel",
+        ),
+        ("fit 0.npy 1.npy --estimator locally-stationary --smoothing 0 --out noise.json", "smoothing must be positive"),
+        ("fit 0.npy wrong.npy --gain per-image --out noise.json", "reference image 1 is not the same scene"),
+        ("fit 0.npy 1.npy --window --out noise.json", "only a DICOM file has a display window"),
+        ("fit 0.npy 1.npy --frame 3 --out noise.json", "frame"),
+        ("show none.json", "there is no noise file none.json"),
+        ("check 0.npy 1.npy 2.npy", "give either --noise, a model to check, or --estimator"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --estimator pooled", "give either --noise, a model to check"),
+        ("check 0.npy 1.npy 2.npy --noise wavelet", "--noise wavelet estimates the noise from each tested image"),
+        ("check 0.npy 1.npy 2.npy --noise none.json", "there is no noise file none.json"),
+        ("check 0.npy none.npy --noise 1", "there is no image file none.npy"),
+        ("check 0.npy 1.npy --noise 1", "at least 3 reference images"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --alpha 2", "--alpha must lie strictly between 0 and 1"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --alpha 0.01", "--simulations must be at least 799 for alpha = 0.01"),
+        ("check 0.npy 1.npy 2.npy --noise 0", "--noise"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --figure 0.npy", "would overwrite the input 0.npy"),
+        ("check 0.npy 1.npy 2.npy --noise 1 --figure a.gif", "must end in .png, .svg, .pdf"),
+        ("show 0.npy", "must end in .json or .safetensors"),
+    ],
+)
+def test_mistakes_are_refused(arguments: str, message: str) -> None:
+    done = run(*arguments.split())
+    assert isinstance(done.exception, InputError), done.output
+    with pytest.raises(InputError, match=message):
+        raise done.exception
+    assert done.stdout == ""
+    assert not Path("noise.json").exists()
+
+
+def test_check_says_in_words_and_by_its_exit_code_whether_the_model_fits() -> None:
+    good = run("check", *FILES, "--noise", "1.5", "--figure", "check.png")
+    assert good.exit_code == 0, good.output
+    assert "No assumption is broken (error rate 0.05 for all together, 199 simulations)." in good.stdout
+    assert "figure: check.png" in good.stderr
+    with Image.open("check.png") as picture:
+        assert min(picture.size) > 500
+    bad = run("check", *FILES, "--noise", "0.5", "--json")
+    assert bad.exit_code == 1
+    found = json.loads(bad.stdout)
+    assert found == noise_check(Isotropic(0.5), IMAGES).to_dict()
+    assert found["broken"] == ["scale"]
+
+
+def test_check_of_a_file_and_of_an_estimator() -> None:
+    run("fit", *FILES[:6], "--out", "noise.json")
+    given = run("check", *FILES[6:], "--noise", "noise.json", "--simulations", "159", "--seed", "3", "--json")
+    assert (
+        json.loads(given.stdout)["assumptions"]
+        == noise_check(load_noise("noise.json"), IMAGES[6:], simulations=159, rng=3).to_dict()["assumptions"]
+    )
+    fitted = json.loads(run("check", *FILES, "--estimator", "pooled", "--json").stdout)
+    assert fitted["fitted_to"] == "PooledVariance"
+    assert fitted["assumptions"][0]["adjusted_pvalue"] == 1.0  # the standard deviation was fitted
+
+
+def test_help_teaches() -> None:
+    assert "attentest noise check phantom/*.npy" in run("check", "--help").stdout
+    assert "attentest noise fit phantom/*.npy" in run("fit", "--help").stdout
+    assert "attentest noise show" in run("show", "--help").stdout

@@ -1,0 +1,147 @@
+"""The documentation builds without a warning, notebooks included, and nothing in it leads nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from sphinx.util.inventory import InventoryFile
+
+import attentest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+"""What a browser loads without being asked, by tag."""
+
+
+class Page(HTMLParser):
+    """The ids, the links, and what is loaded, of one page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.ids = path, set[str]()
+        self.links, self.loaded = list[str](), list[str]()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        self.ids.update(values[name] for name in ("id", "name") if name in values)
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif tag in LOADED and LOADED[tag] in values and values.get("rel") not in ("search", "index", "next", "prev"):
+            self.loaded.append(values[LOADED[tag]])
+
+
+def test_the_documentation_builds_and_everything_in_it_leads_somewhere(tmp_path: Path) -> None:
+    out = tmp_path / "docs"
+    older = out / "0.0.9"
+    older.mkdir(parents=True)
+    (older / "index.html").write_text("an older version")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    built = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "build.py"), "--out", str(out)],
+        **{"env": environment, "cwd": tmp_path, "capture_output": True, "text": True, "check": False},
+    )
+    assert built.returncode == 0, built.stderr[-3000:]
+    site = out / attentest.__version__
+    pages = {path: Page(path) for path in site.rglob("*.html")}
+    check_links(pages)
+    check_that_nothing_is_loaded_from_elsewhere(pages, site)
+    check_public_names(site)
+    check_notebooks(site)
+    check_versions(out)
+    check_search(site)
+
+
+def check_links(pages: dict[Path, Page]) -> None:
+    """Check that links within the documentation lead to a file, and to a place that is in it."""
+    broken = []
+    for page in pages.values():
+        for link in (*page.links, *page.loaded):
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            target = target / "index.html" if target.is_dir() else target
+            there = target.is_file() and (target not in pages or parts.fragment in ("", *pages[target].ids))
+            if not there:
+                broken.append((page.path.name, link))
+    assert not broken
+
+
+def check_that_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page], site: Path) -> None:
+    """Check that pages and styles name no script, style, font or picture of another host."""
+    loaded = [one for page in pages.values() for one in page.loaded if not one.startswith("data:")]
+    assert len(loaded) > len(pages)
+    assert not [one for one in loaded if urlsplit(one).netloc]
+    styles = [path.read_text(encoding="utf-8") for path in site.rglob("*.css")]
+    assert not [style for style in styles if re.search(r"(@import|url\()\s*['\"]?(https?:)?//", style)]
+
+
+def check_public_names(site: Path) -> None:
+    """Check that every public name has a place in the API reference."""
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
+    described = {name for kind, names in inventory.data.items() if kind.startswith("py:") for name in names}
+    modules = ("noise", "contrast", "attention", "search")
+    public = {f"attentest.{name}" for name in attentest.__all__}
+    for module in modules:
+        public |= {f"attentest.{module}.{name}" for name in import_module(f"attentest.{module}").__all__}
+    assert len(public) > 80
+    assert public - described == {"attentest.search.Certification"}  # it is attentest.Certification
+
+
+def check_notebooks(site: Path) -> None:
+    """Check that the notebooks were run: each shows a figure."""
+    assert len(NOTEBOOKS) == 6
+    for notebook in NOTEBOOKS:
+        page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        assert 'class="cell_output' in page
+        assert re.search(r'<img alt="[^"]*" src="\.\./_images/', page), notebook.name
+        assert "Traceback" not in page
+
+
+def check_versions(out: Path) -> None:
+    """Check that the first page leads to the newest version, and that all are listed."""
+    assert f"url={attentest.__version__}/index.html" in (out / "index.html").read_text()
+    listed = re.findall(r'href="([\d.]+)/index.html"', (out / "versions.html").read_text())
+    assert listed == [attentest.__version__, "0.0.9"]
+
+
+def check_search(site: Path) -> None:
+    """Check in a browser that the search works from the disk, and that no page asks for anything from elsewhere."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "notebooks/quick-start", "api/attentest", "choosing-region"):
+            page.goto(f"file://{site}/{name}.html")
+        page.goto(f"file://{site}/search.html?q=certificate")
+        page.wait_for_selector("#search-results li a")
+        found = page.locator("#search-results li a").all_inner_texts()
+        browser.close()
+    assert any("certificate" in one for one in found)
+    assert len(asked) > 10
+    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_committed_without_outputs(notebook: Path) -> None:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    assert any(cell["cell_type"] == "code" for cell in cells)
+    assert not [cell["id"] for cell in cells if cell.get("outputs") or cell.get("execution_count")]

@@ -1,0 +1,110 @@
+"""The wheel holds the whole package and nothing else, and works in an environment that has nothing else.
+
+It is installed with its dependencies from the package index, under the project's constraints, so `make test` leaves
+these tests out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from email import message_from_bytes
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+import attentest
+from attentest.training.bundled import BUNDLED
+
+pytestmark = pytest.mark.wheel
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "attentest"
+
+REMOVED = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "VIRTUAL_ENV")
+"""Variables that would lead the new environment back to this one, or make it compile everything at each start."""
+
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in REMOVED} | {
+    "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT, cwd=directory)
+    (built,) = directory.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of a new environment with the wheel, its dependencies and no extras.
+
+    It has a gigabyte, which can take a minute to remove: `make test-wheel` leaves that to its next run or `make clean`.
+    """
+    directory = tmp_path_factory.mktemp("environment")
+    venv.create(directory, with_pip=True, symlinks=True)
+    install(directory / "bin", str(wheel))
+    return directory / "bin"
+
+
+def install(where: Path, requirement: str) -> None:
+    # Compiling all of torch would take most of the time; what is imported is compiled then.
+    run(where / "python", "-m", "pip", "install", "--quiet", "--no-compile", requirement, cwd=where)
+
+
+def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (archive.read(name) for name in names if name.endswith(".dist-info/METADATA"))
+    held = {name.removeprefix("attentest/") for name in names if name.startswith("attentest/")}
+    source = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.is_file()}
+    assert held == {name for name in source if "__pycache__" not in name}
+    assert {name.split("/")[0] for name in names} == {"attentest", f"attentest-{attentest.__version__}.dist-info"}
+
+    models = {f"training/models/{architecture}{size}" for architecture, size in BUNDLED}
+    assert len(models) == 5
+    for model in models:
+        assert {f"{model}/{name}" for name in ("config.json", "model.safetensors", "training.json")} <= held
+    assert "py.typed" in held
+    for room in ("studies", "studies/brain", "studies/reproduction"):
+        assert any(name.startswith(f"{room}/templates/") for name in held), room
+
+    described = message_from_bytes(metadata)
+    assert described["Version"] == attentest.__version__
+    assert described["License-Expression"] == "MIT"
+
+
+def test_it_gives_a_p_value_without_extras(bare: Path, tmp_path: Path) -> None:
+    image = np.random.default_rng(0).normal(size=(16, 16))
+    np.save(tmp_path / "image.npy", image)
+    found = "import attentest; print(attentest.__file__, attentest.bundled_model())"
+    for path in run(bare / "python", "-I", "-c", found, cwd=tmp_path).split():
+        assert Path(path).is_relative_to(bare.parent)
+        assert Path(path).exists()
+    said = run(bare / "attentest", "test", "image.npy", "--noise", "1.0", "--json", cwd=tmp_path)
+    test = attentest.AttentionTest.from_pretrained(attentest.bundled_model(), noise=1.0)
+    assert json.loads(said)["pvalue"] == pytest.approx(test(image).pvalue, abs=2e-6)  # two error bars of 1e-6
+
+
+def test_it_runs_the_demo(bare: Path, wheel: Path, tmp_path: Path) -> None:
+    install(bare, f"{wheel}[plots]")
+    said = run(bare / "attentest", "demo", "--json", "--out", "figure/demo.png", cwd=tmp_path)
+    noise, signal = map(json.loads, said.splitlines())
+    assert noise["naive_pvalue"] < 0.05 < noise["pvalue"]
+    assert signal["pvalue"] < 1e-6
+    assert (tmp_path / "figure" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["figure"]

@@ -1,0 +1,224 @@
+"""Error bars of the spectral search on functions that are made to escape it, against a dense, bisected grid."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest import AttentionTest
+from attentest.errors import InputError
+from attentest.search import Combination, GridSearch, SearchProblem, SpectralSearch
+from attentest.search.spectral.audit import uniform
+from hard_scores import curve_with_a_dip, sharp_vit
+from toys import curve_problem, negative_set, tiny_vit
+from truncated import bounds_on_log_p, log_pvalue
+
+DENSE = GridSearch(step=Combination(fine=5e-5, coarse=1e-3, near=0.1))
+GRID_ERROR = 1e-9
+BETWEEN = 64
+"""Points at which the model is asked directly in each stretch where the grid and the search differ."""
+
+
+def roots_of(margin: Callable[[Tensor], Tensor], z_obs: float) -> NDArray[np.float64]:
+    """The set where a margin is negative, from a grid of step 1e-3 and bisection."""
+    grid = np.unique(np.concatenate([np.arange(-14, 14, 1e-3), np.arange(z_obs - 14, z_obs + 14, 1e-3), [z_obs]]))
+    return negative_set(margin, grid, np.inf)
+
+
+def outside_the_bar(seeds: range, least: float, most: float) -> list[int]:
+    """Return the seeds of curves whose true p is outside a bar that is called converged."""
+    wrong = []
+    for seed in seeds:
+        z_obs, margin = curve_with_a_dip(seed, least, most)
+        if float(margin(torch.tensor([z_obs], dtype=torch.float64))[0]) >= 0:
+            continue  # the dip is at z_obs itself
+        (outcome,) = SpectralSearch().find(curve_problem([z_obs], margin, exact=True))
+        assert outcome.status == "converged"
+        assert outcome.audit is not None
+        assert outcome.audit.points > 0
+        low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+        if not low - GRID_ERROR <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high + GRID_ERROR:
+            wrong.append(seed)
+    return wrong
+
+
+def test_dips_of_the_promised_width_are_found() -> None:
+    assert outside_the_bar(range(40), 0.1, 0.3) == []
+
+
+@pytest.mark.slow
+def test_a_thousand_dips() -> None:
+    assert outside_the_bar(range(10_000, 11_000), 0.1, 0.3) == []
+
+
+def check_sharp_vit(seed: int, precision: str) -> str:
+    """Compare a sharp model with the dense grid; return the status of the search."""
+    model, image, settings = sharp_vit(seed)
+    problems: list[SearchProblem] = []
+
+    class Recorded(SpectralSearch):
+        def find(self, problem, report=None):  # type: ignore[no-untyped-def]
+            problems.append(problem)
+            return super().find(problem, report)
+
+    found = AttentionTest(
+        model,
+        search=Recorded(tol=1e-6, precision=precision),  # type: ignore[arg-type]
+        confidence_level=None,
+        **settings,
+    )(image)
+    if found.status != "converged":
+        assert found.pvalue_text(4).endswith(f"({found.status})")
+        return found.status
+    dense = AttentionTest(model, search=DENSE, confidence_level=None, **settings)(image)
+    low, high = found.pvalue_bounds
+    if not low - GRID_ERROR <= dense.pvalue <= high + GRID_ERROR:
+        # The grid overlooks what is narrower than its step, so the model decides where the two differ.
+        sets = [found.certain_intervals, found.possible_intervals, dense.intervals]
+        edges = np.unique(np.concatenate([each.ravel() for each in sets]))
+        edges = edges[np.isfinite(edges)]
+        for start, end in itertools.pairwise(edges):
+            certain, possible, _ = (bool(np.any((e[:, 0] < end) & (e[:, 1] > start))) for e in sets)
+            if certain or not possible:
+                z = start + (end - start) * (np.arange(BETWEEN) + 0.5) / BETWEEN
+                inside = problems[0].inside_at(np.zeros(BETWEEN, dtype=np.intp), z)
+                assert np.all(inside == certain) or end - start < 1e-9, (seed, precision, start, end)
+    return found.status
+
+
+@pytest.mark.parametrize(("seed", "precision"), [(273, "float64"), (366, "mixed"), (507, "float64"), (155, "mixed")])
+def test_sharp_models_that_once_escaped(seed: int, precision: str) -> None:
+    """Spikes of width 0.01 and less in saturated attention, seen by no node or by one that was forgotten."""
+    check_sharp_vit(seed, precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float64", "mixed"])
+@pytest.mark.parametrize("first", range(0, 500, 50))
+def test_five_hundred_sharp_models(first: int, precision: str) -> None:
+    statuses = [check_sharp_vit(seed, precision) for seed in range(first, first + 50)]
+    assert statuses.count("converged") >= 35
+
+
+def test_nothing_is_concluded_from_an_unresolved_piece() -> None:
+    """A gap of width 0.28 that no node of a wide piece comes near, and flanks that reach it faintly."""
+
+    def margin(z: Tensor) -> Tensor:
+        return -1 + 0.1 * torch.sin(z) + 3 * torch.exp(-(((z - 3.2) / 0.1) ** 2) / 2)
+
+    (outcome,) = SpectralSearch().find(curve_problem([0.4], margin, exact=True))
+    low, high = (math.exp(log) for log in bounds_on_log_p(0.4, outcome.certain, outcome.possible))
+    assert outcome.status == "converged"
+    assert low <= math.exp(log_pvalue(0.4, roots_of(margin, 0.4))) <= high
+    assert high - low <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "margin",
+    [
+        lambda z: torch.where(z > 1.1, 1.0, -1.0).to(torch.float64),
+        lambda z: torch.tanh(1e5 * (z - 1.234)) + 0.2,
+        lambda z: torch.floor(7.3 * torch.sin(3 * z)) - 1.5,
+    ],
+)
+def test_scores_that_jump_leave_a_wide_bar(margin: Callable[[Tensor], Tensor]) -> None:
+    """There may be any number of places like the one that was seen: the bar says so, the guess is kept."""
+    (outcome,) = SpectralSearch(max_evaluations=3000).find(curve_problem([0.1], margin, exact=True))
+    assert outcome.status in ("sharp", "max_evaluations")
+    assert outcome.evaluations <= 3000
+    low, high = (math.exp(log) for log in bounds_on_log_p(0.1, outcome.certain, outcome.possible))
+    assert high - low > 0.1
+    assert low <= math.exp(log_pvalue(0.1, roots_of(margin, 0.1))) <= high
+
+
+def test_the_audit_finds_what_the_interpolation_missed() -> None:
+    """A spike far narrower than is promised: where an audit point falls on it, p is mended."""
+    contradicted = 0
+    for z_obs in np.linspace(0.2, 0.3, 30):
+        place = z_obs + 0.3 + 7 * (z_obs - 0.2)
+
+        def margin(z: Tensor, place: float = place) -> Tensor:
+            return -1 + 3 * torch.exp(-(((z - place) / 0.01) ** 2) / 2)
+
+        (outcome,) = SpectralSearch(strict=True).find(curve_problem([z_obs], margin, exact=True))
+        assert outcome.audit is not None
+        if outcome.audit.contradictions:
+            contradicted += 1
+            low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+            assert low <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high
+    assert contradicted > 0
+
+
+def test_a_strict_search_finds_narrower_dips() -> None:
+    narrow = range(300, 340)
+    strict = [seed for seed in narrow if _misses(seed, SpectralSearch(strict=True))]
+    assert strict == []
+    with pytest.raises(InputError, match="strict must be True or False"):
+        SpectralSearch(strict=1)  # type: ignore[arg-type]
+    assert SpectralSearch(strict=True).describe()["strict"] is True
+
+
+def _misses(seed: int, search: SpectralSearch) -> bool:
+    z_obs, margin = curve_with_a_dip(seed, 0.05, 0.1)
+    if float(margin(torch.tensor([z_obs], dtype=torch.float64))[0]) >= 0:
+        return False
+    (outcome,) = search.find(curve_problem([z_obs], margin, exact=True))
+    low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+    return not low - GRID_ERROR <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high + GRID_ERROR
+
+
+def test_a_batch_agrees_with_single_images_to_the_tolerance() -> None:
+    images = np.random.default_rng(3).normal(size=(6, 8, 8))
+    test = AttentionTest(tiny_vit(), noise=1.0, search=SpectralSearch(tol=1e-4), confidence_level=None)
+    for image, together in zip(images, test.map(images), strict=True):
+        alone = test(image)
+        assert abs(alone.pvalue - together.pvalue) <= 1e-4
+        assert alone.audit is not None
+        assert together.audit is not None
+        assert alone.to_dict()["audit"] == {"points": alone.audit.points, "contradictions": alone.audit.contradictions}
+
+
+def test_rough_scores_that_overflow_are_replaced_by_exact_ones() -> None:
+    """Sharp weights and the minimum over heads leave zero divided by zero in float32."""
+
+    def rough(image: Tensor, z: Tensor) -> Tensor:
+        return torch.where(z.abs() < 1, torch.nan, torch.sin(z)).reshape(-1, 1, 1)
+
+    problem = curve_problem([0.3], lambda z: torch.sin(z) - 0.9, exact=True, rough_scores=rough, rough_is_faster=True)
+    (outcome,) = SpectralSearch(precision="mixed").find(problem)
+    (exact,) = SpectralSearch(precision="float64").find(problem)
+    assert outcome.status == exact.status == "converged"
+    np.testing.assert_allclose(outcome.intervals, exact.intervals, atol=1e-6)
+
+
+def test_rough_noise_away_from_z_obs_is_noticed() -> None:
+    """Noise of 1e-2 that is zero at z_obs, where it was measured before."""
+
+    def margin(z: Tensor) -> Tensor:
+        return torch.cos(2 * z) - 0.2
+
+    def rough(image: Tensor, z: Tensor) -> Tensor:
+        noise = 1e-2 * torch.sin(1e6 * z) * (z - 1.2).abs().clamp(max=1)
+        return (margin(z) + noise).reshape(-1, 1, 1)
+
+    problem = curve_problem([1.2], margin, exact=True, rough_scores=rough, rough_is_faster=True)
+    (outcome,) = SpectralSearch(precision="mixed").find(problem)
+    low, high = (math.exp(log) for log in bounds_on_log_p(1.2, outcome.certain, outcome.possible))
+    assert low <= math.exp(log_pvalue(1.2, roots_of(margin, 1.2))) <= high
+
+
+def test_random_places_are_uniform_and_repeatable() -> None:
+    seeds = np.arange(4000, dtype=np.uint64)
+    drawn = uniform(seeds, np.linspace(-3, 3, 4000), np.full(4000, 7))
+    np.testing.assert_array_equal(drawn[10:20], uniform(seeds[10:20], np.linspace(-3, 3, 4000)[10:20], np.full(10, 7)))
+    assert drawn.min() >= 0
+    assert drawn.max() < 1
+    assert abs(drawn.mean() - 0.5) < 0.02
+    assert np.abs(np.histogram(drawn, 10, (0, 1))[0] - 400).max() < 100

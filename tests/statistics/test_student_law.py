@@ -1,0 +1,206 @@
+"""The laws of statistics with an estimated standard error: against many digits, closed forms, limits and drawn data."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from attentest.statistics.alternative import Tails
+from attentest.statistics.conditional_mean import mean_bounds
+from attentest.statistics.confidence_interval import confidence_intervals, estimates
+from attentest.statistics.interval_mass import log_density, log_student_mass
+from attentest.statistics.law import Law
+from attentest.statistics.pvalue import log_pvalues
+from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent, law_from_values, law_values
+from attentest.statistics.truncated_law import TruncatedNormal, TruncatedStudent
+from truncated import known_set
+
+WHOLE = [(-np.inf, np.inf)]
+
+
+def student(t: float, degrees: float) -> TruncatedStudent:
+    return TruncatedStudent(statistic=np.array([t]), degrees=np.array([degrees]))
+
+
+def randomised(t: float, z: float, gamma: float, degrees: float) -> RandomisedStudent:
+    one = (np.array([value]) for value in (t, z, gamma, degrees))
+    return RandomisedStudent(**dict(zip(("statistic", "observed_z", "gamma", "degrees"), one, strict=True)))
+
+
+def pvalue(law: Law, intervals: list[tuple[float, float]], tails: Tails = "two-sided") -> float:
+    return float(np.exp(log_pvalues(law, [known_set(intervals)], tails).best[0]))
+
+
+def exact_log_mass(lower: float, upper: float, t: float, mean: float, degrees: float) -> float:
+    """Return the log mass by quadrature with 40 digits over the angle whose sine is the distance from the mean."""
+    with mpmath.workdps(40):
+        radius = mpmath.sqrt(degrees + (mpmath.mpf(t) - mean) ** 2)
+        ends = [mpmath.asin(min(max((mpmath.mpf(end) - mean) / radius, -1), 1)) for end in (lower, upper)]
+        mass = mpmath.quad(lambda angle: mpmath.cos(angle) ** (degrees - 1), mpmath.linspace(*ends, 9))
+        return float(mpmath.log(mass * radius ** (degrees - 1) / mpmath.mpf(degrees) ** (degrees / 2 - 1)))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "t", "mean", "degrees"),
+    [
+        (-1.0, 2.0, 0.5, 0.0, 12.0),
+        (1.0, 1.0 + 1e-9, 0.5, 0.0, 7.3),
+        (2.0, 3.0, 2.5, -4.0, 255.0),
+        (3.0, 50.0, 3.0, 0.0, 9.0),
+        (-50.0, 50.0, 3.0, 1.0, 4.0),
+        (2.9, 3.1, 3.0, 30.0, 60.0),
+        (-3.0, -2.0, 3.0, 0.0, 3.0),
+        (0.0, 1.4, 1.0, 0.0, 1.5),
+        (10.0, 11.0, 10.5, 0.0, 1000.0),
+    ],
+)
+def test_masses_against_many_digits(lower: float, upper: float, t: float, mean: float, degrees: float) -> None:
+    # The densities fall by up to e^60 here; a relative error of 1e-11 is some 1e5 roundings.
+    found = float(log_student_mass(lower, upper, t, mean, degrees))
+    assert found == pytest.approx(exact_log_mass(lower, upper, t, mean, degrees), abs=1e-11)
+
+
+def test_outside_its_support_there_is_no_mass() -> None:
+    # With t = 1, mean 0 and 3 degrees of freedom it ends at 2.
+    assert log_student_mass(2.0, 5.0, 1.0, 0.0, 3.0) == -np.inf
+    assert log_student_mass(1.9, 5.0, 1.0, 0.0, 3.0) == log_student_mass(1.9, 2.0, 1.0, 0.0, 3.0)
+    assert log_density(2.1, 1.0, 0.0, 3.0) == -np.inf
+
+
+@pytest.mark.parametrize("degrees", [1.0, 2.0, 3.7, 11.0, 256.0, 1e6])
+@pytest.mark.parametrize("t", [0.3, -2.0, 7.0])
+def test_without_selection_it_is_the_t_test(t: float, degrees: float) -> None:
+    law = student(t, degrees)
+    assert pvalue(law, WHOLE) == pytest.approx(2 * stats.t.sf(abs(t), degrees), rel=1e-6)
+    assert pvalue(law, WHOLE, "greater") == pytest.approx(stats.t.sf(t, degrees), rel=1e-6)
+    assert pvalue(randomised(t, t + 0.3, 0.7, max(degrees, 3.0)), WHOLE) == pytest.approx(
+        2 * stats.t.sf(abs(t), max(degrees, 3.0)), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("degrees", [2.5, 11.0, 300.0])
+def test_interval_and_estimate_without_selection_are_those_of_the_t_test(degrees: float) -> None:
+    t, scale = 1.3, np.array([2.0])
+    reach = stats.t.ppf(0.975, degrees)
+    for law in (student(t, degrees), randomised(t, 0.9, 1.0, degrees)):
+        (interval,) = confidence_intervals(law, [known_set(WHOLE)], scale, ["two-sided"], 0.95)
+        assert tuple(interval) == pytest.approx((2 * (t - reach), 2 * (t + reach)), rel=1e-7)
+        assert estimates(law, [known_set(WHOLE)], scale).best[0] == pytest.approx(2 * t, abs=1e-9)
+
+
+SETS = [[(1.0, 2.5)], [(-4.0, -3.0), (1.9, 2.2)], [(-0.5, 0.4), (0.9, 30.0)]]
+
+
+@pytest.mark.parametrize("intervals", SETS)
+@pytest.mark.parametrize("tails", ["two-sided", "greater", "less", "equal-tailed"])
+def test_many_degrees_of_freedom_give_the_law_with_a_known_error(
+    intervals: list[tuple[float, float]], tails: Tails
+) -> None:
+    t = 2.0
+    known = TruncatedNormal(statistic=np.array([t]))
+    # p differs by about (t^4 + 1) / (4 degrees) of itself, here 4e-9, in the tails of these sets by a few times that.
+    assert pvalue(student(t, 1e9), intervals, tails) == pytest.approx(pvalue(known, intervals, tails), rel=1e-6)
+    soft = RandomisedNormal(statistic=np.array([t]), observed_z=np.array([2.1]), gamma=np.array([0.6]))
+    law = randomised(t, 2.1, 0.6, 1e9)
+    assert pvalue(law, intervals, tails) == pytest.approx(pvalue(soft, intervals, tails), rel=1e-6)
+    for one in (law, student(t, 1e9)):
+        expected = pvalue(one, intervals, tails)
+        assert type(one.with_known_error()) in (TruncatedNormal, RandomisedNormal)
+        assert pvalue(one.with_known_error(), intervals, tails) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("intervals", SETS)
+def test_little_added_noise_gives_the_law_without_it(intervals: list[tuple[float, float]]) -> None:
+    t, degrees = 2.0, 14.0
+    # The edges of the set are blurred by gamma: the masses change by about gamma times the density there.
+    hard, soft = pvalue(student(t, degrees), intervals), pvalue(randomised(t, t, 1e-4, degrees), intervals)
+    assert soft == pytest.approx(hard, abs=1e-4)
+
+
+def test_masses_with_added_noise_against_quadrature() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        t, degrees, gamma = 2 * rng.normal(), np.exp(rng.uniform(2, 6)), np.exp(rng.uniform(-2, 1))
+        left = t + rng.normal()
+        right, mean = left + rng.exponential(), rng.normal()
+        law = randomised(t, (left + right) / 2, gamma, degrees)
+        found = law.log_masses(np.zeros(1, int), *np.array([[left], [right]]), mean=mean, lower=-abs(t), upper=abs(t))
+        # The trapezoidal rule on a grid of T; with both cut points on it, its error is of second order in the step.
+        radius = np.sqrt(degrees + (t - mean) ** 2)
+        for values, parts in zip(
+            found, ([(mean - radius, -abs(t)), (abs(t), mean + radius)], [(-abs(t), abs(t))]), strict=True
+        ):
+            total = 0.0
+            for start, end in parts:
+                start, end = max(start, mean - radius), min(end, mean + radius)
+                if start < end:
+                    grid = np.linspace(start, end, 40_001)
+                    chance = stats.norm.cdf(right, grid, gamma) - stats.norm.cdf(left, grid, gamma)
+                    total += np.trapezoid(np.exp(log_density(grid, t, mean, degrees)) * chance, grid)
+            assert np.exp(values[0]) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.mark.parametrize("gamma", [None, 0.5])
+def test_probability_of_a_greater_statistic_rises_with_the_mean(gamma: float | None) -> None:
+    law = student(1.5, 5.0) if gamma is None else randomised(1.5, 1.8, gamma, 5.0)
+    sets = [np.array([(-3.0, -2.0), (0.5, 1.6), (2.5, 9.0)])]
+    levels = np.linspace(0.02, 0.98, 13)
+    means = [mean_bounds(law, sets, sets, [level])[0][0] for level in levels]
+    assert np.all(np.diff(means) > 0)
+    # Each is the mean that its level belongs to.
+    for mean, level in zip(means, levels, strict=True):
+        above, below = law.log_masses(
+            np.zeros(3, int), *sets[0].T, mean=mean, lower=np.full(3, -np.inf), upper=np.full(3, 1.5)
+        )
+        assert np.exp(above).sum() / np.exp(np.logaddexp(above, below)).sum() == pytest.approx(level, abs=1e-9)
+
+
+def drawn(rng: np.random.Generator, degrees: int, count: int, gamma: float) -> tuple[NDArray[np.float64], ...]:
+    """Return differences, estimated standard errors and coordinates under the null hypothesis."""
+    difference = rng.normal(size=count)
+    error = np.sqrt(rng.chisquare(degrees, count) / degrees)
+    return difference, error, difference + gamma * error * rng.normal(size=count)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 1.0])
+def test_pvalues_are_uniform_though_the_error_is_estimated_and_the_statistic_is_selected(gamma: float) -> None:
+    # The set in units of the pixels does not depend on the estimate, which has 4 degrees of freedom.
+    edges = np.array([(-2.5, -1.2), (0.8, 1.1), (1.4, np.inf)])
+    difference, error, z = drawn(np.random.default_rng(1), 4, 60_000, gamma)
+    selected = np.flatnonzero(((z[:, None] > edges[:, 0]) & (z[:, None] < edges[:, 1])).any(axis=1))[:3000]
+    t = difference[selected] / error[selected]
+    sets = [known_set(edges / one) for one in error[selected]]
+    degrees = np.full(len(t), 4.0)
+    if gamma:
+        law: Law = RandomisedStudent(
+            statistic=t, observed_z=z[selected] / error[selected], gamma=np.full(len(t), gamma), degrees=degrees
+        )
+    else:
+        law = TruncatedStudent(statistic=t, degrees=degrees)
+    p = np.exp(log_pvalues(law, sets, "two-sided").best)
+    # Of 3,000 uniform p-values the Kolmogorov-Smirnov test calls fewer than 1 in 1,000 samples uneven at this level.
+    # With added noise the law is an approximation, which 4 degrees of freedom would show if it were bad.
+    assert stats.kstest(p, "uniform").pvalue > 1e-3
+    # With the error taken as known, far too many are small: 3,000 x 0.01 = 30 +- 5.4 would be right.
+    known = np.exp(log_pvalues(law.with_known_error(), sets, "two-sided").best)
+    assert (p <= 0.01).sum() < 30 + 4 * 5.4
+    assert (known <= 0.01).sum() > 1.5 * (p <= 0.01).sum()
+
+
+def test_a_factor_on_the_noise_leaves_the_degrees_of_freedom() -> None:
+    factors = np.array([0.5, 2.0])
+    for law in (student(2.0, 7.0), randomised(2.0, 2.2, 0.5, 7.0)):
+        scaled = law.scaled(factors)
+        assert scaled.statistic.tolist() == [4.0, 1.0]
+        assert scaled.degrees_of_freedom.tolist() == [7.0, 7.0]
+
+
+def test_recorded_laws() -> None:
+    for law in (student(2.0, 7.0), randomised(2.0, 2.2, 0.5, 7.0)):
+        values = law_values(law)
+        again = law_from_values(2.0, values)
+        assert type(again) is type(law)
+        assert law_values(again) == values  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""The page in the documentation shows the numbers of the summary beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attentest.studies.document import markdown, table
+from attentest.studies.reproduction.figures import FIGURES
+from attentest.studies.reproduction.finding import findings
+from attentest.studies.reproduction.page import command_of
+from attentest.studies.reproduction.tables import MODELS_USED, RUNS, TABLES, our_tables, time_tables
+
+PAGE = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+@pytest.fixture(scope="module")
+def summary() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((PAGE / "summary.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return (PAGE / "reproduction.md").read_text(encoding="utf-8")
+
+
+def numbers(line: str) -> Counter[str]:
+    """The numbers of a line, whatever the words between them."""
+    return Counter(re.findall(r"\d[\d.,]*(?:e[-+]\d+)?", line))
+
+
+def test_every_statement_is_on_the_page_with_its_verdict_and_numbers(summary: dict[str, Any], page: str) -> None:
+    found = findings(summary)
+    for statement in {finding["statement"] for finding in found}:
+        about = [line for line in page.splitlines() if markdown(statement) in line]
+        same = [finding for finding in found if finding["statement"] == statement]  # of our tests, in two experiments
+        assert about, statement
+        for line in about:
+            assert any(
+                f"**{finding['verdict']}" in line.lower() and numbers(finding["numbers"]) <= numbers(line)
+                for finding in same
+            )
+        for finding in same:
+            assert any(numbers(finding["numbers"]) <= numbers(line) for line in about)
+
+
+def test_every_table_is_on_the_page_with_its_numbers(summary: dict[str, Any], page: str) -> None:
+    shown = [numbers(line) for line in page.splitlines() if line.startswith("|")]
+    experiments = {name: found["settings"] for name, found in summary["experiments"].items()}
+    tables = [one for name, settings in experiments.items() for one in TABLES[name](settings)]
+    tables += [table(summary["runs"], RUNS), table(summary["models"], MODELS_USED), *time_tables(summary)]
+    assert len(tables) == 16
+    tables += [one for found in summary["experiments"].values() for one in our_tables(found.get("ours", []))]
+    for text in tables:
+        for row in text.splitlines()[2:]:
+            assert any(numbers(row) == found for found in shown), row
+
+
+def test_every_figure_is_on_the_page(summary: dict[str, Any], page: str) -> None:
+    shown = re.findall(r"\]\(figures/([^)]+)\.png\)", page)
+    assert sorted(shown) == sorted(figure.name for figure in FIGURES if figure.settings(summary))
+    for name in shown:
+        assert (PAGE / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_experiment_has_its_command(summary: dict[str, Any], page: str) -> None:
+    for name in summary["experiments"]:
+        assert command_of(name, summary) in page
+
+
+def test_the_selective_test_is_within_its_band_in_all_settings(summary: dict[str, Any]) -> None:
+    own = [entry for entry in summary["experiments"]["type-i-error"]["settings"] if not entry["published"]]
+    assert len(own) == 14
+    for setting in own:
+        assert setting["images"] == 1000
+        assert setting["failed"] == 0
+        assert setting["tests"]["selective"]["within_band"]
+
+
+def test_models_that_are_not_bundled_have_their_records_here(summary: dict[str, Any]) -> None:
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in (PAGE / "models").glob("*/training.json")]
+    trained = [entry for entry in summary["models"] if entry["model"] in ("large16", "huge16")]
+    used = [sha256 for entry in trained for sha256 in entry["sha256"]]
+    assert len(trained) >= 2
+    assert sorted(record["weights_sha256"] for record in records) == sorted(used)
