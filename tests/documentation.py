@@ -18,8 +18,8 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=
 NOT_RUN = {
     r"attentest bench\b": "takes minutes: tests/studies/test_benchmark.py runs a small one",
     r"attentest app\b": "serves a page until Ctrl-C: tests/app/test_app.py opens it",
-    r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/cli/test_cli_reproduce.py runs a small one",
-    r"attentest reproduce report": "needs the trials of such a run: tests/cli/test_cli_reproduce.py",
+    r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/studies/test_cli_reproduce.py",
+    r"attentest reproduce report": "needs the trials of such a run: tests/studies/test_cli_reproduce.py",
     r"attentest brain .*--data": "needs the data and trains for minutes: tests/cli/test_cli_brain.py",
     r"attentest train\b": "trains for minutes: tests/training/test_training.py trains a small model",
     r"attentest .*--engine (processes|ray)": "starts workers for every core: tests/runs/test_engines_with_workers.py",

@@ -21,15 +21,7 @@ from attentest.attention.vit import read_encoder
 from attentest.errors import InputError
 from attentest.registry import COMPARISONS
 from attentest.search import SEARCHES, Adaptive, Combination, GridSearch
-from attentest.studies.benchmark import (
-    authors_package,
-    child_process,
-    forward_pass,
-    large_images,
-    paper_searches,
-    start_up,
-    workload,
-)
+from attentest.studies.benchmark import authors_package, large_images, measurement, stages, variants
 from attentest.studies.benchmark.history import (
     History,
     add_to_history,
@@ -49,7 +41,7 @@ SMALL = ("--size", "8", "--images", "3", "--repeats", "1", "--tol", "0.1")
 @pytest.fixture
 def tiny_workload(saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
     """A workload whose model is tiny, as that of the commands becomes too."""
-    monkeypatch.setattr(workload, "bundled_model", lambda *_: saved_tiny_model)
+    monkeypatch.setattr(measurement, "bundled_model", lambda *_: saved_tiny_model)
     return Workload(BenchSettings(size=8, images=3, repeats=1, tol=1e-2))
 
 
@@ -78,7 +70,7 @@ def test_every_comparison_that_needs_no_other_process_measures(
         monkeypatch.setattr(
             f"attentest.{where}", lambda step=step: GridSearch(step=step, extent=1.0, boundary_tolerance=0.1)
         )
-    monkeypatch.setattr(paper_searches, "EXTRAPOLATED_FROM", 64)
+    monkeypatch.setattr(variants, "EXTRAPOLATED_FROM", 64)
     alone = {"authors", "large-images", "start-up"}
     chosen = [word for name in COMPARISONS if name not in alone for word in ("--only", name)]
     history = tmp_path / "new" / "history.jsonl"
@@ -226,7 +218,7 @@ def interrupt(*_: object, **__: object) -> None:
     ("where", "kept", "runs"),
     [
         (
-            "studies.benchmark.workload.BenchSettings.__post_init__",
+            "studies.benchmark.measurement.BenchSettings.__post_init__",
             "nothing was added to {}, to which a run is added",
             0,
         ),
@@ -278,7 +270,7 @@ def test_works_are_run_alternately_and_the_warm_up_is_not_counted() -> None:
 
 
 def test_matrix_products_are_those_of_an_evaluation(tiny_workload: Workload) -> None:
-    products = forward_pass.matrix_products(read_encoder(tiny_workload.model), 3, torch.float64)
+    products = stages.matrix_products(read_encoder(tiny_workload.model), 3, torch.float64)
     with FlopCounterMode(display=False) as counted:
         products()
     tokens, hidden, inner = 17, 16, 32  # of the tiny model, with two layers
@@ -304,17 +296,17 @@ def test_large_images_are_measured_in_a_process_of_their_own(
 
 
 def test_starts_are_measured_in_new_interpreters(tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = {start_up.TORCH: ("-c", "sum(range(10**6))"), "longer": ("-c", "sum(range(10**7))")}
-    monkeypatch.setattr(start_up, "STARTS", starts)
-    (found,) = start_up.start_up(tiny_workload)
+    starts = {large_images.TORCH: ("-c", "sum(range(10**6))"), "longer": ("-c", "sum(range(10**7))")}
+    monkeypatch.setattr(large_images, "STARTS", starts)
+    (found,) = large_images.start_up(tiny_workload)
     assert found.quantity == "CPU seconds"
     assert found.ratio > 1
 
 
 def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_process, "FRESH", (sys.executable, "-c", "raise SystemExit('it is broken')"))
+    monkeypatch.setattr(measurement, "FRESH", (sys.executable, "-c", "raise SystemExit('it is broken')"))
     with pytest.raises(NotMeasured, match=r"a process of its own failed \(it is broken\)"):
-        child_process.measured_alone("large_images", ())
+        measurement.measured_alone("large_images", ())
 
 
 @pytest.fixture
@@ -354,6 +346,6 @@ def test_the_authors_package_is_left_out_where_it_fails(
     tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(authors_package, "find_spec", lambda name: object())
-    monkeypatch.setattr(child_process, "FRESH", (sys.executable, "-c", "raise SystemExit('no absolute')"))
+    monkeypatch.setattr(measurement, "FRESH", (sys.executable, "-c", "raise SystemExit('no absolute')"))
     with pytest.raises(NotMeasured, match=r"failed \(no absolute\)\. si4attention 1.0.0 needs sicore older than 3"):
         next(authors_package.authors_package(tiny_workload))

@@ -21,8 +21,8 @@ from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
 from attentest.registry import ENGINES
 from attentest.runs.records import read_runs
-from attentest.studies.reproduction import chunks, trial
 from attentest.studies.reproduction import run as running
+from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import (
     EXPERIMENTS,
     PRESETS,
@@ -256,8 +256,8 @@ def test_ours_or_the_papers_tests_alone() -> None:
 def test_interrupted_and_resumed_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setitem(chunks.FIRST_CHUNK, "cpu", chunk)
-    monkeypatch.setattr(chunks, "LARGEST_CHUNK", chunk)
+    monkeypatch.setitem(trial.FIRST_CHUNK, "cpu", chunk)
+    monkeypatch.setattr(trial, "LARGEST_CHUNK", chunk)
 
     def stop(label: str, done: float, total: float) -> None:
         raise KeyboardInterrupt
@@ -353,7 +353,7 @@ def failing_on(number: int, message: str) -> Callable[[Trials, list[int]], list[
 def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(tmp_path, NULL, count=4)
     with monkeypatch.context() as patched:
-        patched.setitem(chunks.FIRST_CHUNK, "cpu", 4)
+        patched.setitem(trial.FIRST_CHUNK, "cpu", 4)
         patched.setitem(attentest.studies.reproduction.trial.WORK, "selective", failing_on(1, "no attention here"))
         outcome = run(settings, tmp_path)
     assert (outcome.done, outcome.failed) == (4, 1)

@@ -24,7 +24,7 @@ from attentest.cli.findings import print_findings
 from attentest.cli.output import Interrupted, Move
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies.document import NO_DATA
-from attentest.studies.reproduction import chunks
+from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
@@ -183,7 +183,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
     data = Path("reproduction/data/selective/base8-independent.jsonl")
     with monkeypatch.context() as patched:
         patched.setattr(sys.modules["attentest.cli.reproduce"], "progress_bar", interrupted)
-        patched.setitem(chunks.FIRST_CHUNK, "cpu", 2)
+        patched.setitem(trial.FIRST_CHUNK, "cpu", 2)
         stopped = run(*command)
     assert isinstance(stopped.exception, Interrupted)
     assert "the same command goes on from there" in str(stopped.exception)
@@ -195,8 +195,8 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
 
 
 def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(chunks.FIRST_CHUNK, "cpu", 2)
-    monkeypatch.setattr(chunks, "LARGEST_CHUNK", 2)
+    monkeypatch.setitem(trial.FIRST_CHUNK, "cpu", 2)
+    monkeypatch.setattr(trial, "LARGEST_CHUNK", 2)
     monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
     command = ("--experiment", "estimated-variance", "--model", "base8", "--images")
     data = Path("reproduction/data/selective/base8-independent-estimated.jsonl")
