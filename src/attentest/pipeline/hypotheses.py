@@ -15,6 +15,7 @@ from attentest.errors import InputError
 from attentest.images.sample import add_values
 from attentest.noise import NoiseModel, degrees_of_freedom
 from attentest.noise.dense import solved
+from attentest.noise.model import KnowsVariances
 
 PRODUCTS_TOGETHER = 2**18
 """Products that are added at a time."""
@@ -104,8 +105,8 @@ def lines_through(
     error = np.sqrt(2 / by_model(degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
-    # A variance at the level of the rounding of its own terms is zero.
     floor = eta.shape[1] * np.finfo(np.float64).eps * _sums_of_absolute_products(eta, covariance_eta)
+    floor = np.maximum(floor, by_model(_rounding_of_variances, noise, eta))  # below it, a variance is zero
     values = np.einsum("ki,ki->k", eta, images)
     own = variance
     if references is not None:
@@ -146,8 +147,25 @@ def lines_through(
     )
 
 
+def _rounding_of_variances(noise: NoiseModel, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return about how large eta' Sigma eta (k,) is computed for contrasts (k, n) whose variance is zero.
+
+    Elements of Sigma are at most s_i s_j, with the standard deviations s of the pixels. So Sigma eta is computed with
+    an error of about sqrt(n) eps s_i sum_j s_j |eta_j|, because n rounding errors add up like independent ones, and
+    the variance with one of sqrt(n) eps (sum_j s_j |eta_j|)^2; this is four times as much. Independent noise of equal
+    variance has at least the share 1 / n of that square, which is far more. Zero for a model that does not know its
+    variances.
+    """
+    if not isinstance(noise, KnowsVariances):
+        return np.zeros(len(eta))
+    n = eta.shape[1]
+    largest = _sums_of_absolute_products(eta, np.sqrt(noise.variances(n))[None])
+    with np.errstate(over="ignore"):  # where it overflows, the variance does too
+        return np.asarray(4 * np.sqrt(n) * np.finfo(np.float64).eps * largest**2)
+
+
 def _sums_of_absolute_products(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the sums (k,) of the absolute products of values (k, n), some at a time: images may be large."""
+    """Return the sums (k,) of the absolute products of values (k, n) and (k or 1, n), a few at a time."""
     sums = np.zeros(len(first))
     step = max(1, PRODUCTS_TOGETHER // max(1, len(first)))
     for start in range(0, first.shape[1], step):
