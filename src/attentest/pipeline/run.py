@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ScoreFunction, ScoreProperties
+from attentest.attention.cuda_graph import GraphedFunction
 from attentest.contrast import Contrast
 from attentest.images.sample import channels_last, stacked
 from attentest.noise import ImageNoise, NoiseModel
@@ -268,6 +269,8 @@ class Pipeline:
             exact=self.properties.exact,
             memory=self.memory // 2,
             count=observation.selectable,
+            # A function of the caller's may wait for the device, which a graph cannot capture.
+            accelerate=GraphedFunction if self.properties.exact and device.type == "cuda" else None,
             seeds=seeds,
         )
 

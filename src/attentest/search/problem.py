@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError, counted
-from attentest.search.graphed_function import Function, GraphedFunction
 from attentest.statistics.alternative import Tails
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import TruncationSet
@@ -22,6 +21,8 @@ from attentest.statistics.truncation_set import TruncationSet
 Indices: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = NDArray[np.float64]
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Function: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+"""Maps image indices (m,) and points z (m,) to tensors (m, ...)."""
 
 ARRAYS_OF_MARGINS = 6
 """Arrays of the size of all margins that are held while margins are computed."""
@@ -94,6 +95,9 @@ class SearchProblem:
         Bytes that a search may use beyond what the scores themselves need.
     count
         Number of margins per point.
+    accelerate
+        Returns a function of image indices and points that computes the same in less time where there are few points;
+        None if the scores cannot be part of such a function.
     seeds : (k,) uint64
         Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``.
     """
@@ -113,6 +117,7 @@ class SearchProblem:
     exact: bool = False
     memory: int = 2**28
     count: int = 1
+    accelerate: Callable[[Function], Function] | None = None
     seeds: NDArray[np.uint64] | None = None
 
     @property
@@ -147,11 +152,10 @@ class SearchProblem:
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
         """Return the margins (m, n) of images (m,) at points z (m,)."""
-        images, points = self._tensors(image, z)
-        if self.exact:
-            (values,) = self._margins(images, points)
+        if self.accelerate is None:
+            values = self.margins(on_device(image, self.device), self._evaluated(self.scores, image, z))
         else:
-            values = self.margins(images, self._evaluated(self.scores, image, z))
+            (values,) = self._margins(*self._tensors(image, z))
         return self._checked(values, image, z)
 
     def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
@@ -185,21 +189,23 @@ class SearchProblem:
 
     @cached_property
     def _margins(self) -> Function:
-        """The function that computes the margins of scores that are exact."""
-        return GraphedFunction(lambda images, points: (self.margins(images, self.scores(images, points)),), self.device)
+        """The function that computes the margins."""
+        return self._accelerated(lambda images, points: (self.margins(images, self.scores(images, points)),))
 
     @cached_property
     def _margins_and_slopes(self) -> Function:
         """The function that computes the margins and their derivatives."""
 
         def both(images: Tensor, points: Tensor) -> tuple[Tensor, ...]:
-            found: tuple[Tensor, ...] = torch.func.jvp(
+            margins_and_slopes: tuple[Tensor, ...] = torch.func.jvp(
                 lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
             )
-            return found
+            return margins_and_slopes
 
-        # A function of the caller's may wait for the device, which cannot be captured.
-        return GraphedFunction(both, self.device) if self.exact else both
+        return self._accelerated(both)
+
+    def _accelerated(self, function: Function) -> Function:
+        return function if self.accelerate is None else self.accelerate(function)
 
     def _evaluated(self, function: Scores, image: Indices, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point at which it does and name it."""

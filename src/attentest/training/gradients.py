@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from attentest.attention.cuda_graph import warm_up
+
 if TYPE_CHECKING:
     from transformers import ViTForImageClassification
-
-
-WARM_UP = 3
-"""Passes before a graph is captured, in which libraries allocate their workspaces."""
 
 Gradients = Callable[[Tensor, Tensor], None]
 """Sets the gradients of a model to those of its loss on inputs (b, 1, d, d) and labels (b,)."""
@@ -73,12 +71,7 @@ class GraphedGradients:
             parameter.grad = gradient  # each graph writes to tensors of its own
 
     def _capture(self, inputs: Tensor, labels: Tensor) -> _Captured:
-        stream = torch.cuda.Stream(inputs.device)  # torch asks for a warm-up on another stream than the default
-        stream.wait_stream(torch.cuda.current_stream(inputs.device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self._compute(inputs, labels)
-        torch.cuda.current_stream(inputs.device).wait_stream(stream)
+        warm_up(lambda: self._compute(inputs, labels), inputs.device)
         self._model.zero_grad()  # so that the graph allocates gradients and does not add to old ones
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from attentest import AttentionTest
+from attentest.attention import cuda_graph
+from attentest.attention.cuda_graph import GraphedFunction
 from attentest.noise import AR1
-from attentest.search import graphed_function
-from attentest.search.graphed_function import GraphedFunction
 from attentest.simulation.images import null_images
 from attentest.training.bundled import bundled_model
 
@@ -19,17 +19,9 @@ def both(image: Tensor, z: Tensor) -> tuple[Tensor, ...]:
     return torch.sin(z)[:, None] * image[:, None], z.exp()
 
 
-def test_on_a_cpu_the_function_is_called_as_it_is() -> None:
-    calls = []
-    counted = GraphedFunction(lambda image, z: (calls.append(len(z)), *both(image, z))[1:], torch.device("cpu"))
-    for size in (3, 1, 200):
-        counted(torch.arange(size), torch.zeros(size, dtype=torch.float64))
-    assert calls == [3, 1, 200]
-
-
 @needs_cuda
 def test_every_call_gets_the_values_of_its_own_points() -> None:
-    graphed = GraphedFunction(both, torch.device("cuda"))
+    graphed = GraphedFunction(both)
     kept = []
     for size in (5, 8, 3, 5, 1, 128, 129, 2):
         image = torch.randint(9, (size,), device="cuda")
@@ -48,7 +40,7 @@ def test_the_adaptive_search_finds_the_same_with_graphs(monkeypatch: pytest.Monk
         bundled_model(8), noise=noise, device="cuda", search="adaptive", confidence_level=None
     )
     graphed = list(test.map(images))
-    monkeypatch.setattr(graphed_function, "MOST_POINTS", 0)
+    monkeypatch.setattr(cuda_graph, "MOST_POINTS", 0)
     for one, other in zip(graphed, test.map(images), strict=True):
         assert one.pvalue == pytest.approx(other.pvalue, abs=1e-9)
         assert one.evaluations == pytest.approx(other.evaluations, abs=2)
