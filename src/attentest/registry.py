@@ -299,11 +299,9 @@ COMPARISONS = Registry(
         "many-images": Part("studies.benchmark.variants:many_images", "images tested together over one by one"),
         "stages": Part("studies.benchmark.stages:stages", "each stage of the spectral search over all of it"),
         "paper": Part("studies.benchmark.variants:paper_searches", "spectral over the paper's searches"),
-        "authors": Part(
-            "studies.benchmark.authors_package:authors_package", "spectral over si4attention, if installed"
-        ),
-        "large-images": Part("studies.benchmark.large_images:large_images", "memory over the image's bytes, and time"),
-        "start-up": Part("studies.benchmark.large_images:start_up", "imports and --help over importing torch"),
+        "authors": Part("studies.benchmark.own_process:authors_package", "spectral over si4attention, if installed"),
+        "large-images": Part("studies.benchmark.own_process:large_images", "memory over the image's bytes, and time"),
+        "start-up": Part("studies.benchmark.own_process:start_up", "imports and --help over importing torch"),
     },
 )
 """What can be measured; each location is a function from a ``Workload`` that yields a ``Ratio`` after the other."""

@@ -21,9 +21,10 @@ from attentest.attention.vit import read_encoder
 from attentest.errors import InputError
 from attentest.registry import COMPARISONS
 from attentest.search import SEARCHES, Adaptive, Combination, GridSearch
-from attentest.studies.benchmark import authors_package, large_images, measurement, stages, variants
+from attentest.studies.benchmark import measurement, own_process, stages, variants
 from attentest.studies.benchmark.history import (
     History,
+    Run,
     add_to_history,
     changes,
     damage_note,
@@ -31,7 +32,6 @@ from attentest.studies.benchmark.history import (
     read_history,
 )
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Quantity, Ratio, Workload, side_by_side
-from attentest.studies.benchmark.run import Run
 from attentest.studies.benchmark.stages import STAGES
 from command_line import full_disk, run_main
 
@@ -222,7 +222,7 @@ def interrupt(*_: object, **__: object) -> None:
             "nothing was added to {}, to which a run is added",
             0,
         ),
-        ("studies.benchmark.run.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
+        ("studies.benchmark.history.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
         ("studies.benchmark.history.os.fsync", "nothing was added to {}", 0),
         ("cli.bench_table.print_run", "the run was added to {}.", 1),
     ],
@@ -282,31 +282,31 @@ def test_matrix_products_are_those_of_an_evaluation(tiny_workload: Workload) -> 
 def test_large_images_are_measured_in_a_process_of_their_own(
     tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = large_images.measure(240, 320, 1e-2, "cpu", 0)
+    found = own_process.measure_large_image(tiny_workload.settings, 240, 320)
     assert found["image"] == 240 * 320 * 3
     assert min(found["seconds"], found["small_seconds"]) > 0
     if sys.platform == "linux":
         assert found["memory"]["memory"] >= 0
     called: list[tuple[object, ...]] = []
-    monkeypatch.setattr(large_images, "measured_alone", lambda *call: called.append(call) or found)
-    monkeypatch.setattr(large_images, "SHAPES", ((240, 320),))
-    first, *_ = large_images.large_images(tiny_workload)
+    monkeypatch.setattr(own_process, "measured_alone", lambda *call: called.append(call) or found)
+    monkeypatch.setattr(own_process, "SHAPES", ((240, 320),))
+    first, *_ = own_process.large_images(tiny_workload)
     assert first.ratio == found["seconds"] / found["small_seconds"]
-    assert called == [("large_images", (240, 320, 1e-2, "cpu", 0))]
+    assert called == [("large image", tiny_workload.settings, 240, 320)]
 
 
 def test_starts_are_measured_in_new_interpreters(tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = {large_images.TORCH: ("-c", "sum(range(10**6))"), "longer": ("-c", "sum(range(10**7))")}
-    monkeypatch.setattr(large_images, "STARTS", starts)
-    (found,) = large_images.start_up(tiny_workload)
+    starts = {own_process.TORCH: ("-c", "sum(range(10**6))"), "longer": ("-c", "sum(range(10**7))")}
+    monkeypatch.setattr(own_process, "STARTS", starts)
+    (found,) = own_process.start_up(tiny_workload)
     assert found.quantity == "CPU seconds"
     assert found.ratio > 1
 
 
 def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measurement, "FRESH", (sys.executable, "-c", "raise SystemExit('it is broken')"))
+    monkeypatch.setattr(own_process, "FRESH", (sys.executable, "-c", "raise SystemExit('it is broken')"))
     with pytest.raises(NotMeasured, match=r"a process of its own failed \(it is broken\)"):
-        measurement.measured_alone("large_images", ())
+        own_process.measured_alone("large image", BenchSettings(), 240, 320)
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ def their_package(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
 def test_the_authors_package_is_given_the_attention_of_all_layers(
     tiny_workload: Workload, their_package: list[torch.Tensor]
 ) -> None:
-    found = authors_package.measure(replace(tiny_workload.settings, grid_images=2))
+    found = own_process.measure_authors_package(replace(tiny_workload.settings, grid_images=2))
     assert found["si4attention"]["evaluations"] == 1
     assert found["spectral, float64"]["evaluations"] > 1
     for weights in their_package:
@@ -336,7 +336,7 @@ def test_the_authors_package_is_given_the_attention_of_all_layers(
 def test_the_authors_package_is_left_out_where_it_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(authors_package, "find_spec", lambda name: None)
+    monkeypatch.setattr(own_process, "find_spec", lambda name: None)
     done = run_main(capsys, "bench", "--only", "authors", "--history", str(tmp_path / "history.jsonl"))
     assert done.code == 0
     assert "authors was left out: si4attention is not installed: pip install si4attention" in done.err
@@ -345,7 +345,7 @@ def test_the_authors_package_is_left_out_where_it_is_not_installed(
 def test_the_authors_package_is_left_out_where_it_fails(
     tiny_workload: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authors_package, "find_spec", lambda name: object())
-    monkeypatch.setattr(measurement, "FRESH", (sys.executable, "-c", "raise SystemExit('no absolute')"))
+    monkeypatch.setattr(own_process, "find_spec", lambda name: object())
+    monkeypatch.setattr(own_process, "FRESH", (sys.executable, "-c", "raise SystemExit('no absolute')"))
     with pytest.raises(NotMeasured, match=r"failed \(no absolute\)\. si4attention 1.0.0 needs sicore older than 3"):
-        next(authors_package.authors_package(tiny_workload))
+        next(own_process.authors_package(tiny_workload))

@@ -18,8 +18,7 @@ from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark.history import Change
-    from attentest.studies.benchmark.run import Run
+    from attentest.studies.benchmark.history import Change, Run
 
 CPU_IMAGES, CUDA_IMAGES = 10, 1000
 CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
@@ -102,9 +101,9 @@ def run(
             check_history_path,
             damage_note,
             read_history,
+            run_benchmark,
         )
         from attentest.studies.benchmark.measurement import BenchSettings
-        from attentest.studies.benchmark.run import run_benchmark
 
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images

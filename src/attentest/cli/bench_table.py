@@ -12,9 +12,8 @@ from attentest.cli.output import table_console
 from attentest.errors import counted
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark.history import Change
+    from attentest.studies.benchmark.history import Change, Run
     from attentest.studies.benchmark.measurement import Quantity, Ratio
-    from attentest.studies.benchmark.run import Run
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 

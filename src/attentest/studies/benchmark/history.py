@@ -1,12 +1,13 @@
-"""The file of all runs of the benchmark, one line of JSON for each, what became slower, and a picture of it."""
+"""Runs of the benchmark, the file of all of them with one line of JSON for each, what became slower, and a picture."""
 
 from __future__ import annotations
 
 import datetime
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from textwrap import fill
@@ -28,9 +29,9 @@ from attentest.presentation.figure import (
     new_figure,
 )
 from attentest.registry import COMPARISONS
-from attentest.studies.benchmark.measurement import Ratio
-from attentest.studies.benchmark.run import Run
+from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
 from attentest.studies.rates import draw_grid
+from attentest.training.classifier import described_machine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,6 +42,98 @@ try:
     import fcntl
 except ImportError:  # only POSIX has it; elsewhere two runs that end at the same moment are not kept apart
     fcntl = None  # type: ignore[assignment]
+
+Progress = Callable[[float, float, str], None]
+
+MACHINE = ("device", "device_type", "threads", "processor", "cores")
+"""What tells machines from each other; versions of packages, which change speeds too, are recorded beside it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run measured, and on what.
+
+    Parameters
+    ----------
+    date
+        When it ended, with its time zone.
+    machine
+        Description of the machine, JSON-ready.
+    settings
+        Those of the benchmark, JSON-ready.
+    ratios
+        All that was measured.
+    left_out
+        The comparisons that could not be made, and why.
+    """
+
+    date: datetime.datetime
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    ratios: tuple[Ratio, ...]
+    left_out: dict[str, str]
+
+    @property
+    def conditions(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Machine and settings: runs in which they are equal can be compared."""
+        return {name: self.machine.get(name) for name in MACHINE}, self.settings
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, JSON-ready."""
+        return {
+            "date": self.date.isoformat(timespec="seconds"),
+            "machine": self.machine,
+            "settings": self.settings,
+            "ratios": [ratio.as_dict() for ratio in self.ratios],
+            "left_out": self.left_out,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Run:
+        """Return a run that was written as JSON; raise a ValueError, TypeError or LookupError if it is damaged."""
+        ratios: Sequence[Any] = values["ratios"]
+        if not isinstance(ratios, list) or not all(isinstance(values[name], dict) for name in ("machine", "settings")):
+            raise ValueError("machine, settings and ratios must be two objects and a list")
+        date = datetime.datetime.fromisoformat(values["date"])
+        if date.tzinfo is None:
+            raise ValueError("the date has no time zone")
+        measured = tuple(Ratio.from_dict(ratio) for ratio in ratios)
+        return cls(date=date, machine=values["machine"], settings=values["settings"], ratios=measured, left_out={})
+
+
+def run_benchmark(
+    settings: BenchSettings, only: Sequence[str] = (), progress: Progress = lambda done, total, label: None
+) -> Run:
+    """Make comparisons, by default all, and return what they measured."""
+    comparisons = {name: COMPARISONS.load(name) for name in only or COMPARISONS}
+    workload = Workload(settings)
+    machine = {**described_machine(workload.device), "processor": _processor(), "cores": os.cpu_count()}
+    ratios: list[Ratio] = []
+    left_out: dict[str, str] = {}
+    for place, (name, measure) in enumerate(comparisons.items()):
+        progress(place, len(comparisons), name)
+        try:
+            ratios.extend(replace(ratio, comparison=name) for ratio in measure(workload))
+        except NotMeasured as reason:
+            left_out[name] = str(reason)
+    return Run(
+        date=datetime.datetime.now(datetime.UTC),
+        machine=machine,
+        settings=asdict(settings),
+        ratios=tuple(ratios),
+        left_out=left_out,
+    )
+
+
+def _processor() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line for line in lines if line.lower().startswith(("model name", "cpu part")))
+    return " ".join(next(named, platform.processor() or platform.machine()).split())
+
 
 SLOWER_TIME = 1.25
 SLOWER_COUNT = 1.10
@@ -117,7 +210,7 @@ def read_history(path: Path) -> History:
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
-                    runs.append(_run(json.loads(line)))
+                    runs.append(Run.from_dict(json.loads(line)))
                 except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
                     damaged[number] = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
     except FileNotFoundError:
@@ -148,22 +241,6 @@ def add_to_history(path: Path, run: Run) -> None:
                 raise
     except OSError as error:
         raise InputError(f"the history {path} cannot be written ({error.strerror}): give another --history.") from None
-
-
-def _run(values: Any) -> Run:
-    ratios: Sequence[Any] = values["ratios"]
-    if not isinstance(ratios, list) or not all(isinstance(values[name], dict) for name in ("machine", "settings")):
-        raise ValueError("machine, settings and ratios must be two objects and a list")
-    date = datetime.datetime.fromisoformat(values["date"])
-    if date.tzinfo is None:
-        raise ValueError("the date has no time zone")
-    return Run(
-        date=date,
-        machine=values["machine"],
-        settings=values["settings"],
-        ratios=tuple(Ratio.from_dict(one) for one in ratios),
-        left_out={},
-    )
 
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)

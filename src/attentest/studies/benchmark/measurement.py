@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import median
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
@@ -40,7 +37,7 @@ class Ratio:
     Parameters
     ----------
     comparison
-        Name of the comparison that it is part of.
+        Name of the comparison that it is part of, which the run adds.
     of, over
         What is divided, and by what.
     quantity
@@ -51,13 +48,19 @@ class Ratio:
         The ratio should be at most this; None where nothing is aimed at.
     """
 
-    comparison: str
+    comparison: str = ""
     of: str
     over: str
     quantity: Quantity
     numerator: float
     denominator: float
     goal: float | None = None
+
+    @classmethod
+    def between(cls, quantity: Quantity, costs: Mapping[str, float], goal: float | None = None) -> Ratio:
+        """Return the ratio of two costs, by their names: that of the first over that of the second."""
+        (of, numerator), (over, denominator) = costs.items()
+        return cls(of=of, over=over, quantity=quantity, numerator=numerator, denominator=denominator, goal=goal)
 
     @property
     def ratio(self) -> float:
@@ -82,8 +85,7 @@ class Ratio:
             raise ValueError(f"quantity must be one of {', '.join(get_args(Quantity))}")
         if not (values["numerator"] > 0 and values["denominator"] > 0):
             raise ValueError("numerator and denominator must be positive")
-        names = ("comparison", "of", "over", "quantity", "numerator", "denominator", "goal")
-        return cls(**{name: values.get(name) for name in names})
+        return cls(**{field.name: values.get(field.name) for field in fields(cls)})
 
 
 Name = TypeVar("Name", int, str)
@@ -113,11 +115,6 @@ def timed(work: Callable[[], Outcome], device: torch.device) -> Timed[Outcome]:
     return Timed(now(device) - start, outcome)
 
 
-def repeated(work: Callable[[], Outcome], device: torch.device, repeats: int) -> Timed[Outcome]:
-    """Run a work several times."""
-    return side_by_side({"work": work}, device, repeats)["work"]
-
-
 def side_by_side(
     works: Mapping[Name, Callable[[], Outcome]], device: torch.device, repeats: int, *, warm_up: bool = False
 ) -> dict[Name, Timed[Outcome]]:
@@ -140,29 +137,6 @@ def side_by_side(
             work()
     runs = [{name: timed(work, device) for name, work in works.items()} for _ in range(repeats)]
     return {name: Timed(median(run[name].seconds for run in runs), runs[-1][name].outcome) for name in works}
-
-
-FRESH = (sys.executable, "-P")
-"""A new interpreter, which does not import from the current directory."""
-
-
-def measured_alone(module: str, arguments: Sequence[object]) -> dict[str, Any]:
-    """Run a module of this package as a program and return the object that it prints as JSON.
-
-    Parameters
-    ----------
-    module
-        Name of the module in this package.
-    arguments
-        What it is called with.
-    """
-    command = [*FRESH, "-m", f"{__package__}.{module}", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        raise NotMeasured(f"a process of its own failed ({reason}).")
-    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return values
 
 
 SIZES = tuple(size for architecture, size in BUNDLED if architecture == "base")

@@ -50,29 +50,20 @@ def forward_pass(workload: Workload) -> Iterator[Ratio]:
         "products in float32": matrix_products(encoder, batch, torch.float32),
         "modules": partial(scores.through_modules, images),
     }
-    times = {name: each.seconds / batch for name, each in side_by_side(passes, device, repeats, warm_up=True).items()}
+    measured = side_by_side(passes, device, repeats, warm_up=True)
+    times = {name: work.seconds / batch for name, work in measured.items()}
 
-    def ratio(of: str, over: str, numerator: float, denominator: float, goal: float | None = None) -> Ratio:
-        return Ratio(
-            comparison="model",
-            of=of,
-            over=over,
-            quantity="seconds",
-            numerator=numerator,
-            denominator=denominator,
-            goal=goal,
-        )
-
+    whole = f"batch of {batch}"
     for precision, goal in (("float64", CPU_GOAL if device.type == "cpu" else None), ("float32", None)):
         products = times[f"products in {precision}"]
-        yield ratio(f"{precision}, batch of {batch}", "its matrix products", times[precision], products, goal)
-    yield ratio(f"float64, batch of {batch}", "the model's own modules", times["float64"], times["modules"])
+        costs = {f"{precision}, {whole}": times[precision], "its matrix products": products}
+        yield Ratio.between("seconds", costs, goal)
+    yield Ratio.between("seconds", {f"float64, {whole}": times["float64"], "the model's own modules": times["modules"]})
     for size in CUDA_BATCHES if device.type == "cuda" else CPU_BATCHES:
         if size < batch:
-            works = {"few": partial(scores, images[:size]), "all": partial(scores, images)}
-            found = side_by_side(works, device, repeats)
-            few, every = found["few"].seconds / size, found["all"].seconds / batch
-            yield ratio(f"float64, batch of {size}", f"batch of {batch}", few, every)
+            works = {size: partial(scores, images[:size]), batch: partial(scores, images)}
+            few, every = (work.seconds / count for count, work in side_by_side(works, device, repeats).items())
+            yield Ratio.between("seconds", {f"float64, batch of {size}": few, whole: every})
 
 
 def matrix_products(encoder: Encoder, batch: int, dtype: torch.dtype) -> Callable[[], None]:
@@ -116,26 +107,16 @@ def stages(workload: Workload) -> Iterator[Ratio]:
     in_all, evaluations = profiled.seconds, sum(result.evaluations for result in profiled.outcome)
     spent["the rest"] = in_all - sum(spent.values())
     for name, seconds in spent.items():
-        yield Ratio(
-            comparison="stages",
-            of=name,
-            over="p alone",
-            quantity="seconds",
-            numerator=seconds / len(images),
-            denominator=in_all / len(images),
-        )
+        yield Ratio.between("seconds", {name: seconds / len(images), "p alone": in_all / len(images)})
     batch = ViTScores(workload.model, device=device).batch_size
     products = matrix_products(read_encoder(workload.model, device=device), batch, torch.float64)
     works: dict[str, Callable[[], object]] = {"test": lambda: test.map(images), "products": products}
-    found = side_by_side(works, device, workload.settings.repeats, warm_up=True)
-    yield Ratio(
-        comparison="stages",
-        of="p alone",
-        over="matrix products of its evaluations",
-        quantity="seconds",
-        numerator=found["test"].seconds / len(images),
-        denominator=found["products"].seconds / batch * evaluations / len(images),
-    )
+    measured = side_by_side(works, device, workload.settings.repeats, warm_up=True)
+    per_image = {
+        "p alone": measured["test"].seconds / len(images),
+        "matrix products of its evaluations": measured["products"].seconds / batch * evaluations / len(images),
+    }
+    yield Ratio.between("seconds", per_image)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,35 +13,30 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch
 from attentest.simulation.images import signal_images
-from attentest.studies.benchmark.measurement import NotMeasured, Ratio, Timed, Workload, repeated, side_by_side, timed
+from attentest.studies.benchmark.measurement import NotMeasured, Quantity, Ratio, Timed, Workload, side_by_side, timed
 
 COUNTS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 """Numbers of images that are tested together."""
 
-ONE = 1
-ONE_BY_ONE = 10
+SINGLE_IMAGES = 10
 """At most this many are tested one by one."""
 
 
 def many_images(workload: Workload) -> Iterator[Ratio]:
     """Compare the time per image of growing numbers of images, in the default precision."""
     test, images = workload.default_test, workload.images
-    single = images[:ONE_BY_ONE]
-    test.map(images[:2])
-    works: dict[int, Callable[[], Sequence[AttentionTestResult]]] = {
-        count: partial(test.map, images[:count]) for count in COUNTS if count <= len(images)
+    single = images[:SINGLE_IMAGES]
+    test.map(images[:WARM_UP_IMAGES])
+    works: dict[str, Callable[[], Sequence[AttentionTestResult]]] = {
+        f"{counted(count, 'image')} together": partial(test.map, images[:count])
+        for count in COUNTS
+        if count <= len(images)
     }
-    works[ONE] = lambda: [test(image) for image in single]
-    found = side_by_side(works, workload.device, workload.settings.repeats)
-    for count in [count for count in works if count != ONE]:
-        yield Ratio(
-            comparison="many-images",
-            of=f"{counted(count, 'image')} together",
-            over="one by one",
-            quantity="seconds",
-            numerator=found[count].seconds / count,
-            denominator=found[ONE].seconds / len(single),
-        )
+    works["one by one"] = lambda: [test(image) for image in single]
+    measured = side_by_side(works, workload.device, workload.settings.repeats)
+    seconds = {name: work.seconds / len(work.outcome) for name, work in measured.items()}
+    over = seconds.pop("one by one")
+    yield from (Ratio.between("seconds", {name: cost, "one by one": over}) for name, cost in seconds.items())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,89 +46,71 @@ class ImageCost:
     seconds: float
     evaluations: float
 
+    @classmethod
+    def of(cls, measured: Timed[Sequence[AttentionTestResult]]) -> ImageCost:
+        """Return the cost of images that were tested together."""
+        results = measured.outcome
+        return cls(seconds=measured.seconds / len(results), evaluations=mean_evaluations(results))
+
 
 def mean_evaluations(results: Sequence[AttentionTestResult]) -> float:
     """Return the evaluations per image."""
     return float(np.mean([result.evaluations for result in results]))
 
 
-def image_cost(found: Timed[Sequence[AttentionTestResult]]) -> ImageCost:
-    """Return the cost of images that were tested together."""
-    results = found.outcome
-    return ImageCost(seconds=found.seconds / len(results), evaluations=mean_evaluations(results))
+Goals = Mapping[Quantity, float]
 
 
-def cost_ratios(
-    comparison: str,
-    of: str,
-    cost: ImageCost,
-    over: str,
-    other: ImageCost,
-    *,
-    seconds_goal: float | None = None,
-    evaluations_goal: float | None = None,
-) -> Iterator[Ratio]:
-    """Yield the ratio of the seconds of two costs, and that of their evaluations, with goals if there are some."""
-    yield Ratio(
-        comparison=comparison,
-        of=of,
-        over=over,
-        quantity="seconds",
-        numerator=cost.seconds,
-        denominator=other.seconds,
-        goal=seconds_goal,
-    )
-    yield Ratio(
-        comparison=comparison,
-        of=of,
-        over=over,
-        quantity="evaluations",
-        numerator=cost.evaluations,
-        denominator=other.evaluations,
-        goal=evaluations_goal,
-    )
+def cost_ratios(costs: Mapping[str, ImageCost], goals: Goals | None = None) -> Iterator[Ratio]:
+    """Yield the ratio of the seconds of two costs, by their names, and that of their evaluations."""
+    goals = goals or {}
+    seconds = {name: cost.seconds for name, cost in costs.items()}
+    yield Ratio.between("seconds", seconds, goals.get("seconds"))
+    evaluations = {name: cost.evaluations for name, cost in costs.items()}
+    yield Ratio.between("evaluations", evaluations, goals.get("evaluations"))
 
 
 LEVEL = 0.95
+WITH_INTERVAL = f"p and {LEVEL:.0%} interval"
 GAMMA = 0.5
 WARM_UP_IMAGES = 2
 
-INTERVAL_GOALS = {"seconds_goal": 2.0, "evaluations_goal": 1.8}
+INTERVAL_GOALS: Goals = {"seconds": 2.0, "evaluations": 1.8}
 """An interval should take at most twice the time of p alone, and 1.8 times its evaluations."""
 
 
 def interval(workload: Workload) -> Iterator[Ratio]:
     """Compare p with its interval and p alone."""
     test = workload.test.with_confidence_level(LEVEL)
-    yield from _over_plain("interval", f"p and {LEVEL:.0%} interval", test, "p alone", workload, **INTERVAL_GOALS)
+    return _over_plain(workload, WITH_INTERVAL, test, "p alone", INTERVAL_GOALS)
 
 
 def precision(workload: Workload) -> Iterator[Ratio]:
     """Compare mixed precision and float64."""
-    yield from _over_plain("precision", "mixed precision", workload.mixed_test, "float64", workload)
+    return _over_plain(workload, "mixed precision", workload.mixed_test, "float64")
 
 
 def randomised(workload: Workload) -> Iterator[Ratio]:
     """Compare randomised selection and the paper's."""
     test = workload.test.with_randomise(GAMMA)
-    yield from _over_plain("randomised", f"randomised selection, gamma {GAMMA:g}", test, "the paper's", workload)
+    return _over_plain(workload, f"randomised selection, gamma {GAMMA:g}", test, "the paper's")
 
 
 def patches(workload: Workload) -> Iterator[Ratio]:
     """Compare regions of whole patches and of pixels."""
-    yield from _over_plain("patches", "regions of patches", workload.test.with_region("patches"), "pixels", workload)
+    return _over_plain(workload, "regions of patches", workload.test.with_region("patches"), "pixels")
 
 
 def _over_plain(
-    comparison: str, of: str, test: AttentionTest, over: str, workload: Workload, **goals: float
+    workload: Workload, of: str, test: AttentionTest, over: str, goals: Goals | None = None
 ) -> Iterator[Ratio]:
-    """Yield time and evaluations per image of a test over those of the plain test, with goals for both."""
+    """Yield time and evaluations per image of a test over those of the plain test."""
     tests = {of: test, over: workload.test}
-    for each in tests.values():
-        each.map(workload.images[:WARM_UP_IMAGES])
-    works = {name: partial(each.map, workload.images) for name, each in tests.items()}
-    found = side_by_side(works, workload.device, workload.settings.repeats)
-    yield from cost_ratios(comparison, of, image_cost(found[of]), over, image_cost(found[over]), **goals)
+    for variant in tests.values():
+        variant.map(workload.images[:WARM_UP_IMAGES])
+    works = {name: partial(variant.map, workload.images) for name, variant in tests.items()}
+    measured = side_by_side(works, workload.device, workload.settings.repeats)
+    yield from cost_ratios({name: ImageCost.of(work) for name, work in measured.items()}, goals)
 
 
 NEAREST, FARTHEST = 20.0, 40.0
@@ -155,19 +132,11 @@ def far_out(workload: Workload) -> Iterator[Ratio]:
         raise NotMeasured(
             f"none of {len(drawn)} images has a statistic of {NEAREST:g} to {FARTHEST:g}: use more images."
         )
-    for name, test in (
-        ("p", workload.test),
-        (f"p and {LEVEL:.0%} interval", workload.test.with_confidence_level(LEVEL)),
-    ):
-        yield Ratio(
-            comparison="far-out",
-            of=f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}",
-            over="null images",
-            quantity="evaluations",
-            numerator=mean_evaluations(test.map(bright)),
-            denominator=mean_evaluations(test.map(workload.images)),
-            goal=GOAL,
-        )
+    for name, test in {"p": workload.test, WITH_INTERVAL: workload.test.with_confidence_level(LEVEL)}.items():
+        of = f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}"
+        groups = {of: bright, "null images": workload.images}
+        costs = {group: mean_evaluations(test.map(images)) for group, images in groups.items()}
+        yield Ratio.between("evaluations", costs, GOAL)
 
 
 EXTRAPOLATED_FROM = 2048
@@ -179,17 +148,17 @@ def paper_searches(workload: Workload) -> Iterator[Ratio]:
     few, spectral, device = workload.few(), workload.test, workload.device
     spectral.map(few)
     for name in ("adaptive", "combination", "fixed"):
-        ours = image_cost(repeated(partial(spectral.map, few), device, workload.settings.repeats))
+        measured = side_by_side({"spectral": partial(spectral.map, few)}, device, workload.settings.repeats)
         if name == "fixed" and device.type == "cpu":
-            over, theirs = f"{name} (extrapolated)", _extrapolated(workload)
+            over, cost = f"{name} (extrapolated)", _extrapolated(workload)
         else:
-            over, theirs = name, image_cost(timed(partial(spectral.with_search(name).map, few), device))
-        yield from cost_ratios("paper", "spectral", ours, over, theirs)
+            over, cost = name, ImageCost.of(timed(partial(spectral.with_search(name).map, few), device))
+        yield from cost_ratios({"spectral": ImageCost.of(measured["spectral"]), over: cost})
 
 
 def _extrapolated(workload: Workload) -> ImageCost:
     """Return the cost of the fixed search, from a coarser one."""
     evaluations = 2 * (GridSearch(step=Fixed()).extent + 3.0) / Fixed().step  # null statistics are about 3
     coarse = workload.test.with_search(GridSearch(step=Fixed(step=evaluations * Fixed().step / EXTRAPOLATED_FROM)))
-    found = timed(lambda: coarse(workload.images[0]), workload.device)
-    return ImageCost(seconds=found.seconds / found.outcome.evaluations * evaluations, evaluations=evaluations)
+    measured = timed(lambda: coarse(workload.images[0]), workload.device)
+    return ImageCost(seconds=measured.seconds / measured.outcome.evaluations * evaluations, evaluations=evaluations)

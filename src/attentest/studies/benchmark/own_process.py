@@ -1,0 +1,266 @@
+"""What is measured in processes of its own: large images, starting up, and the package of the paper's authors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from attentest.attention import ViTScores
+from attentest.attention.aggregation import HeadFusion, Tokens
+from attentest.attention.device import usable_device
+from attentest.images.preprocessing import Preprocessing
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.search import SpectralSearch
+from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload, side_by_side, timed
+from attentest.studies.benchmark.variants import ImageCost, cost_ratios
+
+FRESH = (sys.executable, "-P")
+"""A new interpreter, which does not import from the current directory."""
+
+
+def measured_alone(name: str, settings: BenchSettings, *arguments: int) -> dict[str, Any]:
+    """Return what a function of `MEASURES` returns in a process that computes nothing else."""
+    command = [*FRESH, "-m", __name__, name, json.dumps([asdict(settings), *arguments])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise NotMeasured(f"a process of its own failed ({reason}).")
+    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return values
+
+
+INPUT = 224
+"""Side of the model's input."""
+
+SHAPES = ((480, 640), (2000, 3000))
+"""Heights and widths of the images."""
+
+
+def large_images(workload: Workload) -> Iterator[Ratio]:
+    """Compare memory with the image's own bytes, and time with that of an image of the size of the model's input."""
+    for height, width in SHAPES:
+        measured = measured_alone("large image", workload.settings, height, width)
+        name = f"{height}x{width} RGB"
+        yield Ratio.between("seconds", {name: measured["seconds"], f"{INPUT}x{INPUT}": measured["small_seconds"]})
+        for what, taken in measured["memory"].items():
+            if taken:  # not 0 either: what was freed before was enough
+                yield Ratio.between("bytes", {f"{what} for {name}": taken, "the image": measured["image"]})
+
+
+def measure_large_image(settings: BenchSettings, height: int, width: int) -> dict[str, Any]:
+    """Return the seconds of a p-value, the bytes that it takes at most, and those of the 8-bit image."""
+    from transformers import ViTConfig, ViTModel
+
+    device = usable_device(settings.device)
+    torch.manual_seed(settings.seed)
+    config = ViTConfig(
+        image_size=INPUT,
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=96,
+        initializer_range=0.1,
+    )
+    test = AttentionTest(
+        ViTModel(config),
+        noise=10.0,
+        preprocessing=Preprocessing(resize=(INPUT, INPUT), rescale=1 / 255, mean=(0.5,) * 3, std=(0.5,) * 3),
+        search=SpectralSearch(tol=settings.tol, precision="float64"),
+        confidence_level=None,
+        device=device,
+    )
+    rng = np.random.default_rng(settings.seed)
+    small, image = scene(rng, INPUT, INPUT), scene(rng, height, width)
+    test(small)  # the first call of anything is slow, and takes memory once and for all
+    peak = PeakMemory(device)
+    large = timed(lambda: test(image), device)
+    memory = {"memory": peak.of_process(), "memory of the device": peak.of_device()}
+    return {
+        "seconds": large.seconds,
+        "small_seconds": timed(lambda: test(small), device).seconds,
+        "memory": memory,
+        "image": image.nbytes,
+    }
+
+
+def scene(rng: np.random.Generator, height: int, width: int) -> NDArray[np.uint8]:
+    """Draw smooth blobs of colour with noise of standard deviation 10 on top, in 8 bits."""
+    rows, columns = np.arange(height)[:, None], np.arange(width)
+    image = np.full((height, width, 3), 110.0)
+    for _ in range(12):
+        centre, spread = rng.uniform(0, (height, width)), rng.uniform(0.05, 0.2) * min(height, width)
+        blob = np.exp(-((rows - centre[0]) ** 2 + (columns - centre[1]) ** 2) / (2 * spread**2))
+        image += blob[:, :, None] * rng.uniform(-60, 60, size=3)
+    noisy: NDArray[np.float64] = image + rng.normal(scale=10, size=image.shape)
+    return noisy.clip(0, 255).astype(np.uint8)
+
+
+class PeakMemory:
+    """The bytes that the process, and its device, take at most from now on, beyond those that they take now."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._on_device = 0
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+            self._on_device = torch.cuda.memory_allocated(device)
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+            self._resident: int | None = self._status("VmRSS")
+        except OSError:  # only Linux tells
+            self._resident = None
+
+    def of_process(self) -> int | None:
+        """Return the bytes of the process; None where the system does not tell."""
+        return None if self._resident is None else max(0, self._status("VmHWM") - self._resident)
+
+    def of_device(self) -> int | None:
+        """Return the bytes of the GPU; None without one."""
+        if self._device.type != "cuda":
+            return None
+        return torch.cuda.max_memory_allocated(self._device) - self._on_device
+
+    def _status(self, name: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+TORCH = "import torch"
+STARTS = {
+    TORCH: ("-c", "import torch"),
+    "import AttentionTest": ("-c", "import attentest; attentest.AttentionTest"),
+    "attentest --help": ("-m", "attentest", "--help"),
+}
+"""Arguments of Python, by what a table calls them."""
+
+
+def start_up(workload: Workload) -> Iterator[Ratio]:
+    """Compare the CPU seconds of new interpreters, which do not depend on what else the machine does."""
+    for arguments in STARTS.values():
+        _cpu_seconds(arguments)  # the files are read from the disk, and compiled, once
+    runs = [
+        {name: _cpu_seconds(arguments) for name, arguments in STARTS.items()} for _ in range(workload.settings.repeats)
+    ]
+    seconds = {name: median(run[name] for run in runs) for name in STARTS}
+    torch_seconds = seconds.pop(TORCH)
+    if not torch_seconds > 0:
+        raise NotMeasured("this system does not tell the CPU time of processes that have ended.")
+    yield from (Ratio.between("CPU seconds", {name: cost, TORCH: torch_seconds}) for name, cost in seconds.items())
+
+
+def _cpu_seconds(arguments: tuple[str, ...]) -> float:
+    """Return the CPU seconds of a new interpreter."""
+    before = os.times()
+    subprocess.run([*FRESH, *arguments], capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+PACKAGE = "si4attention"
+"""The later package of the paper's authors; importing it changes torch's settings and random state."""
+
+GOAL = 1 / 150
+"""On a CPU, p alone should take at most this share of the time."""
+
+
+def authors_package(workload: Workload) -> Iterator[Ratio]:
+    """Compare p-values of the same images, one by one; both with the same float64 forward pass of the same model.
+
+    The package, on which attentest does not depend, interpolates attention between the outermost pixels instead of the
+    centres of patches, so that its regions, statistics and p-values are others.
+    """
+    if find_spec(PACKAGE) is None:
+        raise NotMeasured(f"{PACKAGE} is not installed: pip install {PACKAGE} 'sicore<3' in an environment to compare.")
+    if workload.device.type != "cpu":
+        raise NotMeasured(f"{PACKAGE} computes on the CPU only.")
+    try:
+        measured = measured_alone("authors' package", workload.settings)
+    except NotMeasured as reason:
+        raise NotMeasured(f"{reason} {PACKAGE} 1.0.0 needs sicore older than 3.") from None
+    costs = {name: ImageCost(**cost) for name, cost in measured.items()}
+    theirs = costs.pop(PACKAGE)
+    for name, ours in costs.items():
+        yield from cost_ratios({name: ours, PACKAGE: theirs}, {"seconds": GOAL})
+
+
+class LayerWeights:
+    """An aggregation that leaves the attention weights of the layers as they are, with the heads averaged."""
+
+    head_fusion: HeadFusion = "mean"
+
+    def layers(self, count: int) -> range:
+        """Return the indices of all layers."""
+        return range(count)
+
+    def take(self, weights: Tensor, tokens: Tokens) -> Tensor:
+        """Return the weights (m, N, N)."""
+        return weights.mean(dim=1)
+
+    def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the weights (m, layers, N, N)."""
+        return torch.stack(list(taken), dim=1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return its name."""
+        return {"name": "layer weights"}
+
+
+class TheirModel(torch.nn.Module):
+    """The interface through which the package asks a model for attention weights; it counts the evaluations."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._weights = ViTScores(model, attention=LayerWeights())
+        self.evaluations = 0
+
+    def extract_weights(self, images: Tensor) -> Tensor:
+        """Return the attention weights (m, layers, N, N) of images (m, 1, H, W)."""
+        self.evaluations += len(images)
+        return self._weights(images)
+
+
+def measure_authors_package(settings: BenchSettings) -> dict[str, dict[str, float]]:
+    """Return mean seconds and evaluations of p-values by each method, image after image."""
+    from si4attention import test_attention_map  # type: ignore[import-not-found]  # it need not be installed
+
+    workload = Workload(settings)
+    their_model = TheirModel(workload.model)
+    tests = {"spectral, float64": workload.test, "spectral, mixed precision": workload.mixed_test}
+    costs: dict[str, list[tuple[float, int]]] = {name: [] for name in (PACKAGE, *tests)}
+    for test in tests.values():
+        test(workload.images[0])
+    for image in workload.few():
+        data = torch.from_numpy(image)[None, None]
+        before = their_model.evaluations
+        theirs = timed(partial(test_attention_map, their_model, data, 1.0), workload.device)
+        costs[PACKAGE].append((theirs.seconds, their_model.evaluations - before))
+        works = {name: partial(test, image) for name, test in tests.items()}
+        for name, ours in side_by_side(works, workload.device, settings.repeats).items():
+            costs[name].append((ours.seconds, ours.outcome.evaluations))
+    means = {name: np.mean(values, axis=0) for name, values in costs.items()}
+    return {name: {"seconds": float(mean[0]), "evaluations": float(mean[1])} for name, mean in means.items()}
+
+
+MEASURES: Mapping[str, Callable[..., Any]] = {
+    "large image": measure_large_image,
+    "authors' package": measure_authors_package,
+}
+"""What a process of its own measures."""
+
+if __name__ == "__main__":
+    settings, *arguments = json.loads(sys.argv[2])
+    print(json.dumps(MEASURES[sys.argv[1]](BenchSettings(**settings), *arguments)))
