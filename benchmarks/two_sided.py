@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attentest import AttentionTest, bundled_model
 from attentest.presentation.words import contradict
 from attentest.search import SpectralSearch
-from attentest.statistics.alternative import TwoSided
+from attentest.statistics.alternative import Alternative
 
 ALPHA = 0.05
 
@@ -32,20 +32,20 @@ def main() -> None:
     square = np.pad(np.ones((options.size // 2,) * 2), options.size // 4)
     print("| square | gamma | p | evaluations: p, decision, p and interval | rejected | contradicts the interval |")
     print("|---|---|---|---|---|---|")
-    kinds: tuple[TwoSided, ...] = ("absolute", "equal-tailed")
+    kinds: tuple[Alternative, ...] = ("two-sided", "equal-tailed")
     for height in (0.0, 2.0):
         for gamma in (0.0, 0.5):
-            for two_sided in kinds:
-                row = _row(noise + height * square, gamma, two_sided, options)
-                print(f"| {height:g} | {gamma:g} | {two_sided} | {row} |", flush=True)
+            for alternative in kinds:
+                row = _row(noise + height * square, gamma, alternative, options)
+                print(f"| {height:g} | {gamma:g} | {alternative} | {row} |", flush=True)
 
 
-def _row(images: NDArray[np.float64], gamma: float, two_sided: TwoSided, options: argparse.Namespace) -> str:
+def _row(images: NDArray[np.float64], gamma: float, alternative: Alternative, options: argparse.Namespace) -> str:
     test = AttentionTest.from_pretrained(
         bundled_model(options.size),
         noise=1.0,
         randomise=gamma,
-        two_sided=two_sided,
+        alternative=alternative,
         search=SpectralSearch(tol=1e-4),
         device=options.device,
     )

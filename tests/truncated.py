@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attentest.statistics.alternative import Alternative, Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.truncated_law import TruncatedNormal
@@ -17,13 +17,13 @@ def normal(*statistic: float) -> TruncatedNormal:
 
 
 def bounds_on_log_p(
-    z: float, certain: Intervals, possible: Intervals, alternative: Tails = "two-sided"
+    z: float, certain: Intervals, possible: Intervals, alternative: Alternative = "two-sided"
 ) -> tuple[float, float]:
     found = log_pvalues(normal(z), [known_set(certain, possible)], alternative)
     return float(found.low[0]), float(found.high[0])
 
 
-def log_pvalue(z: float, intervals: Intervals, alternative: Tails = "two-sided") -> float:
+def log_pvalue(z: float, intervals: Intervals, alternative: Alternative = "two-sided") -> float:
     return bounds_on_log_p(z, intervals, intervals, alternative)[0]
 
 

@@ -19,7 +19,7 @@ from attentest.presentation.picture import Picture, displayed
 from attentest.presentation.result_figure import MM, draw_density, results_figure
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncated_law import TruncatedNormal
@@ -52,7 +52,7 @@ def result_of(known: AttentionTestResult, law: Law, intervals: list[list[float]]
     sets = np.array(intervals)
     changed = replace(known, law=law, intervals=sets, certain_intervals=sets, possible_intervals=sets)
     if alternative == "equal-tailed":
-        return changed.with_alternative("two-sided", alternative)
+        return changed.with_alternative(alternative)
     return changed.with_alternative(alternative)  # type: ignore[arg-type]
 
 
@@ -80,7 +80,7 @@ SOFT = [
 ]
 
 
-def laws() -> list[tuple[Law, list[list[float]], Tails]]:
+def laws() -> list[tuple[Law, list[list[float]], Alternative]]:
     hard = [(TruncatedNormal(statistic=np.array([t])), sets, side) for t, sets, side in HARD]
     soft = [
         (RandomisedNormal(statistic=np.array([t]), observed_z=np.array([z]), gamma=np.array([gamma])), sets, side)
@@ -91,7 +91,7 @@ def laws() -> list[tuple[Law, list[list[float]], Tails]]:
 
 @pytest.mark.parametrize(("law", "intervals", "alternative"), laws())
 def test_the_dark_share_of_the_area_is_p(
-    tested: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: Tails
+    tested: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: Alternative
 ) -> None:
     result = result_of(tested, law, intervals, alternative)
     axes = Figure().add_subplot()

@@ -49,7 +49,6 @@ def row(name: str, p: float = 0.3, **changes: Any) -> dict[str, Any]:
         "randomise_seed": None,
         "approximate_noise": False,
         "alternative": "two-sided",
-        "two_sided": "absolute",
         "status": "converged",
     }
     return {**values, **changes}
@@ -158,13 +157,13 @@ def test_a_number_that_needs_it_has_a_footnote(printed: Any, changes: dict[str, 
 
 
 def test_the_note_on_a_disagreement_names_the_option(printed: Any) -> None:
-    with option_names({"two_sided": "--two-sided"}):
+    with option_names({"alternative": "--alternative"}):
         lines = printed([row("scan.npy", p=0.04)], None)
-    assert any(line.endswith('p agrees with it if it is asked for with --two-sided "equal-tailed".') for line in lines)
+    assert any(line.endswith('if it is asked for with --alternative "equal-tailed".') for line in lines)
     infinite = printed([row("scan.npy", p=0.04, confidence_low=-inf)], None)
     assert [line[:3] for line in infinite if line[1:3] == ": "] == ["a: ", "b: "]
     for changes in ({"p": 0.04}, {"confidence_low": 0.1}):
-        equal = printed([row("scan.npy", two_sided="equal-tailed", **changes)], None)
+        equal = printed([row("scan.npy", alternative="equal-tailed", **changes)], None)
         assert not any("disagree" in line for line in equal)
 
 

@@ -129,7 +129,7 @@ def test_levels() -> None:
 
 @pytest.fixture(scope="module")
 def components() -> ComponentResults:
-    test = AttentionTest(tiny_vit(), noise=1.0, threshold=0.5, two_sided="equal-tailed", randomise=0.5)
+    test = AttentionTest(tiny_vit(), noise=1.0, threshold=0.5, alternative="equal-tailed", randomise=0.5)
     found = test.components(np.random.default_rng(2).normal(size=(8, 8)))
     assert len(found) == 3
     return found
@@ -174,19 +174,19 @@ def test_tables_and_records_have_them(components: ComponentResults) -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "rejected", "two_sided", "expected"),
+    ("p", "rejected", "alternative", "expected"),
     [
         (0.03, True, "equal-tailed", "Holm's method rejects a difference of 0, which is in the simultaneous interval"),
         (0.03, False, "equal-tailed", None),
-        (0.001, True, "absolute", "p and the interval disagree about a difference of 0"),
-        (0.03, True, "absolute", "Holm's method rejects"),
+        (0.001, True, "two-sided", "p and the interval disagree about a difference of 0"),
+        (0.03, True, "two-sided", "Holm's method rejects"),
     ],
 )
 def test_notes_where_holm_and_the_interval_differ(
-    components: ComponentResults, p: float, rejected: bool, two_sided: str, expected: str | None
+    components: ComponentResults, p: float, rejected: bool, alternative: str, expected: str | None
 ) -> None:
     (values,) = values_of_components([list(components)], 0.95)
-    row = {**row_of("x", values[0]), "pvalue_low": p, "pvalue_high": p, "two_sided": two_sided}
+    row = {**row_of("x", values[0]), "pvalue_low": p, "pvalue_high": p, "alternative": alternative}
     assert row["simultaneous_low"] <= 0 <= row["simultaneous_high"]
     notes = component_notes(row, rejected, 0.05, 0.95)
     assert [note[: len(expected or "")] for note in notes] == ([] if expected is None else [expected])

@@ -10,7 +10,7 @@ from attentest.search.spectral.lattice import Lattice
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segment_table import SegmentTable
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments, unexplored
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.truncation_set import union
 from truncated import bounds_on_log_p, normal
 
@@ -42,7 +42,7 @@ ROWS = [
 ]
 
 
-def filled_table(alternative: Tails) -> SegmentTable:
+def filled_table(alternative: Alternative) -> SegmentTable:
     table = SegmentTable(normal(*Z_OBS), alternative)
     table.add(segments(ROWS))
     table.add(unexplored(np.array([0, 0, 1]), np.array([-np.inf, 3.0, 3.0]), np.array([-4.0, np.inf, np.inf])))
@@ -50,7 +50,7 @@ def filled_table(alternative: Tails) -> SegmentTable:
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
-def test_bounds_are_those_of_the_sets(alternative: Tails) -> None:
+def test_bounds_are_those_of_the_sets(alternative: Alternative) -> None:
     table = filled_table(alternative)
     lows, highs = table.log_bounds()
     sets = (unions.arrays() for unions in table.unions(np.arange(2)))
@@ -62,7 +62,7 @@ def test_bounds_are_those_of_the_sets(alternative: Tails) -> None:
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
-def test_no_zone_moves_p_by_more_than_its_cost(alternative: Tails) -> None:
+def test_no_zone_moves_p_by_more_than_its_cost(alternative: Alternative) -> None:
     """Whatever the others turn out to be."""
     table = filled_table(alternative)
     zones = table.zones(np.zeros((2, 2)), np.ones(2, dtype=np.bool_))

@@ -16,7 +16,7 @@ from torch import Tensor
 from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
 from attentest.search.spectral.search import Run
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.truncation_set import contains, union
 from toys import CurveMargins, curve_problem, negative_set
 from truncated import bounds_on_log_p, log_pvalue, normal
@@ -35,7 +35,7 @@ def find(search: SpectralSearch, z_obs: float, *curves: Curve) -> SearchOutcome:
     return outcome
 
 
-def bar(z_obs: float, outcome: SearchOutcome, alternative: Tails = "two-sided") -> tuple[float, float]:
+def bar(z_obs: float, outcome: SearchOutcome, alternative: Alternative = "two-sided") -> tuple[float, float]:
     low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative)
     return math.exp(low), math.exp(high)
 
@@ -207,7 +207,7 @@ def test_random_smooth_functions(
 
 
 @pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
-def test_alternatives(alternative: Tails) -> None:
+def test_alternatives(alternative: Alternative) -> None:
     def curve(z: Tensor) -> Tensor:
         return 0.5 - torch.cos(z)
 
@@ -306,7 +306,7 @@ def test_far_out_a_tiny_p_needs_only_what_is_more_extreme() -> None:
 
 @pytest.mark.parametrize("z_obs", [12.0, -30.0])
 @pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
-def test_far_out_the_pieces_at_the_statistic_settle_p(z_obs: float, alternative: Tails) -> None:
+def test_far_out_the_pieces_at_the_statistic_settle_p(z_obs: float, alternative: Alternative) -> None:
     """Whatever the set is elsewhere: what is inside just before the statistic outweighs all that is more extreme."""
 
     def with_a_hole_at_zero(z: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ def test_members_are_standardised_and_at_their_distance(family: str, distance: f
     member = nearly_gaussian(family, distance)
     x = np.linspace(-40.0, 40.0, 400_001)
     density = member.density(x)
-    # Tails of t beyond 40 hold less than 1e-6 of the variance at the distances in use.
+    # Alternative of t beyond 40 hold less than 1e-6 of the variance at the distances in use.
     assert np.trapezoid(density, x) == pytest.approx(1.0, abs=1e-9)
     assert np.trapezoid(x * density, x) == pytest.approx(0.0, abs=1e-7)
     assert np.trapezoid(x * x * density, x) == pytest.approx(1.0, abs=1e-5)

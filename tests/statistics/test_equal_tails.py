@@ -20,10 +20,9 @@ from attentest.cli.option_names import option_names
 from attentest.errors import InputError
 from attentest.presentation.words import contradict
 from attentest.results.certificate import Certificate
-from attentest.results.rows import row_of, rows_of_record
 from attentest.results.sensitivity.noise_factor import NoiseFactors
 from attentest.search import Fixed, GridSearch, SpectralSearch
-from attentest.statistics.alternative import parameters_of, recorded_tails, tails_of
+from attentest.statistics.alternative import as_alternative
 from attentest.statistics.confidence_interval import confidence_intervals
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import decision, log_pvalues, permutation_test
@@ -179,15 +178,9 @@ def test_a_decision_stops_early_and_grids_have_bounds() -> None:
 
 
 def test_parameters() -> None:
-    assert tails_of("two-sided") == "two-sided"
-    assert tails_of("two-sided", "equal-tailed") == "equal-tailed"
-    assert recorded_tails({"alternative": "two-sided"}) == "two-sided"  # a record of an earlier version
-    for tails in ("two-sided", "equal-tailed", "greater", "less"):
-        assert recorded_tails(parameters_of(tails)) == tails  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="two_sided must be 'absolute' or 'equal-tailed', got 'both'"):
-        AttentionTest(SoftmaxScores(), noise=1.0, two_sided="both")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="two_sided='equal-tailed' is for the alternative 'two-sided'"):
-        AttentionTest(SoftmaxScores(), noise=1.0, alternative="less", two_sided="equal-tailed")
+    assert as_alternative("equal-tailed") == "equal-tailed"
+    with pytest.raises(InputError, match=r"alternative must be 'two-sided', .* or 'less', got 'both'"):
+        AttentionTest(SoftmaxScores(), noise=1.0, alternative="both")  # type: ignore[arg-type]
 
 
 IMAGES = np.random.default_rng(3).normal(size=(4, 8, 8))
@@ -195,7 +188,7 @@ IMAGES = np.random.default_rng(3).normal(size=(4, 8, 8))
 
 @pytest.fixture(scope="module")
 def test_() -> AttentionTest:
-    return AttentionTest(tiny_vit(), noise=1.0, two_sided="equal-tailed")
+    return AttentionTest(tiny_vit(), noise=1.0, alternative="equal-tailed")
 
 
 @pytest.fixture(scope="module")
@@ -209,29 +202,29 @@ def papers() -> Results:
 
 
 def test_a_test_from_end_to_end(test_: AttentionTest, results: Results, papers: Results) -> None:
-    assert "two_sided='equal-tailed'" in repr(test_)
-    assert test_.settings["two_sided"] == "equal-tailed"
+    assert "alternative='equal-tailed'" in repr(test_)
+    assert test_.settings["alternative"] == "equal-tailed"
     for result, paper in zip(results, papers, strict=True):
-        assert (result.alternative, result.two_sided) == ("two-sided", "equal-tailed")
+        assert result.alternative == "equal-tailed"
         upper, lower = (result.with_alternative(side).pvalue for side in ("greater", "less"))
         assert result.pvalue == pytest.approx(min(1.0, 2 * min(upper, lower)), abs=2e-6)
-        again = paper.with_alternative("two-sided", "equal-tailed")
+        again = paper.with_alternative("equal-tailed")
         assert again.pvalue == pytest.approx(result.pvalue, abs=1e-4)
-        assert again.settings["two_sided"] == "equal-tailed"
-        assert "two_sided" not in again.with_alternative("less").settings
+        assert again.settings["alternative"] == "equal-tailed"
+        assert again.with_alternative("less").settings["alternative"] == "less"
         for alpha in (0.02, 0.3, 0.6):
             rejected = result.reject_at(alpha)
             assert (rejected is True) == (0 not in result.confidence_interval(1 - alpha))
         factors = NoiseFactors(
             law=result.law,
             known=result.truncation_set,
-            alternative=result.tails,
+            alternative=result.alternative,
             standard_error=result.standard_error,
         )
         assert np.exp(factors.log_pvalues([1.0]).best[0]) == pytest.approx(result.pvalue, rel=1e-9)
         assert result.naive_pvalue == paper.naive_pvalue
-    assert results.table()["two_sided"] == ["equal-tailed"] * len(IMAGES)
-    assert papers.table()["two_sided"] == ["absolute"] * len(IMAGES)
+    assert results.table()["alternative"] == ["equal-tailed"] * len(IMAGES)
+    assert papers.table()["alternative"] == ["two-sided"] * len(IMAGES)
 
 
 def test_the_verdict_says_which_tail_is_counted(results: Results) -> None:
@@ -242,26 +235,17 @@ def test_the_verdict_says_which_tail_is_counted(results: Results) -> None:
         assert f"{100 * result.pvalue / 2:.3g}% show one {end}; p is twice this share" in text
 
 
-def test_old_records_are_of_the_papers_p(papers: Results) -> None:
-    values = papers[0].to_dict()
-    assert values["two_sided"] == "absolute"
-    old = {name: value for name, value in values.items() if name != "two_sided"}
-    assert row_of("x", old) == row_of("x", values)
-    one_sided = papers[0].with_alternative("less").to_dict()
-    assert rows_of_record({"image": "x", **one_sided})[0]["two_sided"] is None
-
-
 def test_json_and_notebooks_say_where_p_and_interval_disagree(papers: Results) -> None:
     """A p-value of 0.04 beside an interval that contains 0; with equal tails there is no such note."""
     result = next(one for one in papers if 0 in one.confidence_interval())
     bound = float(np.log(0.04))
     significant = replace(result, log_pvalue=bound, log_pvalue_bounds=(bound, bound))
-    for two_sided, said in (("absolute", True), ("equal-tailed", False)):
-        settings_now = {**result.settings, "two_sided": two_sided}
-        changed = replace(significant, two_sided=two_sided, settings=settings_now)  # type: ignore[arg-type]
-        with option_names({"two_sided": "--two-sided"}):
+    for alternative, said in (("two-sided", True), ("equal-tailed", False)):
+        settings_now = {**result.settings, "alternative": alternative}
+        changed = replace(significant, alternative=alternative, settings=settings_now)  # type: ignore[arg-type]
+        with option_names({"alternative": "--alternative"}):
             (line,) = json_lines({"image": "x", **changed.to_dict()}, 0.05)
-        assert any('--two-sided "equal-tailed"' in note for note in line["footnotes"]) is said
+        assert any('--alternative "equal-tailed"' in note for note in line["footnotes"]) is said
         assert ("p and the interval disagree" in changed._repr_html_()) is said
         assert json_lines({"image": "x", **changed.to_dict()}, 0.1)[0]["footnotes"] == []  # another level
 
@@ -269,7 +253,7 @@ def test_json_and_notebooks_say_where_p_and_interval_disagree(papers: Results) -
 def test_null_pvalues_are_uniform() -> None:
     """300 images of noise on the 2 x 2 toy: a uniform sample fails the Kolmogorov-Smirnov test with chance 1e-3."""
     drawn = np.random.default_rng(8).normal(size=(300, 2, 2))
-    found = AttentionTest(SoftmaxScores(), noise=1.0, two_sided="equal-tailed", confidence_level=None).map(drawn)
+    found = AttentionTest(SoftmaxScores(), noise=1.0, alternative="equal-tailed", confidence_level=None).map(drawn)
     assert stats.kstest(found.pvalues, "uniform").pvalue > 1e-3
     # 0.05 +- 3.3 standard deviations of a share of 300
     assert abs(np.mean(found.pvalues <= 0.05) - 0.05) < 3.3 * np.sqrt(0.05 * 0.95 / 300)

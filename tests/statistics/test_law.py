@@ -18,7 +18,7 @@ from attentest.pipeline import run
 from attentest.presentation.result_figure import results_figure
 from attentest.search import GridSearch, SpectralSearch
 from attentest.search.grid.steps import Fixed
-from attentest.statistics.alternative import Alternative, Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues
@@ -124,7 +124,7 @@ def margin(z):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("alternative", ["two-sided", "equal-tailed", "greater", "less"])
 @pytest.mark.parametrize("search", [SpectralSearch(), GridSearch(step=Fixed(step=1e-2))], ids=["spectral", "grid"])
-def test_searches_and_pvalues_take_any_law(search: SpectralSearch | GridSearch, alternative: Tails) -> None:
+def test_searches_and_pvalues_take_any_law(search: SpectralSearch | GridSearch, alternative: Alternative) -> None:
     problem = replace(curve_problem([0.0], margin), law=LAW, alternative=alternative)
     (outcome,) = search.find(problem)
     p = log_pvalues(LAW, [outcome], alternative)

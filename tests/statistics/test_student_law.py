@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.conditional_mean import mean_bounds
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.interval_mass import log_density, log_student_mass
@@ -30,7 +30,7 @@ def randomised(t: float, z: float, gamma: float, degrees: float) -> RandomisedSt
     return RandomisedStudent(**dict(zip(("statistic", "observed_z", "gamma", "degrees"), one, strict=True)))
 
 
-def pvalue(law: Law, intervals: list[tuple[float, float]], tails: Tails = "two-sided") -> float:
+def pvalue(law: Law, intervals: list[tuple[float, float]], tails: Alternative = "two-sided") -> float:
     return float(np.exp(log_pvalues(law, [known_set(intervals)], tails).best[0]))
 
 
@@ -97,7 +97,7 @@ SETS = [[(1.0, 2.5)], [(-4.0, -3.0), (1.9, 2.2)], [(-0.5, 0.4), (0.9, 30.0)]]
 @pytest.mark.parametrize("intervals", SETS)
 @pytest.mark.parametrize("tails", ["two-sided", "greater", "less", "equal-tailed"])
 def test_many_degrees_of_freedom_give_the_law_with_a_known_error(
-    intervals: list[tuple[float, float]], tails: Tails
+    intervals: list[tuple[float, float]], tails: Alternative
 ) -> None:
     t = 2.0
     known = TruncatedNormal(statistic=np.array([t]))

@@ -230,18 +230,17 @@ def _compared(usual: Form) -> dict[str, Any]:
     _shown_for(contrast, {"neighbourhood": radius})
     _shown_for(filtered, {"gaussian": blur})
     alternative = gr.Radio(
-        [("different", "two-sided"), ("brighter", "greater"), ("darker", "less")],
+        [
+            ("different", "two-sided"),
+            ("different, p as twice the smaller tail", "equal-tailed"),
+            ("brighter", "greater"),
+            ("darker", "less"),
+        ],
         value=usual.alternative,
         label="Is the region",
-    )
-    two_sided = gr.Radio(
-        [("both tails beyond |T|, as in the paper", "absolute"), ("twice the smaller tail", "equal-tailed")],
-        value=usual.two_sided,
-        label="p counts",
         info="Twice the smaller tail is below 0.05 exactly when the 95% interval excludes 0.",
-        elem_id="two-sided",
+        elem_id="alternative",
     )
-    _shown_for(alternative, {"two-sided": two_sided})
     alpha = gr.Number(usual.alpha, label="Significance level α", elem_id="alpha")
     return {
         "contrast": contrast,
@@ -249,7 +248,6 @@ def _compared(usual: Form) -> dict[str, Any]:
         "filtered": filtered,
         "blur": blur,
         "alternative": alternative,
-        "two_sided": two_sided,
         "alpha": alpha,
     }
 

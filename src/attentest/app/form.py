@@ -14,7 +14,7 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, as_noise
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.registry import CONTRASTS, FILTERS, NOISE_ESTIMATORS
-from attentest.statistics.alternative import Alternative, TwoSided
+from attentest.statistics.alternative import Alternative
 
 NUMBER, CONTROLS, IMAGE = "number", "controls", "image"
 """Where the noise is known from: a number, images of controls, or the tested image itself."""
@@ -51,8 +51,8 @@ class Form:
         What the region is compared with, and the radius of a neighbourhood.
     filtered, blur
         The filter of the compared image, and the standard deviation of a blur.
-    alternative, two_sided, alpha
-        The alternative, the two-sided p-value if it is two-sided, and the significance level.
+    alternative, alpha
+        The alternative and the significance level.
     black, white
         The pixel values of black and white, as texts; empty for those of the file.
     resize
@@ -75,7 +75,6 @@ class Form:
     filtered: str = NO_FILTER
     blur: float | None = 1.0
     alternative: Alternative = "two-sided"
-    two_sided: TwoSided = "absolute"
     alpha: float | None = 0.05
     black: str | None = None
     white: str | None = None
@@ -100,7 +99,6 @@ class Form:
             contrast=self._contrast(),
             randomise=_needed(self.randomise, "gamma"),
             alternative=self.alternative,
-            two_sided=self.two_sided if self.alternative == "two-sided" else "absolute",  # the field is hidden then
         )
 
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:

@@ -245,7 +245,7 @@ def _settings(tested: TestedImage) -> str:
             tested.model.name,
             f"{rule} of {settings['region_unit']}",
             f"compared with {compared_with(settings['contrast'])}",
-            "two-sided, equal tails" if tested.result.tails == "equal-tailed" else str(settings["alternative"]),
+            "two-sided, equal tails" if tested.result.alternative == "equal-tailed" else tested.result.alternative,
             f"{tested.result.evaluations} evaluations of the model",
         )
     )
@@ -256,7 +256,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
     where = "image" if picture.randomised_image is None else "randomised image"
     height, width = picture.region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
-    share = "half of p" if picture.tails == "equal-tailed" else "p"
+    share = "half of p" if picture.alternative == "equal-tailed" else "p"
 
     def attention(axes: Axes) -> None:
         bar = axes.figure.colorbar(draw_map(axes, picture), ax=axes)

@@ -31,7 +31,6 @@ from attentest.cli.options import (
     DeviceOption,
     RegionUnitsName,
     SearchOption,
-    TwoSidedName,
 )
 from attentest.errors import InputError
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, REGION_UNITS
@@ -185,20 +184,12 @@ class AttentionTestOptions:
     alternative: Annotated[
         AlternativeName,
         typer.Option(
-            help="Alternative hypothesis: the mean of the region differs (two-sided), is greater, or is less.",
+            help="The mean of the region differs (two-sided, the paper's p; equal-tailed: twice the smaller tail, "
+            "below 0.05 exactly when the 95% interval excludes 0), is greater, or is less.",
             metavar="NAME",
             rich_help_panel=COMPARED,
         ),
     ] = AlternativeName.two_sided
-    two_sided: Annotated[
-        TwoSidedName,
-        typer.Option(
-            help="Two-sided p-value: both tails beyond |T| (absolute, the paper's), or twice the smaller tail "
-            "(equal-tailed), which is below 0.05 exactly when the 95% interval excludes 0.",
-            metavar="NAME",
-            rich_help_panel=COMPARED,
-        ),
-    ] = TwoSidedName.absolute
     randomise: Annotated[
         float,
         typer.Option(
@@ -273,9 +264,6 @@ class AttentionTestOptions:
                 raise InputError(f"{name} must lie strictly between 0 and 1, got {value}.")
         if not 0 <= self.randomise < float("inf"):
             raise InputError(f"--randomise must be 0 or a positive number, got {self.randomise}.")
-        from attentest.statistics.alternative import tails_of
-
-        tails_of(self.alternative.value, self.two_sided.value)
         as_noise_model(self.noise, self.rho)
 
     def attention_test(self, confidence_level: float | None = None) -> AttentionTest:
@@ -299,7 +287,6 @@ class AttentionTestOptions:
             randomise_seed=self.randomise_seed,
             search=self._search(),
             alternative=self.alternative.value,
-            two_sided=self.two_sided.value,
             confidence_level=confidence_level,
             device=self.device,
             local_files_only=self.offline,

@@ -47,15 +47,9 @@ class AlternativeName(StrEnum):
     """Alternatives."""
 
     two_sided = "two-sided"
+    equal_tailed = "equal-tailed"
     greater = "greater"
     less = "less"
-
-
-class TwoSidedName(StrEnum):
-    """Two-sided p-values."""
-
-    absolute = "absolute"
-    equal_tailed = "equal-tailed"
 
 
 class ArchitectureName(StrEnum):

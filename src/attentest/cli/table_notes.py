@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from attentest.cli.image_names import shown
 
 if TYPE_CHECKING:
-    from attentest.results.rows import Row
+    from attentest.statistics.alternative import ONE_SIDED
+from attentest.results.rows import Row
 
 MOST_DISAGREEMENTS = 10
 """Largest number of certificates that contradict the search of which the numbers are printed."""
@@ -44,14 +45,14 @@ def shared_notes(row: Row, interval_level: float | None, simultaneous: bool) -> 
         yield f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})"
     if row["approximate_noise"]:
         yield "approximate: the noise was estimated from the tested images themselves (--noise)"
-    if row["two_sided"] == "equal-tailed":
-        yield "p is twice the probability of the smaller tail (--two-sided equal-tailed)"
+    if row["alternative"] == "equal-tailed":
+        yield "p is twice the probability of the smaller tail (--alternative equal-tailed)"
     if interval_level is not None and simultaneous:
         yield (
             f"intervals are simultaneous: those of an image all cover together with {100 * interval_level:.10g}% "
             "(Bonferroni); each by itself is in --json and --csv"
         )
-    if interval_level is not None and row["alternative"] != "two-sided":
+    if interval_level is not None and row["alternative"] in ONE_SIDED:
         yield f"intervals have one end, as the alternative is one-sided (--alternative {row['alternative']})"
 
 

@@ -35,14 +35,13 @@ from attentest.pipeline.one_image import OneImage
 from attentest.pipeline.run import Pipeline
 from attentest.region import as_region_rule
 from attentest.search import Search, as_search
-from attentest.statistics.alternative import Alternative, TwoSided, parameters_of, tails_of
+from attentest.statistics.alternative import Alternative, as_alternative
 
 USUAL = {
     "region": "pixels",
     "contrast": None,
     "randomise": 0.0,
     "alternative": "two-sided",
-    "two_sided": "absolute",
     "channels": "mean",
     "search": "spectral",
 }
@@ -60,7 +59,6 @@ def short_repr(pipeline: Pipeline) -> str:
         "contrast": None if settings["contrast"]["name"] == "background" else pipeline.contrast,
         "randomise": (settings["randomisation"] or {"gamma": 0.0})["gamma"],
         "alternative": settings["alternative"],
-        "two_sided": settings.get("two_sided", USUAL["two_sided"]),
         "channels": settings["channels"],
         "search": settings["search"]["name"],
         "noise": pipeline.noise,
@@ -161,10 +159,9 @@ class AttentionTest(OneImage, ManyImages):
         "spectral" (attentest's own), "adaptive", "fixed" or "combination" (the paper's), or a configured search, such
         as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.
     alternative
-        "two-sided" (the paper's), "greater" (the region is brighter) or "less".
-    two_sided
-        Which two-sided p-value: "absolute", P(abs(T) >= abs(t)) as in the paper; or "equal-tailed", twice the smaller
-        of P(T >= t) and P(T <= t): then the 95% confidence interval excludes 0 exactly when p is less than 0.05.
+        "two-sided", P(abs(T) >= abs(t)) as in the paper; "equal-tailed", two-sided as well, twice the smaller of
+        P(T >= t) and P(T <= t): then the 95% confidence interval excludes 0 exactly when p is less than 0.05;
+        "greater" (the region is brighter) or "less".
     confidence_level
         The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is faster.
         The grid searches have a fixed range, and what lies beyond it makes the interval wider.
@@ -207,14 +204,13 @@ class AttentionTest(OneImage, ManyImages):
         randomise_seed: int | None = None,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
-        two_sided: TwoSided = "absolute",
         confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
-        tails = tails_of(alternative, two_sided)
+        tails = as_alternative(alternative)
         noise_model = as_noise_or_maker(noise)
         chosen_search = as_search(search)
         rule = as_region_rule(threshold, top_fraction)
@@ -267,7 +263,7 @@ class AttentionTest(OneImage, ManyImages):
                 "region_unit": geometries.region,
                 "contrast": dict(chosen_contrast.describe()),
                 "randomisation": None if randomisation is None else randomisation.describe(),
-                **parameters_of(tails),
+                "alternative": tails,
                 "confidence_level": searched_level,
                 "search": dict(chosen_search.describe()),
                 "noise": dict(noise_model.describe()),
@@ -296,7 +292,6 @@ class AttentionTest(OneImage, ManyImages):
         randomise_seed: int | None = None,
         search: str | Search = "spectral",
         alternative: Alternative = "two-sided",
-        two_sided: TwoSided = "absolute",
         confidence_level: float | None = 0.95,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
@@ -321,7 +316,7 @@ class AttentionTest(OneImage, ManyImages):
         revision
             Branch, tag or commit on the hub.
         noise, threshold, top_fraction, region, attention, image_size, intensity_range, channels, contrast, randomise, \
-        randomise_seed, search, alternative, two_sided, confidence_level, device, batch_size, memory_budget
+        randomise_seed, search, alternative, confidence_level, device, batch_size, memory_budget
             As in the class.
         """
         saved = load_model(source, allow_pickle=allow_pickle, local_files_only=local_files_only, revision=revision)
@@ -351,7 +346,6 @@ class AttentionTest(OneImage, ManyImages):
             randomise_seed=randomise_seed,
             search=search,
             alternative=alternative,
-            two_sided=two_sided,
             confidence_level=confidence_level,
             memory_budget=memory_budget,
         )

@@ -25,7 +25,7 @@ from attentest.region import RegionRule
 from attentest.results.compared_part import ComparedParts, certified, results_of
 from attentest.results.result import AttentionTestResult
 from attentest.search import Certification, Report, Search, SearchProblem
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.multiple_testing import level_of_each
 from attentest.statistics.randomised_law import MOST_DEGREES as MOST_RANDOMISED_DEGREES
@@ -83,7 +83,7 @@ class Pipeline:
     noise: NoiseModel | ImageNoise
     randomisation: Randomisation | None
     search: Search
-    alternative: Tails
+    alternative: Alternative
     confidence_level: float | None
     memory: int
     settings: dict[str, Any]

@@ -19,7 +19,7 @@ from attentest.presentation.words import (
     verdict_text,
     with_sign,
 )
-from attentest.statistics.alternative import Tails, recorded_tails
+from attentest.statistics.alternative import Alternative, as_alternative
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import decision
 from attentest.statistics.randomised_law import law_from_values
@@ -90,9 +90,9 @@ class Picture:
         return float(self.values["statistic"])
 
     @property
-    def tails(self) -> Tails:
-        """Which tails p counts."""
-        return recorded_tails(self.values)
+    def alternative(self) -> Alternative:
+        """The alternative, which says what tails p counts."""
+        return as_alternative(self.values["alternative"])
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -120,14 +120,14 @@ class Picture:
 
     def contradiction_text(self, alpha: float) -> str:
         """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
-        if self.interval is None or self.tails != "two-sided":
+        if self.interval is None or self.alternative != "two-sided":
             return ""
         level = self.values["confidence_interval"]["confidence_level"]
         if not contradict(self.decision(alpha), self.interval, level, alpha):
             return ""
         return (
             "Here p and the interval disagree: p counts both tails together, the interval each by itself "
-            '(two_sided="equal-tailed" makes them agree).'
+            '(alternative="equal-tailed" makes them agree).'
         )
 
     @property

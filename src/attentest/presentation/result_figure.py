@@ -22,7 +22,7 @@ from attentest.presentation.figure import (
     wrapped,
 )
 from attentest.presentation.picture import draw_map, draw_overlay
-from attentest.statistics.alternative import Tails, ordinary_range
+from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.law import Law
 from attentest.statistics.roots import increasing_roots
 from attentest.statistics.truncation_set import Intervals
@@ -57,7 +57,7 @@ class ConditionalDensity:
 
     law: Law
     intervals: Intervals
-    alternative: Tails
+    alternative: Alternative
 
     @property
     def ordinary(self) -> tuple[float, float]:
@@ -158,7 +158,7 @@ def draw_density(axes: Axes, picture: Picture, *, size: float = 8.0) -> None:
         text = "The record of this result is of an\nearlier version: it has no density."
         curve.text(0.5, 0.5, text, ha="center", va="center", color=GREY, size=size)
     else:
-        density = ConditionalDensity(law=picture.law, intervals=picture.intervals, alternative=picture.tails)
+        density = ConditionalDensity(law=picture.law, intervals=picture.intervals, alternative=picture.alternative)
         _draw_curve(curve, density, picture, size)
     if picture.interval is not None:
         _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), picture, picture.interval, size)

@@ -7,7 +7,7 @@ from math import isinf
 from typing import Any
 
 from attentest.search import CONVERGED
-from attentest.statistics.alternative import recorded_tails
+from attentest.statistics.alternative import ONE_SIDED
 from attentest.statistics.pvalue import decision
 
 SMALLEST = 1e-307
@@ -63,7 +63,12 @@ OTHERS = {
 }
 """What the region is compared with, by the name of the contrast."""
 
-RELATIONS = {"two-sided": "differs from", "greater": "is greater than", "less": "is less than"}
+RELATIONS = {
+    "two-sided": "differs from",
+    "equal-tailed": "differs from",
+    "greater": "is greater than",
+    "less": "is less than",
+}
 """What the alternative hypothesis says of the mean of the region and what it is compared with."""
 
 TINY = 1e-4
@@ -101,7 +106,7 @@ def verdict_text(values: Mapping[str, Any], alpha: float) -> str:
 
 def _meaning(values: Mapping[str, Any], rejected: bool) -> str:
     """Return in a sentence what the p-value of a result counts."""
-    equal_tailed = recorded_tails(values) == "equal-tailed"
+    equal_tailed = values["alternative"] == "equal-tailed"
     p, low, high = (one / 2 if equal_tailed else one for one in (values["pvalue"], *values["pvalue_bounds"]))
     if values["status"] == CONVERGED:
         share = percentage(p)
@@ -211,13 +216,13 @@ def component_notes(
 def _interval_notes(row: Mapping[str, Any], interval: tuple[float, float], disagree: bool) -> list[str]:
     """Return what must be said of the interval of a row, which disagrees with its p-value about zero or not."""
     notes = []
-    if row["alternative"] == "two-sided" and any(map(isinf, interval)):
+    if row["alternative"] not in ONE_SIDED and any(map(isinf, interval)):
         notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-    if row["two_sided"] == "absolute" and disagree:
+    if row["alternative"] == "two-sided" and disagree:
         notes.append(
             "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
             "interval has the same probability in each tail; p agrees with it if it is asked for with "
-            'two_sided="equal-tailed"'
+            'alternative="equal-tailed"'
         )
     return notes
 
@@ -263,7 +268,7 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
             f"randomised selection: the region was chosen on the image plus noise of {row['gamma']:g} times its "
             f"own{seed}; map and region are those of that sum, the statistic is that of the image itself"
         )
-    if row["two_sided"] == "equal-tailed":
+    if row["alternative"] == "equal-tailed":
         notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
     if row["approximate_noise"]:
         notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")

@@ -236,8 +236,7 @@ class Results(Sequence[AttentionTestResult]):
 
             - ``image``: its name, or its number;
             - ``statistic``, ``pvalue``, ``log_pvalue``, ``naive_pvalue``, ``bonferroni_pvalue``, ``difference``,
-              ``standard_error``, ``estimate``, ``alternative``, ``two_sided``, ``evaluations``, ``status``: as in the
-              result; ``two_sided`` is None for one-sided alternatives;
+              ``standard_error``, ``estimate``, ``alternative``, ``evaluations``, ``status``: as in the result;
             - ``pvalue_low``, ``pvalue_high``, ``log_pvalue_low``, ``log_pvalue_high``, ``estimate_low``,
               ``estimate_high``: bounds by the search;
             - ``pvalue_holm``, ``pvalue_bh``, ``pvalue_by``: adjusted for all images of the table;

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attentest.markup import definition_table
 from attentest.presentation.words import range_text
-from attentest.statistics.alternative import Tails, ordinary_range
+from attentest.statistics.alternative import Alternative, ordinary_range
 
 DISAGREEMENT_LEVEL = 0.001
 """A count of draws less probable than this contradicts the error bar of the search."""
@@ -51,7 +51,7 @@ class Certificate:
 
     observed: float
     statistics: NDArray[np.float64]
-    alternative: Tails
+    alternative: Alternative
     pvalue_bounds: tuple[float, float]
     moved: float
     steps: int
@@ -105,7 +105,7 @@ class Certificate:
         """Whether the draws are compatible with the error bar of the search."""
         return self.agreement >= DISAGREEMENT_LEVEL
 
-    def compared_with(self, alternative: Tails, pvalue_bounds: tuple[float, float]) -> Certificate:
+    def compared_with(self, alternative: Alternative, pvalue_bounds: tuple[float, float]) -> Certificate:
         """Return the certificate of another p-value, from the same draws."""
         return replace(self, alternative=alternative, pvalue_bounds=pvalue_bounds)
 

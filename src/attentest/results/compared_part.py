@@ -14,7 +14,7 @@ from attentest.errors import SearchError
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
 from attentest.search import Certification, ExchangeableDraws, SearchOutcome
-from attentest.statistics.alternative import Tails, parameters_of
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
 from attentest.statistics.truncation_set import Unions
@@ -48,7 +48,7 @@ def results_of(
     outcomes: Sequence[SearchOutcome],
     parts: ComparedParts,
     *,
-    alternative: Tails,
+    alternative: Alternative,
     alpha: float | None,
     confidence_level: float | None,
     connectivity: int | None,
@@ -69,13 +69,13 @@ def results_of(
     naive = naive_log_pvalue(law.statistic, alternative)
     corrected = corrected_for_all_regions(naive, parts.selectable, connectivity)
     log_naive, log_bonferroni = naive.tolist(), corrected.tolist()
-    common = {
+    common: dict[str, Any] = {
         "seen": parts.seen,
         "selectable": parts.selectable,
         "alpha": alpha,
         "confidence_level": confidence_level,
         "connectivity": connectivity,
-        **parameters_of(alternative),
+        "alternative": alternative,
     }
     return [
         AttentionTestResult(
@@ -114,7 +114,7 @@ def certified(
     certificate = Certificate(
         observed=result.statistic,
         statistics=draws.statistics,
-        alternative=result.tails,
+        alternative=result.alternative,
         pvalue_bounds=result.with_known_noise().pvalue_bounds,
         moved=draws.moved,
         steps=certification.steps,

@@ -173,7 +173,7 @@ class ComponentResults(Results):
         method
             "bonferroni": each interval has the level 1 - (1 - confidence_level) / m. Holm's method can reject a
             hypothesis although 0 is in this interval, never the other way round if p and interval agree (one-sided
-            alternatives, and ``two_sided="equal-tailed"``). "holm", for one-sided alternatives: 0 is outside exactly
+            alternatives, and ``alternative="equal-tailed"``). "holm", for one-sided alternatives: 0 is outside exactly
             where Holm's method rejects at 1 - confidence_level. Unless it rejects all, a rejected component then has
             the end 0 itself (the least number beyond it), and the bounds of the others are tighter. None: each interval
             by itself, which do not cover together.

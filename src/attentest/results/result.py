@@ -20,7 +20,7 @@ from attentest.results.certificate import Certificate
 from attentest.results.plots import ResultPlots
 from attentest.results.selective_inference import USUAL_LEVEL, SelectiveInference, confidence_intervals_of, estimates_of
 from attentest.search import Audit
-from attentest.statistics.alternative import Alternative, TwoSided, parameters_of, tails_of
+from attentest.statistics.alternative import Alternative, as_alternative
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import bonferroni_log_pvalue, log_pvalues, naive_log_pvalue
 from attentest.statistics.randomised_law import law_values
@@ -88,8 +88,6 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
     randomised_image : (H, W) or (H, W, C) float64
         The image plus noise that the model saw, if the selection was randomised: region and attention map are those of
         this image. The statistic is that of the image itself.
-    two_sided
-        Which two-sided p-value it is, if the alternative is two-sided: "absolute", the paper's, or "equal-tailed".
     """
 
     law: Law
@@ -117,7 +115,6 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
     audit: Audit | None = None
     certificate: Certificate | None = None
     randomised_image: NDArray[np.float64] | None = None
-    two_sided: TwoSided = "absolute"
 
     @property
     def reference_images(self) -> int | None:
@@ -135,7 +132,7 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
         """Return in words what the p-value says at a significance level, and what it does not say."""
         return verdict_text(self.to_dict(), level(alpha))
 
-    def with_alternative(self, alternative: Alternative, two_sided: TwoSided = "absolute") -> AttentionTestResult:
+    def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
         """Return the result for another p-value, from the same truncation set, without evaluating the model.
 
         The set was searched as far as the first p-value needs, so the bounds on this one may be wide. A certificate is
@@ -143,18 +140,17 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
 
         Parameters
         ----------
-        alternative, two_sided
+        alternative
             As in :class:`AttentionTest`.
         """
-        tails = tails_of(alternative, two_sided)
+        tails = as_alternative(alternative)
         log_naive = naive_log_pvalue(self.statistic, alternative)
         other = replace(
             self,
             alternative=alternative,
-            two_sided=two_sided,
             naive_log_pvalue=float(log_naive),
             bonferroni_log_pvalue=float(corrected_for_all_regions(log_naive, self.selectable, self.connectivity)),
-            settings={**_without(self.settings, "two_sided"), **parameters_of(tails)},
+            settings={**self.settings, "alternative": tails},
         )
         # The draws of a certificate are of the law with a known standard error.
         known = other._with_law(self.law.with_known_error()).pvalue_bounds
@@ -170,7 +166,7 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
 
     def _with_law(self, law: Law) -> AttentionTestResult:
         """Return the result under another law of the statistic, given the same truncation set."""
-        best, low, high = (float(log[0]) for log in log_pvalues(law, [self.truncation_set], self.tails))
+        best, low, high = (float(log[0]) for log in log_pvalues(law, [self.truncation_set], self.alternative))
         return replace(self, law=law, log_pvalue=best, log_pvalue_bounds=(low, high))
 
     def picture(self, title: str = "") -> Picture:
@@ -228,7 +224,7 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
             "log_pvalue_bounds": [json_number(bound) for bound in result.log_pvalue_bounds],
             "alpha": result.alpha,
             "reject": result.reject,
-            **parameters_of(result.tails),
+            "alternative": result.alternative,
             "difference": result.difference,
             "standard_error": result.standard_error,
             "degrees_of_freedom": None if isinf(result.degrees_of_freedom) else result.degrees_of_freedom,
@@ -259,10 +255,6 @@ def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -
         }
         for i, result in enumerate(results)
     ]
-
-
-def _without(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key != name}
 
 
 def corrected_for_all_regions(

@@ -10,7 +10,6 @@ import numpy as np
 
 from attentest.results.many_pvalues import ManyPvalues
 from attentest.results.result import AttentionTestResult, values_of
-from attentest.statistics.alternative import parameters_of, recorded_tails
 from attentest.statistics.multiple_testing import Adjustment
 
 Row: TypeAlias = dict[str, Any]
@@ -57,7 +56,6 @@ COLUMNS = (
     "gamma",
     "randomise_seed",
     "alternative",
-    "two_sided",
     "contrast",
     "noise",
     "approximate_noise",
@@ -76,7 +74,6 @@ TEXT_COLUMNS = (
     "image",
     "region_unit",
     "alternative",
-    "two_sided",
     "contrast",
     "noise",
     "noise_doubt",
@@ -197,7 +194,6 @@ def _described(settings: Mapping[str, Any]) -> Row:
     randomisation, noise = settings.get("randomisation") or {}, settings["noise"]
     return {
         **{name: settings.get(name) for name in ("region_unit", *RULES)},
-        "two_sided": parameters_of(recorded_tails(settings)).get("two_sided"),
         "gamma": randomisation.get("gamma", 0.0),
         "randomise_seed": randomisation.get("seed"),
         "contrast": settings["contrast"]["name"],
@@ -208,7 +204,7 @@ def _described(settings: Mapping[str, Any]) -> Row:
     }
 
 
-FEW_TEXTS = ("alternative", "two_sided", "contrast", "noise", "region_unit", "status")
+FEW_TEXTS = ("alternative", "contrast", "noise", "region_unit", "status")
 """Columns of texts that many rows have in common; read from a file, each would be there many times."""
 
 

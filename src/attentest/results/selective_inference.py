@@ -12,7 +12,7 @@ from attentest.checks import level
 from attentest.presentation.words import pvalue_text
 from attentest.results.sensitivity.noise_factor import FACTORS, NoiseFactors
 from attentest.results.sensitivity.sensitivity import Sensitivity, factor_sensitivity
-from attentest.statistics.alternative import Alternative, Tails, TwoSided, tails_of
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import (
     ConfidenceInterval,
     Estimates,
@@ -111,15 +111,9 @@ class SelectiveInference:
     naive_log_pvalue: float
     bonferroni_log_pvalue: float
     alternative: Alternative
-    two_sided: TwoSided
     alpha: float | None
     confidence_level: float | None
     status: str
-
-    @property
-    def tails(self) -> Tails:
-        """Which tails p counts: alternative and two-sided p-value in one word."""
-        return tails_of(self.alternative, self.two_sided)
 
     @property
     def degrees_of_freedom(self) -> float:
@@ -209,7 +203,7 @@ class SelectiveInference:
         -------
         ConfidenceInterval
             With equal tails for the two-sided alternative, bounded on one side otherwise, as in SciPy: from below for
-            "greater". With ``two_sided="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
+            "greater". With ``alternative="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
             paper's two-sided p-value is that of abs(z), and need not agree with equal tails. Where the truncation set
             lies on one side of zero, as it often does, it is one-sided: with alpha = 1 - level, zero is outside the
             interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
@@ -254,7 +248,7 @@ class SelectiveInference:
         noise_factors = NoiseFactors(
             law=self.law,
             known=self.truncation_set,
-            alternative=self.tails,
+            alternative=self.alternative,
             standard_error=self.standard_error,
         )
         chosen = self.confidence_level or USUAL_LEVEL if confidence_level is None else confidence_level

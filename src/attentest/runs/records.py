@@ -42,7 +42,7 @@ RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
 # What headers of earlier versions do not name, and its value then.
-EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0, "two_sided": "absolute"}
+EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0}
 LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError, counted
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import TruncationSet
 
@@ -108,7 +108,7 @@ class SearchProblem:
     device: torch.device
     batch_size: int
     image_numbers: NDArray[np.int64] | None = None
-    alternative: Tails = "two-sided"
+    alternative: Alternative = "two-sided"
     alpha: float | None = None
     confidence_level: float | NDArray[np.float64] | None = None
     observed: Tensor | None = None

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
 
-Alternative: TypeAlias = Literal["two-sided", "greater", "less"]
-"""The alternatives of a test, those of SciPy."""
+Alternative: TypeAlias = Literal["two-sided", "equal-tailed", "greater", "less"]
+"""The alternatives of a test: those of SciPy, where "two-sided" is the paper's p-value of absolute values, and
+"equal-tailed", two-sided as well: twice the smaller tail."""
 
-TwoSided: TypeAlias = Literal["absolute", "equal-tailed"]
-"""The two-sided p-values of a test: of absolute values, as in the paper, or twice the smaller tail."""
-
-Tails: TypeAlias = Literal["two-sided", "equal-tailed", "greater", "less"]
-"""Which tails a p-value counts: the two choices in one word. "two-sided" is that of absolute values."""
+ONE_SIDED = ("greater", "less")
+"""The alternatives with one tail."""
 
 
-def tails_of(alternative: str, two_sided: str = "absolute") -> Tails:
-    """Return which tails the p-value of a test counts, from its two parameters; refuse other values of them."""
+def as_alternative(alternative: str) -> Alternative:
+    """Return an alternative; raise an error if there is no such alternative."""
     if alternative not in get_args(Alternative):
-        raise InputError(f"alternative must be 'two-sided', 'greater' or 'less', got {alternative!r}.")
-    if two_sided not in get_args(TwoSided):
-        raise InputError(f"two_sided must be 'absolute' or 'equal-tailed', got {two_sided!r}.")
-    if two_sided == "absolute":
-        return alternative  # type: ignore[return-value]  # checked above
-    if alternative != "two-sided":
-        raise InputError(
-            f"two_sided={two_sided!r} is for the alternative 'two-sided', but alternative is {alternative!r}: "
-            "leave one of them out."
-        )
-    return "equal-tailed"
-
-
-def parameters_of(tails: Tails) -> dict[str, Any]:
-    """Return the parameters ``alternative`` and, if it is two-sided, ``two_sided`` of a test, JSON-ready."""
-    if tails in ("greater", "less"):
-        return {"alternative": tails}
-    return {"alternative": "two-sided", "two_sided": "equal-tailed" if tails == "equal-tailed" else "absolute"}
-
-
-def recorded_tails(values: Mapping[str, Any]) -> Tails:
-    """Return which tails the p-value of a record counts; one of an earlier version has but the alternative."""
-    return tails_of(values["alternative"], values.get("two_sided") or "absolute")
+        raise InputError(f"alternative must be 'two-sided', 'equal-tailed', 'greater' or 'less', got {alternative!r}.")
+    return cast(Alternative, alternative)
 
 
 def ordinary_range(
-    statistic: NDArray[np.float64], alternative: Tails
+    statistic: NDArray[np.float64], alternative: Alternative
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends (k,) between which a value is less extreme than the observed statistics (k,).
 
@@ -57,8 +33,7 @@ def ordinary_range(
     from the statistic away from zero. Its p-value is twice the probability of this tail or of the rest, whichever is
     smaller.
     """
-    if alternative not in get_args(Tails):
-        raise InputError(f"alternative must be one of {', '.join(get_args(Tails))}, got {alternative!r}.")
+    as_alternative(alternative)
     nowhere = np.full_like(statistic, np.inf)
     if alternative == "two-sided":
         return -np.abs(statistic), np.abs(statistic)

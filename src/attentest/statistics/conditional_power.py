@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.roots import increasing_roots
 from attentest.statistics.truncation_set import Intervals
 
 
 def detectable_means(
-    law: Law, sets: Sequence[Intervals], alternative: Tails, alpha: float, power: float
+    law: Law, sets: Sequence[Intervals], alternative: Alternative, alpha: float, power: float
 ) -> NDArray[np.float64]:
     """Return the least means (k,) of T, without their signs, that a test at level alpha finds with a given power.
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from attentest.checks import confidence
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.conditional_mean import mean_bounds, means_at
 from attentest.statistics.law import Law
 from attentest.statistics.roots import FARTHEST
@@ -79,7 +79,7 @@ def confidence_intervals(
     law: Law,
     sets: Sequence[TruncationSet],
     standard_errors: NDArray[np.float64],
-    alternatives: Sequence[Tails],
+    alternatives: Sequence[Alternative],
     confidence_level: float | list[float],
 ) -> list[ConfidenceInterval]:
     """Return intervals: with equal tails for "two-sided", bounded from below for "greater", from above for "less".
@@ -111,7 +111,7 @@ def confidence_intervals(
 
 
 def naive_confidence_interval(
-    difference: float, standard_error: float, alternative: Tails, confidence_level: float
+    difference: float, standard_error: float, alternative: Alternative, confidence_level: float
 ) -> ConfidenceInterval:
     """Return the interval of a plain z-test, which ignores that the region was chosen from the image."""
     confidence_level = confidence(confidence_level)
@@ -129,7 +129,7 @@ def _bounds(
     return mean_bounds(law, [known.certain for known in sets], [known.possible for known in sets], levels)
 
 
-def _tail(alternative: Tails, confidence_level: float) -> float:
+def _tail(alternative: Alternative, confidence_level: float) -> float:
     return (1 - confidence_level) / (1 if alternative in ("greater", "less") else 2)
 
 

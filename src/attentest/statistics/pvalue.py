@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr
 
 from attentest.checks import whole_number
-from attentest.statistics.alternative import Tails, ordinary_range
+from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import Intervals, TruncationSet
@@ -28,7 +28,7 @@ class LogPvalues(NamedTuple):
     high: NDArray[np.float64]
 
 
-def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Tails) -> LogPvalues:
+def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternative) -> LogPvalues:
     """Return the selective p-values of k images with truncation sets, for the hypothesis that T has mean zero.
 
     "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
@@ -44,7 +44,7 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Tails) -> 
 
 
 def _bounds(
-    certain: LogMasses, possible: LogMasses, alternative: Tails
+    certain: LogMasses, possible: LogMasses, alternative: Alternative
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the logs (k,) of the least and the greatest p-value over all sets between two of known masses."""
     (extreme_certain, rest_certain), (extreme_possible, rest_possible) = certain, possible
@@ -62,7 +62,7 @@ def decision(low: float, high: float, alpha: float) -> bool | None:
     return True if high <= alpha else False if low > alpha else None
 
 
-def _log_masses_of_sets(law: Law, sets: Sequence[Intervals], alternative: Tails) -> LogMasses:
+def _log_masses_of_sets(law: Law, sets: Sequence[Intervals], alternative: Alternative) -> LogMasses:
     image = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
     left, right = np.concatenate(list(sets)).T
     lower, upper = ordinary_range(law.statistic, alternative)
@@ -77,7 +77,7 @@ MOST_PERMUTATIONS = 10**8
 """Upper limit on the number of permutations, against typing errors."""
 
 
-def naive_log_pvalue(z: ArrayLike, alternative: Tails = "two-sided") -> NDArray[np.float64]:
+def naive_log_pvalue(z: ArrayLike, alternative: Alternative = "two-sided") -> NDArray[np.float64]:
     """Return the log p-values of plain z-tests (k,), which ignore that the regions were chosen from the images.
 
     Without a selection the two two-sided p-values are the same.
@@ -127,7 +127,7 @@ def permutation_test(
     permutations: int,
     batch_size: int,
     rng: np.random.Generator,
-    alternative: Tails = "two-sided",
+    alternative: Alternative = "two-sided",
 ) -> PermutationResult:
     """Compare the statistic of an image with those of the same pixels in random order.
 
@@ -160,7 +160,7 @@ def permutation_test(
         images = rows[:, None] if grey else np.moveaxis(flat.take(rows, axis=1), 1, 0)
         found[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
     observed, permuted = float(found[0]), found[1:]
-    extremities: dict[Tails, tuple[np.ufunc, ...]] = {
+    extremities: dict[Alternative, tuple[np.ufunc, ...]] = {
         "two-sided": (np.abs,),
         "equal-tailed": (np.positive, np.negative),
         "greater": (np.positive,),

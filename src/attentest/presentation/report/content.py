@@ -243,7 +243,7 @@ def report_content(
 def _method(settings: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     """Return how the numbers come about, in a few sentences."""
     more = {
-        EQUAL_TAILS: settings.get("two_sided") == "equal-tailed",
+        EQUAL_TAILS: settings.get("alternative") == "equal-tailed",
         TOGETHER: counts["components"] is not None and settings.get("confidence_level") is not None,
     }
     return " ".join([METHOD, *(sentence for sentence, holds in more.items() if holds)])

@@ -23,7 +23,7 @@ from attentest.results.sensitivity.noise_factor import SHOWN_FACTORS, NoiseFacto
 from attentest.results.sensitivity.sensitivity import Sensitivity, factor_sensitivity
 from attentest.runs.engine import FailedImage
 from attentest.runs.records import RESULTS, RUNS, RecordFile, read_runs, versions
-from attentest.statistics.alternative import recorded_tails
+from attentest.statistics.alternative import as_alternative
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_law import law_from_values
 from attentest.statistics.truncated_law import TruncatedNormal
@@ -324,7 +324,7 @@ def recorded_sensitivity(values: Mapping[str, Any], alpha: float) -> Sensitivity
         NoiseFactors(
             law=law,
             known=TruncationSet(intervals=best, certain=certain, possible=possible),
-            alternative=recorded_tails(values),
+            alternative=as_alternative(values["alternative"]),
             standard_error=values["standard_error"],
         ),
         alpha=alpha,

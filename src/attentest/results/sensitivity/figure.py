@@ -11,7 +11,7 @@ import numpy as np
 from attentest.presentation.figure import BLUE, GREY, NAIVE_COLOUR, VERMILION, new_figure, shown_name, wrapped
 from attentest.presentation.result_figure import LETTER, MM, NARROW, WIDTH
 from attentest.results.sensitivity.curve import SensitivityCurve
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import naive_confidence_interval
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Drawn(Protocol):
         """Level of the intervals."""
 
     @property
-    def alternative(self) -> Tails:
+    def alternative(self) -> Alternative:
         """The alternative."""
 
     @property

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
 from attentest.results.sensitivity.curve import SensitivityCurve
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.interval_mass import probability
 from attentest.statistics.law import Law
@@ -70,7 +70,7 @@ class NoiseFactors:
 
     law: Law
     known: TruncationSet
-    alternative: Tails
+    alternative: Alternative
     standard_error: float
 
     def log_pvalues(self, factors: ArrayLike) -> LogPvalues:

@@ -21,7 +21,7 @@ from attentest.record import json_number
 from attentest.results.sensitivity.curve import SensitivityCurve
 from attentest.results.sensitivity.figure import Layout, draw_figure, draw_sensitivity, panel_count
 from attentest.results.sensitivity.noise_factor import FACTORS, SHOWN_FACTORS, NoiseFactors, SameVerdict
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ class Sensitivity:
 
     alpha: float
     confidence_level: float
-    alternative: Tails
+    alternative: Alternative
     difference: float
     factors: SensitivityCurve
     same_verdict: SameVerdict

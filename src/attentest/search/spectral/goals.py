@@ -15,13 +15,13 @@ import numpy as np
 from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
 from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, SegmentTable
 from attentest.search.spectral.segments import Floats, Mask
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.conditional_mean import mean_roots
 from attentest.statistics.truncation_set import Unions
 
 P, ENDS, DONE = 0, 1, 2
 
-SIDES: tuple[Tails, Tails] = ("greater", "less")
+SIDES: tuple[Alternative, Alternative] = ("greater", "less")
 """Which values are extreme under the mean at the lower end, and under that at the upper end."""
 
 END_RTOL = 1e-3

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attentest.search.spectral.segments import INSIDE, UNEXPLORED, Floats, Integers, Mask, Masses, Segments, unexplored
-from attentest.statistics.alternative import Tails
+from attentest.statistics.alternative import Alternative
 from attentest.statistics.interval_mass import LOG_2, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import Unions, order_by_owner
@@ -86,7 +86,7 @@ class SegmentTable:
         Which values are at least as extreme as the observed ones.
     """
 
-    def __init__(self, law: Law, alternative: Tails) -> None:
+    def __init__(self, law: Law, alternative: Alternative) -> None:
         self._law = law
         self.masses = tuple(Masses(law) for _ in range(QUESTIONS))
         self._totals: list[Totals | None] = [None] * QUESTIONS
@@ -164,7 +164,7 @@ class SegmentTable:
         self.segments = replace(self.segments, piece=number[self.segments.piece])
         self._aside = replace(self._aside, piece=number[self._aside.piece])
 
-    def ask(self, question: int, images: Integers, mean: Floats, alternative: Tails) -> None:
+    def ask(self, question: int, images: Integers, mean: Floats, alternative: Alternative) -> None:
         """Bound another p-value of some images (m,) from now on: under means (m,), for another alternative."""
         self._totals[question] = None
         masses = self.masses[question]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.statistics.alternative import Tails, ordinary_range
+from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.law import Law
 
 Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ class Masses:
         self.equal_tailed = np.zeros(count, dtype=np.bool_)
         self.extreme, self.ordinary = np.empty(0), np.empty(0)
 
-    def ask(self, images: Integers, mean: Floats, alternative: Tails) -> None:
+    def ask(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
         """Ask for the p-values of images (m,) under means (m,); their masses have to be computed anew."""
         self._mean[images] = mean
         self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)

@@ -30,6 +30,7 @@ from attentest.simulation.images import (
     seed_from,
 )
 from attentest.simulation.power.plan import Design, Plan, SimulatedTests
+from attentest.statistics.alternative import ONE_SIDED
 from attentest.statistics.conditional_power import detectable_means
 from attentest.statistics.multiple_testing import rate_of
 
@@ -286,7 +287,7 @@ class Simulation:
             if self.confidence_level is not None:
                 truths = [self._true_value(test, result, number, height) for number, result in numbered]
                 intervals += _intervals(some, truths, self.confidence_level, self.alpha, self.power)
-        two_sided = test.settings["alternative"] == "two-sided"
+        two_sided = test.settings["alternative"] not in ONE_SIDED
         return SimulatedTests(
             design=design,
             delta=delta,
@@ -329,7 +330,7 @@ def _intervals(
     Detectable differences are from the truncation sets as far as the confidence intervals needed them.
     """
     law = type(results[0].law).stack([result.law for result in results])
-    means = detectable_means(law, [result.intervals for result in results], results[0].tails, alpha, power)
+    means = detectable_means(law, [result.intervals for result in results], results[0].alternative, alpha, power)
     found = []
     intervals = confidence_intervals_of(results, confidence_level)
     for result, interval, truth, mean in zip(results, intervals, truths, means, strict=True):
