@@ -211,18 +211,18 @@ NOISE_MODELS = Registry(
     "noise model",
     {
         "isotropic": Part("noise.independent:Isotropic"),
-        "ar1": Part("noise.ar1:AR1"),
+        "ar1": Part("noise.autoregressive:AR1"),
         "diagonal": Part("noise.independent:Diagonal"),
         "dense": Part("noise.dense:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
-        "locally stationary": Part("noise.locally_stationary:LocallyStationary"),
+        "locally stationary": Part("noise.stationary:LocallyStationary"),
         "per channel": Part("noise.derived:PerChannel"),
         "averaged": Part("noise.derived:Averaged"),
         "scaled": Part("noise.derived:Scaled"),
         "estimated": Part("noise.derived:Estimated"),
     },
 )
-"""Noise models by their name in noise files."""
+"""Noise models by their name in records and noise files."""
 
 NOISE_FORMATS = Registry(
     "suffix",
@@ -243,7 +243,7 @@ NOISE_ESTIMATORS = Registry(
             "noise.estimators:StationaryCovariance", "a covariance that depends on the distance between pixels"
         ),
         "locally-stationary": Part(
-            "noise.locally_stationary:LocallyStationaryCovariance",
+            "noise.estimators:LocallyStationaryCovariance",
             "the same, with a variance that changes over the image",
         ),
         "shrunk": Part("noise.estimators:ShrunkCovariance", "any covariance, for small images"),

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
+from attentest.noise import AR1
 from attentest.search import SpectralSearch
 from attentest.simulation.calibration.calibrate import null_rows
 from attentest.training.classifier import TrainedModel
@@ -86,7 +87,7 @@ def test_test_prints_a_table_or_json_and_draws(
     assert lines.code == 0, lines.err
     first, second = (json.loads(line) for line in lines.out.splitlines())
     assert (first["image"], second["image"]) == ("scan.npy", "scan.png")
-    assert first["noise"] == {"model": "ar1", "rho": 0.3, "sigma": 1.0}
+    assert first["noise"] == AR1(0.3).describe()
     assert first["search"]["name"] == "spectral"
     assert first["alternative"] == "greater"
     assert 0 < first["pvalue"] <= 1

@@ -61,7 +61,7 @@ def test_it_is_the_library_calibration_and_is_written() -> None:
     assert written["pvalues"] == expected.pvalues.tolist()
     assert written["naive_pvalues"] == expected.naive_pvalues.tolist()
     assert (written["asked"], written["seed"], written["images"]) == (6, 5, 6)
-    assert written["settings"]["noise"] == {"model": "isotropic", "sigma": 1.0}
+    assert written["settings"]["noise"] == Isotropic(1.0).describe()
     for alpha, rate, limit in zip(expected.alphas, expected.rates, expected.limits, strict=True):
         assert f"{limit} at {alpha:g}" in done.stdout
         assert str(rate) in done.stdout

@@ -21,6 +21,7 @@ from attentest.noise import (
     PooledVariance,
     ShrunkCovariance,
     StationaryCovariance,
+    as_noise,
     load_noise,
 )
 
@@ -78,7 +79,13 @@ def test_an_estimator_is_fitted_and_saved(options: tuple[str, ...], estimator: N
 def test_json_says_the_same() -> None:
     found = json.loads(run("fit", *FILES, "--out", "noise.json", "--json").stdout)
     sigma = PooledVariance().fit(IMAGES).noise_.describe()["sigma"]
-    described = {"model": "isotropic", "sigma": sigma, "estimator": "PooledVariance", "images": 12}
+    described = as_noise(PooledVariance().fit(IMAGES)).describe()
+    assert {
+        "model": "isotropic",
+        "sigma": sigma,
+        "estimator": "PooledVariance",
+        "images": 12,
+    }.items() <= described.items()
     # One degree of freedom for each pixel of the 11 residual images.
     assert found == {"file": "noise.json", "shape": [1, 6, 5], "degrees_of_freedom": pytest.approx(330), **described}
     assert json.loads(run("show", "noise.json", "--json").stdout) == described

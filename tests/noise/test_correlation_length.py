@@ -19,9 +19,8 @@ from attentest.noise import (
     PerChannel,
     Stationary,
     StationaryCovariance,
-    correlation_length,
-    with_correlation_length,
 )
+from attentest.noise.model import complete
 
 SHAPE = (1, 4, 5)
 COLOUR = (3, 4, 5)
@@ -74,13 +73,13 @@ EXPECTED = {
 @pytest.mark.parametrize("case", EXPECTED)
 def test_the_covariance_is_the_closed_form(case: str) -> None:
     noise, shape, length, expected = EXPECTED[case]
-    other = with_correlation_length(noise, length, shape)
+    other = complete(noise).with_correlation_length(length, shape)
     np.testing.assert_allclose(matrix(other, shape), expected, rtol=1e-12, atol=1e-13)
-    assert correlation_length(other) == pytest.approx(length)
+    assert complete(other).correlation_length() == pytest.approx(length)
 
 
 def test_samples_of_exponential_noise_have_its_covariance() -> None:
-    noise = with_correlation_length(Diagonal(VARIANCES), 2.0, SHAPE)
+    noise = complete(Diagonal(VARIANCES)).with_correlation_length(2.0, SHAPE)
     draws = noise.sample(np.random.default_rng(0), 100_000)
     covariance = matrix(noise)
     variances = np.diag(covariance)
@@ -92,7 +91,7 @@ def test_samples_of_exponential_noise_have_its_covariance() -> None:
 
 def test_half_the_length_takes_every_second_lag() -> None:
     noise = Stationary(3 * separable(0.8, 40), (4, 5))
-    other = with_correlation_length(noise, correlation_length(noise) / 2, SHAPE)
+    other = complete(noise).with_correlation_length(complete(noise).correlation_length() / 2, SHAPE)
     row, column = (np.ravel(index) for index in np.indices((4, 5)))
     apart = np.abs(np.subtract.outer(row, row)) + np.abs(np.subtract.outer(column, column))
     np.testing.assert_allclose(matrix(other), 3 * 0.64**apart, rtol=1e-10)
@@ -103,7 +102,7 @@ def test_a_stretched_covariance_is_the_linear_interpolation_between_lags(factor:
     """Lags that have reached zero leave nothing to be set to zero, so the interpolation is all there is."""
     lags = 2 * separable(0.6, 30)
     noise = Stationary(lags, (4, 5))
-    other = with_correlation_length(noise, factor * correlation_length(noise), SHAPE)
+    other = complete(noise).with_correlation_length(factor * complete(noise).correlation_length(), SHAPE)
     at = np.arange(5) / factor
     falling = np.interp(at, np.arange(31), 0.6 ** np.arange(31))
     np.testing.assert_allclose(matrix(other)[0].reshape(4, 5), 2 * np.outer(falling[:4], falling), rtol=1e-6)
@@ -116,7 +115,7 @@ def test_an_estimate_stays_a_covariance_of_the_same_variance(factor: float) -> N
     far = Stationary(np.exp(-(np.arange(-40, 41)[:, None] ** 2 + np.arange(-40, 41) ** 2) / 50), (6, 6))
     images = far.sample(np.random.default_rng(1), 5).reshape(5, 6, 6)
     estimate = StationaryCovariance().fit(images).noise_
-    other = with_correlation_length(estimate, factor * correlation_length(estimate), (1, 6, 6))
+    other = complete(estimate).with_correlation_length(factor * complete(estimate).correlation_length(), (1, 6, 6))
     before, after = matrix(estimate, (1, 6, 6)), matrix(other, (1, 6, 6))
     np.testing.assert_allclose(np.diag(after), np.diag(before), rtol=1e-9)
     assert np.linalg.eigvalsh(after)[0] > -1e-9 * before[0, 0]
@@ -124,7 +123,7 @@ def test_an_estimate_stays_a_covariance_of_the_same_variance(factor: float) -> N
 
 def test_the_own_length_gives_the_model_itself() -> None:
     for noise in (Isotropic(1.0), AR1(0.5), Stationary(separable(0.5, 9), (4, 5))):
-        assert with_correlation_length(noise, correlation_length(noise), SHAPE) is noise
+        assert complete(noise).with_correlation_length(complete(noise).correlation_length(), SHAPE) is noise
 
 
 def test_a_model_of_the_users_own_may_have_a_correlation_length() -> None:
@@ -132,16 +131,16 @@ def test_a_model_of_the_users_own_may_have_a_correlation_length() -> None:
         def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Any:
             return AR1(0.1 * length, self.sigma)
 
-    assert with_correlation_length(Own(2.0), 3.0, SHAPE).describe() == AR1(0.1 * 3.0, 2.0).describe()
+    assert complete(Own(2.0)).with_correlation_length(3.0, SHAPE).describe() == AR1(0.1 * 3.0, 2.0).describe()
 
 
 def test_what_has_no_correlation_length_is_refused_with_what_to_do() -> None:
     for noise in (Dense(np.eye(20)), Estimated(Dense(np.eye(20)), {})):
         with pytest.raises(InputError, match=r"Dense has no correlation length .* each covariance that you think"):
-            with_correlation_length(noise, 1.0, SHAPE)
+            complete(noise).with_correlation_length(1.0, SHAPE)
     with pytest.raises(InputError, match="0 or a positive number of pixels, got -1"):
-        with_correlation_length(Isotropic(1.0), -1.0, SHAPE)
+        complete(Isotropic(1.0)).with_correlation_length(-1.0, SHAPE)
     with pytest.raises(InputError, match="but the image"):
-        with_correlation_length(Diagonal(VARIANCES), 1.0, (1, 5, 4))
+        complete(Diagonal(VARIANCES)).with_correlation_length(1.0, (1, 5, 4))
     with pytest.raises(InputError, match="takes too much memory"):
-        with_correlation_length(Stationary(separable(0.5, 9), (4, 5)), 1e6, SHAPE)
+        complete(Stationary(separable(0.5, 9), (4, 5))).with_correlation_length(1e6, SHAPE)

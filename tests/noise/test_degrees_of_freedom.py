@@ -25,12 +25,16 @@ from attentest.noise import (
     Stationary,
     StationaryCovariance,
     as_noise,
-    degrees_of_freedom,
 )
-from attentest.noise.stationary import Exponential
+from attentest.noise.autoregressive import Exponential
+from attentest.noise.model import complete
 
 SIDE = 8
 LAGS = np.hypot(*np.meshgrid(np.arange(1.0 - SIDE, SIDE), np.arange(1.0 - SIDE, SIDE)))
+
+
+def degrees_of_freedom(noise: NoiseModel, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    return complete(noise).degrees_of_freedom(eta)
 
 
 def halves() -> NDArray[np.float64]:

@@ -22,8 +22,8 @@ from attentest.noise import (
     Scaled,
     Stationary,
 )
-from attentest.noise.few_pixels import few_pixels_variance
-from attentest.noise.stationary import Exponential
+from attentest.noise.autoregressive import Exponential
+from attentest.noise.model import complete
 
 C, H, W = 2, 4, 5
 N = C * H * W
@@ -79,4 +79,5 @@ def test_it_is_the_quadratic_form_of_the_covariance(noise: NoiseModel) -> None:
         vector[places] = weights
         expected = float(vector @ noise.apply(vector))
         # Sums of 36 products, and in the FFT of a model by lag of 40 values; rounding errors of 1e-16 each.
-        assert few_pixels_variance(noise, places, weights, N) == pytest.approx(expected, rel=1e-12, abs=1e-13)
+        variance = float(weights @ complete(noise).covariances(places, N) @ weights)
+        assert variance == pytest.approx(expected, rel=1e-12, abs=1e-13)

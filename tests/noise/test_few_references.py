@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from attentest.noise import (
     StationaryCovariance,
     as_noise,
 )
+from attentest.noise.model import complete
 from attentest.presentation.words import row_notes
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 from attentest.results.rows import row_of
 from attentest.search import SpectralSearch
-from attentest.simulation.null_images import NullImages, ReestimatedNoise, estimator_of
+from attentest.simulation.null_images import NullImages, ReestimatedNoise
 from attentest.statistics.randomised_law import RandomisedStudent
 from attentest.statistics.truncated_law import TruncatedStudent
 from toys import SoftmaxScores, tiny_vit
@@ -62,6 +64,44 @@ def test_results_say_from_how_many_images_their_noise_was_estimated(few: Attenti
     assert values["degrees_of_freedom"] == few.degrees_of_freedom
     (row,) = Results([few]).table()["reference_images"]
     assert row == 2
+
+
+def test_reports_say_that_p_allows_for_the_estimate_where_the_law_does(
+    few: AttentionTestResult, tmp_path: Path
+) -> None:
+    Results([few]).report(tmp_path / "report.json")
+    said = json.loads((tmp_path / "report.json").read_text())["noise"]
+    assert said.endswith("estimated from 2 reference images (StationaryCovariance), and p and interval allow for that.")
+    # The mean of four such images has the same degrees of freedom; noise that is given has infinitely many.
+    contrast = Reference(np.zeros((8, 8)), Averaged(as_noise(StationaryCovariance().fit(REFERENCES)), 4))
+    compared = result_with(Isotropic(1.0), contrast=contrast)
+    assert np.isfinite(compared.degrees_of_freedom)
+    assert compared.settings["contrast"]["noise"]["sentence"].endswith("p and interval allow for that.")
+    assert compared.settings["noise"]["sentence"] == (
+        "Independent between pixels, with a standard deviation of 1; given, not estimated by attentest."
+    )
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({}, "given, not estimated by attentest"),
+        ({"images": 7}, "estimated from 7 reference images, and p and interval allow for that"),
+        (
+            {"estimator": "Mine", "images": None},
+            "estimated from reference images (Mine), and the test does not know that it is an estimate",
+        ),
+        (
+            {"approximate": True, "method": "sample"},
+            "estimated from the tested image itself (sample), so that p is approximate",
+        ),
+    ],
+)
+def test_words_about_an_estimate_are_those_of_its_degrees_of_freedom(origin: dict[str, object], said: str) -> None:
+    model = Estimated(AR1(0.5, 2.0), origin)
+    assert model.origin_words() == said
+    assert np.isfinite(model.degrees_of_freedom(np.ones((1, 64)))).all() == ("allow for that" in said)
+    assert json.loads(json.dumps(model.describe()))["sentence"] == f"{model.words()}; {said}."
 
 
 def test_a_footnote_where_they_are_few(few: AttentionTestResult) -> None:
@@ -187,10 +227,11 @@ def test_reference_images_of_an_image_are_its_own_and_the_same_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "kind"), [(Isotropic(1.0), "pooled"), (AR1(0.5), "ar1"), (Averaged(AR1(0.5), 2), "ar1")]
+    ("noise", "kind"),
+    [(Isotropic(1.0), PooledVariance), (AR1(0.5), AR1Covariance), (Averaged(AR1(0.5), 2), AR1Covariance)],
 )
-def test_estimators_by_kind_of_noise(noise: NoiseModel, kind: str) -> None:
-    assert estimator_of(noise) == kind
+def test_estimators_by_kind_of_noise(noise: NoiseModel, kind: type) -> None:
+    assert type(complete(noise).fresh_estimator()) is kind
 
 
 def test_mistakes_end_in_a_sentence() -> None:

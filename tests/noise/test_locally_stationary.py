@@ -17,8 +17,8 @@ from attentest.noise import (
     load_noise,
     save_noise,
 )
-from attentest.noise.locally_stationary import default_smoothing, smoothed_variance
-from attentest.presentation.noise_words import noise_words
+from attentest.noise.estimators import smoothed_variance
+from attentest.noise.stationary import default_smoothing
 
 SHAPE = (6, 7)
 STRIPES = np.array([[0.4, 0.1, 0.0], [0.1, 1.0, 0.1], [0.0, 0.1, 0.4]])
@@ -107,7 +107,7 @@ def test_it_is_saved_and_says_what_it_is(suffix: str, tmp_path: Path) -> None:
     assert described["model"] == "locally stationary"
     assert (described["shape"], described["lags"], described["sigmas"]) == ([6, 7], [1, 1], [0.0, field.max()])
     assert described["sigma"] == pytest.approx(np.sqrt((field**2).mean()), rel=1e-14)
-    assert noise_words(described).startswith(
+    assert described["sentence"].startswith(
         f"A standard deviation from 0 to {field.max():.6g}, by the place in the image,"
     )
     facts = model.facts()

@@ -78,7 +78,8 @@ def test_models_do_not_share_the_callers_array() -> None:
 
 def test_an_estimated_model_tells_its_origin_and_fits_the_same_images() -> None:
     model = Estimated(Diagonal(np.ones((2, 3))), {"images": 3})
-    assert model.describe() == {"model": "diagonal", "size": 6, "images": 3}
+    assert model.record() == {"model": "diagonal", "size": 6, "images": 3}
+    assert model.describe() == {**model.record(), "sentence": model.sentence()}
     assert model.size == 6
     model.check_image((1, 2, 3))
     with pytest.raises(InputError, match="the variances have shape"):

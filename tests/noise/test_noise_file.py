@@ -102,7 +102,7 @@ def test_an_estimator_leaves_its_name_and_number_of_images(suffix: str, tmp_path
     loaded = load_noise(path)
     assert isinstance(loaded, Estimated)
     assert state(loaded.model) == state(estimator.noise_)
-    assert loaded.describe() == {"model": "diagonal", "size": 30, "estimator": "PixelVariance", "images": 12}
+    assert loaded.record() == {"model": "diagonal", "size": 30, "estimator": "PixelVariance", "images": 12}
     loaded.check_image((1, 5, 6))
 
 

@@ -24,7 +24,6 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.noise.reference_images import gain_against, image_gains
-from attentest.presentation.noise_words import noise_words
 
 SHAPE = (8, 10)
 MEAN = 40 + 10 * np.cos(np.arange(8.0))[:, None] * np.sin(np.arange(10.0))
@@ -98,9 +97,9 @@ def test_the_noise_of_a_tested_image_by_its_own_gain() -> None:
     assert gain == pytest.approx(1.7, rel=0.02)
     v = np.random.default_rng(0).normal(size=80)
     np.testing.assert_allclose(model.apply(v), gain**2 * fitted.noise_.apply(v), rtol=1e-12)
-    assert noise_words(own.describe()).startswith("Scaled by the gain of each image, from this noise: a standard dev")
+    assert own.describe()["sentence"].startswith("Scaled by the gain of each image, from this noise: a standard dev")
     for described in (own.describe(), model.describe()):
-        assert noise_words(described).endswith("so that p is approximate.")
+        assert described["sentence"].endswith("so that p is approximate.")
         assert described["approximate"] is True
         assert described["estimator"] == "StationaryCovariance"
         assert described["images"] == 11
@@ -110,11 +109,12 @@ def test_the_noise_of_a_tested_image_by_its_own_gain() -> None:
 
 def test_a_scaled_model_says_what_it_is() -> None:
     model = Scaled(AR1(0.5, 2.0), 1.5)
-    assert model.describe() == {"model": "scaled", "factor": 1.5, "of": AR1(0.5, 2.0).describe()}
+    assert model.record() == {"model": "scaled", "factor": 1.5, "of": AR1(0.5, 2.0).record()}
     assert model.facts()["factor on standard deviations"] == "1.5"
     assert model.size is None
-    words = noise_words(model.describe())
-    assert words.startswith("1.5 times as large as this noise: a standard deviation of 2, and a correlation of 0.5 to")
+    assert model.sentence().startswith(
+        "1.5 times as large as this noise: a standard deviation of 2, and a correlation of 0.5 to"
+    )
 
 
 def surrounded(count: int = 30) -> np.ndarray:

@@ -105,7 +105,7 @@ def test_colours_have_it_in_space() -> None:
 def test_it_says_what_it_is() -> None:
     model = Stationary(4 * DIAGONAL_STRIPES, (3, 4))
     assert isinstance(model, NoiseModel)
-    assert model.describe() == {"model": "stationary", "shape": [3, 4], "sigma": 2.0, "lags": [1, 1]}
+    assert model.record() == {"model": "stationary", "shape": [3, 4], "sigma": 2.0, "lags": [1, 1]}
     assert repr(model) == "Stationary(<sd 2, neighbours 0.10 and 0.10>, shape=(3, 4))"
     model.check_image((1, 3, 4))
     assert model.sample(np.random.default_rng(0), 0).shape == (0, 12)

@@ -22,7 +22,7 @@ from attentest.contrast import Background, Contrast, Filtered
 from attentest.errors import InputError
 from attentest.images.image_file import read_image
 from attentest.noise import FromImage, Isotropic, NoiseEstimator, NoiseModel, PooledVariance, load_noise, save_noise
-from attentest.noise.model import FloatArray, SaveableNoise
+from attentest.noise.model import BaseNoise, FloatArray
 from attentest.noise.noise_file import JsonFormat
 from attentest.region.patch_grid import PatchAxis
 from attentest.registry import ImageFormat, Part, Registry
@@ -112,8 +112,9 @@ def test_filters(name: str) -> None:
 @pytest.mark.parametrize("name", registry.NOISE_MODELS)
 def test_noise_models_save_every_argument_of_their_constructor(name: str) -> None:
     model = registry.NOISE_MODELS.load(name)
-    assert issubclass(model, SaveableNoise)
-    assert list(model.saved) == list(inspect.signature(model).parameters)
+    assert issubclass(model, BaseNoise)
+    assert model.name == name
+    assert list(model.parameters) == list(inspect.signature(model).parameters)
     for method in ("apply", "sample", "describe"):
         assert callable(getattr(model, method))
 
@@ -193,10 +194,11 @@ def test_the_help_lists_the_registry(name: str, command: tuple[str, ...]) -> Non
 
 
 @dataclass(frozen=True)
-class Striped(SaveableNoise):
+class Striped(BaseNoise):
     """A new noise model: independent noise of two standard deviations in turn."""
 
-    saved: ClassVar = {"sigmas": np.ndarray, "base": NoiseModel}
+    name: ClassVar = "striped"
+    parameters: ClassVar = {"sigmas": np.ndarray, "base": NoiseModel}
 
     sigmas: Any
     base: Any

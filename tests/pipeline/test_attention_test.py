@@ -157,7 +157,7 @@ def test_a_result_goes_to_json_and_back(tiny_test: AttentionTest, tiny_images: n
     assert plain["pvalue"] == result.pvalue
     assert plain["intervals"] == result.intervals.tolist()
     assert plain["search"]["name"] == "combination"
-    assert plain["noise"] == {"model": "isotropic", "sigma": 1.0}
+    assert plain["noise"] == Isotropic(1.0).describe()
     assert plain["region_unit"] == "pixels"
     assert "arrays" not in plain
     full = json.loads(json.dumps(result.to_dict(arrays=True), allow_nan=False))

@@ -18,7 +18,6 @@ from PIL import Image
 
 from attentest import AttentionTest
 from attentest.errors import InputError
-from attentest.presentation.noise_words import noise_words
 from attentest.presentation.report.tested_batch import (
     AS_FAR_AS_KNOWN,
     LONGEST_SIDE,
@@ -209,13 +208,6 @@ def test_names_are_shown_and_do_nothing() -> None:
     assert plain("a\u202eb\x1b[0m\n") == "a\\u202eb\\x1b[0m\\n"
     assert plain("画像.png") == "画像.png"
     assert len(short("y" * 500)) == LONGEST_CELL
-    assert noise_words({"model": "isotropic", "sigma": 2.0, "estimator": "Stationary", "images": 12}) == (
-        "Independent between pixels, with a standard deviation of 2; estimated from 12 reference images (Stationary), "
-        "and the test does not know that it is an estimate."
-    )
-    assert (
-        noise_words({"model": "ar1"}) == 'The model \'ar1\' with {"model": "ar1"}; given, not estimated by attentest.'
-    )
 
 
 @pytest.fixture(scope="module")

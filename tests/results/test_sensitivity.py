@@ -15,7 +15,8 @@ from scipy.stats import kstest
 from attentest import AttentionTest, AttentionTestResult, InputError
 from attentest.attention import ViTScores
 from attentest.contrast import Reference
-from attentest.noise import AR1, Averaged, Dense, Isotropic, Stationary, correlation_length, with_correlation_length
+from attentest.noise import AR1, Averaged, Dense, Isotropic, Stationary
+from attentest.noise.model import complete
 from attentest.results.sensitivity.curve import SensitivityCurve
 from attentest.results.sensitivity.noise_factor import NoiseFactors, SameVerdict
 from attentest.results.sensitivity.sensitivity import Sensitivity, factor_sensitivity
@@ -96,12 +97,12 @@ def test_correlation_lengths_give_what_tests_with_that_noise_give(scores: Counte
     assert found.lengths is not None
     # Beside what the searches report, each test looks at its image once.
     assert scores.images - before == found.evaluations + 4
-    own = correlation_length(test.noise)
+    own = complete(test.noise).correlation_length()
     assert own == found.assumed_length
     for place, length in enumerate(found.lengths.values):
         full = result
         if length != own:
-            other = with_correlation_length(test.noise, float(length), (1, 8, 8))
+            other = complete(test.noise).with_correlation_length(float(length), (1, 8, 8))
             full = a_test(scores, noise=other)(IMAGE)
         agrees(found.lengths, place, full)
 
@@ -152,7 +153,7 @@ def test_the_noise_of_a_reference_has_the_same_correlation_length(scores: Counte
     reference = np.random.default_rng(4).normal(size=(8, 8))
     test = a_test(scores, noise=1.0, contrast=Reference(reference, noise=Averaged(Isotropic(1.0), 4)))
     found = test.sensitivity(IMAGE, lengths=[2.0])
-    both = with_correlation_length(Isotropic(1.0), 2.0, (1, 8, 8))
+    both = Isotropic(1.0).with_correlation_length(2.0, (1, 8, 8))
     full = a_test(scores, noise=both, contrast=Reference(reference, noise=Averaged(both, 4)))(IMAGE)
     assert found.lengths is not None
     agrees(found.lengths, 1, full)

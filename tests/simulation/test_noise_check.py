@@ -25,7 +25,7 @@ from attentest.noise import (
     PooledVariance,
     Stationary,
 )
-from attentest.noise.model import DRAWS, pixel_variances
+from attentest.noise.model import DRAWS, complete
 from attentest.simulation.noise_check.autocorrelation import (
     autocorrelation,
     coarse_cells,
@@ -208,7 +208,7 @@ LAGS = 0.5 ** np.add.outer(np.abs(np.arange(-3, 4)), np.abs(np.arange(-3, 4)))
     ],
 )
 def test_models_know_their_variances(noise: Any) -> None:
-    np.testing.assert_allclose(pixel_variances(noise, 16), np.diag(noise.apply(np.eye(16))), rtol=1e-12)
+    np.testing.assert_allclose(complete(noise).variances(16), np.diag(noise.apply(np.eye(16))), rtol=1e-12)
 
 
 class Own:
@@ -229,7 +229,7 @@ class Own:
 def test_a_model_of_the_users_own() -> None:
     rng = np.random.default_rng(0)
     # Monte-Carlo error of the variances of single pixels: sqrt(2 / DRAWS), so 0.6% for their mean.
-    assert pixel_variances(Own(), 200).mean() == pytest.approx(9.0, rel=4 * np.sqrt(2 / DRAWS / 200))
+    assert complete(Own()).variances(200).mean() == pytest.approx(9.0, rel=4 * np.sqrt(2 / DRAWS / 200))
     assert noise_check(Own(), 3 * rng.standard_normal((6, 8, 8))).passed
     assert noise_check(Own(), 6 * rng.standard_normal((6, 8, 8))).broken == ("scale",)
 

@@ -17,8 +17,8 @@ from PIL import Image
 
 from attentest.app.form import Form
 from attentest.app.offered import OfferedModel, UploadedImage
+from attentest.noise.model import recorded_sentence
 from attentest.presentation.figure import REGION_COLOUR, new_figure
-from attentest.presentation.noise_words import noise_words
 from attentest.presentation.picture import Picture, draw_map, draw_overlay
 from attentest.presentation.result_figure import draw_density
 from attentest.presentation.words import compared_with, estimate_text, number_text, row_notes, selection_notes
@@ -218,7 +218,7 @@ def notes_on(tested: TestedImage) -> list[str]:
     """Return what else there is to know about a result, in sentences."""
     result = tested.result
     (row,) = rows_of([result], [tested.image.name], LEVEL)
-    noise = noise_words(result.settings["noise"])
+    noise = recorded_sentence(result.settings["noise"])
     notes = [f"Noise of the pixels: {noise[:1].lower()}{noise[1:]}"]
     if tested.settings_tried > 1:
         notes.append(

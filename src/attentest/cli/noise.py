@@ -125,6 +125,7 @@ def fit(
     chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options)
     from attentest.images.image_file import read_image
     from attentest.noise import load_noise, save_noise
+    from attentest.noise.model import complete
 
     with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
 
@@ -150,7 +151,7 @@ def fit(
         if per_image_gain:
             least, most = chosen.gains_.min(), chosen.gains_.max()
             say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
-        say(", ".join(f"{name} {_shown(value)}" for name, value in chosen.noise_.describe().items()))
+        say(", ".join(f"{name} {_shown(value)}" for name, value in complete(chosen.noise_).record().items()))
         few = ", which is little: tests allow for it, and more images make their intervals shorter"
         say(
             f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
@@ -199,11 +200,13 @@ def _degrees_of_freedom(estimator: NoiseEstimator) -> float:
     """Return the degrees of freedom of the variance of the difference between the two halves of an image."""
     import numpy as np
 
-    from attentest.noise import as_noise, degrees_of_freedom
+    from attentest.noise import as_noise
+    from attentest.noise.model import complete
 
     pixels = estimator.mean_[0].size
     halves = np.where(np.arange(pixels) < pixels // 2, 1.0, -1.0)
-    return float(degrees_of_freedom(as_noise(estimator), np.tile(halves, len(estimator.mean_))[None])[0])
+    eta = np.tile(halves, len(estimator.mean_))[None]
+    return float(complete(as_noise(estimator)).degrees_of_freedom(eta)[0])
 
 
 def _shown(value: Any) -> str:

@@ -21,7 +21,8 @@ from attentest.contrast.protocol import (
 )
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample
-from attentest.noise import NoiseLike, NoiseModel, as_noise, check_noise
+from attentest.noise import NoiseLike, NoiseModel, as_noise
+from attentest.noise.model import check_shape
 from attentest.registry import CONTRASTS
 
 
@@ -200,7 +201,7 @@ class Reference:
             check_pair(shape, self.sample.shape)
         if self.noise is not None:
             try:
-                check_noise(self.noise, shape)
+                check_shape(self.noise, shape)
             except InputError as error:
                 raise InputError(f"the noise of the reference: {error}") from None
 

@@ -1,7 +1,8 @@
 """Noise models: the covariance Sigma of the paper's section 2 as an operator, never as an n x n array.
 
-A noise model computes ``Sigma v`` (:meth:`NoiseModel.apply`) and draws noise (:meth:`NoiseModel.sample`). Pixels are
-indexed in row-major order; for an image of C channels the vector is the (C, H, W) array flattened.
+A noise model computes ``Sigma v`` (:meth:`NoiseModel.apply`), draws noise (:meth:`NoiseModel.sample`) and says all else
+that there is to know about itself (:class:`BaseNoise`). Pixels are indexed in row-major order; for an image of C
+channels the vector is the (C, H, W) array flattened.
 
 A covariance that is not known is estimated, from reference images (the estimators) or, approximately, from the tested
 image itself (:func:`from_image`).
@@ -9,13 +10,12 @@ image itself (:func:`from_image`).
 
 from __future__ import annotations
 
-from attentest.noise.ar1 import AR1
-from attentest.noise.correlation import HasCorrelationLength, correlation_length, with_correlation_length
-from attentest.noise.degrees_of_freedom import degrees_of_freedom
-from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE, Dense
-from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise, as_noise_or_maker
+from attentest.noise.autoregressive import AR1
+from attentest.noise.dense import Dense
+from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise
 from attentest.noise.estimators import (
     AR1Covariance,
+    LocallyStationaryCovariance,
     NoiseEstimator,
     PixelVariance,
     PooledVariance,
@@ -23,39 +23,22 @@ from attentest.noise.estimators import (
     StationaryCovariance,
 )
 from attentest.noise.independent import Diagonal, Isotropic
-from attentest.noise.locally_stationary import LocallyStationary, LocallyStationaryCovariance
-from attentest.noise.model import (
-    LARGEST_SIGMA,
-    MOST_DRAWN,
-    SMALLEST_SIGMA,
-    ChecksImages,
-    FitsNoise,
-    FloatArray,
-    ImageNoise,
-    NoiseModel,
-    check_noise,
-)
+from attentest.noise.model import BaseNoise, FitsNoise, FloatArray, ImageNoise, NoiseModel
 from attentest.noise.noise_file import load_noise, save_noise
-from attentest.noise.stationary import Stationary
+from attentest.noise.stationary import LocallyStationary, Stationary
 from attentest.noise.tested_image import FromImage, OwnGain, from_image
 
 __all__ = [
     "AR1",
-    "DEFINITENESS_TOLERANCE",
-    "LARGEST_SIGMA",
-    "MOST_DRAWN",
-    "SMALLEST_SIGMA",
-    "SYMMETRY_TOLERANCE",
     "AR1Covariance",
     "Averaged",
-    "ChecksImages",
+    "BaseNoise",
     "Dense",
     "Diagonal",
     "Estimated",
     "FitsNoise",
     "FloatArray",
     "FromImage",
-    "HasCorrelationLength",
     "ImageNoise",
     "Isotropic",
     "LocallyStationary",
@@ -72,12 +55,7 @@ __all__ = [
     "Stationary",
     "StationaryCovariance",
     "as_noise",
-    "as_noise_or_maker",
-    "check_noise",
-    "correlation_length",
-    "degrees_of_freedom",
     "from_image",
     "load_noise",
     "save_noise",
-    "with_correlation_length",
 ]

@@ -6,11 +6,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise, deviations_text, sample_shape, strongest_text
+from attentest.noise.model import BaseNoise, FloatArray, NoiseModel, deviations_text, sample_shape, strongest_text
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
@@ -19,7 +19,7 @@ DEFINITENESS_TOLERANCE = 1e-10
 """Most negative eigenvalue allowed, relative to the largest variance: a singular covariance passes."""
 
 
-class Dense(SaveableNoise):
+class Dense(BaseNoise):
     """Noise with a full covariance matrix, for small images.
 
     Parameters
@@ -28,7 +28,9 @@ class Dense(SaveableNoise):
         Symmetric positive semi-definite; checked here, in O(n^3).
     """
 
-    saved: ClassVar = {"covariance": np.ndarray}
+    name: ClassVar = "dense"
+    parameters: ClassVar = {"covariance": np.ndarray}
+    estimator: ClassVar = "shrunk"
 
     def __init__(self, covariance: ArrayLike) -> None:
         matrix = np.array(float_array(covariance, "covariance"))
@@ -64,9 +66,17 @@ class Dense(SaveableNoise):
         """Return the variance (n,) of each pixel."""
         return np.diag(self.covariance)
 
-    def describe(self) -> dict[str, Any]:
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few pixels."""
+        return np.asarray(self.covariance[np.ix_(places, places)])
+
+    def record(self) -> dict[str, Any]:
         """Return name and size."""
-        return {"model": "dense", "size": self.size}
+        return {"model": self.name, "size": self.size}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return f"A covariance matrix of all {self.size:,} pixel values"
 
     def facts(self) -> dict[str, str]:
         """Return what there is to know, in words."""
@@ -111,10 +121,10 @@ def solved(noise: NoiseModel, target: FloatArray) -> FloatArray:
     from scipy.sparse.linalg import LinearOperator, cg
 
     operator = LinearOperator((target.size, target.size), matvec=noise.apply, dtype=np.float64)
-    found, steps = cg(operator, target, rtol=TOLERANCE, maxiter=MOST_STEPS)
+    solution, steps = cg(operator, target, rtol=TOLERANCE, maxiter=MOST_STEPS)
     if steps:
         raise NearlySingularError(
             "the noise that randomised selection added is too smooth to compare with noise of this correlation length "
             "(its covariance is nearly singular): choose other correlation lengths, or randomise=0."
         )
-    return np.asarray(found, dtype=np.float64)
+    return np.asarray(solution, dtype=np.float64)

@@ -5,37 +5,49 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, Self, TypeAlias, runtime_checkable
+from inspect import signature
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number, whole_number
 from attentest.errors import NOISE_GUIDE, InputError, counted
-from attentest.noise.correlation import correlation_length, with_correlation_length
 from attentest.noise.dense import Dense
 from attentest.noise.independent import Isotropic
 from attentest.noise.model import (
     LARGEST_SIGMA,
     SMALLEST_SIGMA,
-    ChecksImages,
+    BaseNoise,
     FitsNoise,
     FloatArray,
     ImageNoise,
     NoiseModel,
-    SaveableNoise,
+    complete,
     deviations_text,
-    facts_of,
-    pixel_variances,
     sample_shape,
     standard_deviation,
     strongest_text,
 )
+from attentest.registry import NOISE_ESTIMATORS
+
+LEAST_DEGREES = 2.0
+"""Fewest degrees of freedom: with fewer, p-values would not be monotone in the mean of the statistic, because its
+density would be greatest at the ends of its support. Estimates so poor are rare, and their number is rough itself."""
+
+FROM_IMAGE = "estimated from the tested image itself"
+"""What a record says of noise that was not estimated from other images."""
+
+LONGEST_ORIGIN = 60
+"""Most characters of the record that the representation of a model has."""
+
+MOST_AVERAGED = 10**9
+"""Largest number of images: a larger one is a mistake."""
 
 
 @dataclass(frozen=True, eq=False)
-class DerivedNoise(SaveableNoise):
-    """A noise model derived from another one, for the same images.
+class DerivedNoise(BaseNoise):
+    """Noise that is a multiple of another one, for the same images: all that it says follows from the other one.
 
     Parameters
     ----------
@@ -52,30 +64,65 @@ class DerivedNoise(SaveableNoise):
             )
 
     @property
+    def of(self) -> BaseNoise:
+        """The other noise model, with all methods."""
+        return complete(self.model)
+
+    @property
+    def variance_factor(self) -> float:
+        """The factor on the covariance of the other model."""
+        return 1.0
+
+    @property
     def size(self) -> int | None:
         """Length of the vectors it applies to, or None for any length."""
         return self.model.size
 
+    def _times(self, factor: float, values: FloatArray) -> FloatArray:
+        return values if factor == 1 else factor * values
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis."""
+        return self._times(self.variance_factor, self.model.apply(v))
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` vectors."""
+        return self._times(float(np.sqrt(self.variance_factor)), self.model.sample(rng, k, n))
+
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the model does not apply to."""
-        if isinstance(self.model, ChecksImages):
-            self.model.check_image(shape)
+        """Raise an error for images (C, H, W) that the other model does not apply to."""
+        self.of.check_image(shape)
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each pixel."""
+        return self._times(self.variance_factor, self.of.variances(n))
+
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few pixels."""
+        return self._times(self.variance_factor, self.of.covariances(places, n))
+
+    def degrees_of_freedom(self, eta: FloatArray) -> FloatArray:
+        """Return the degrees of freedom (k,) of the variances of contrasts (k, n), which a factor does not change."""
+        return self.of.degrees_of_freedom(eta)
+
+    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+        """Return those of the other model, which a factor does not change."""
+        return self.of.degrees_per_image(eta, origin)
 
     def correlation_length(self) -> float:
         """Return the correlation length of the other model in pixels."""
-        return correlation_length(self.model)
+        return self.of.correlation_length()
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> Self:
-        """Return the same, derived from the other model with another correlation length."""
-        return replace(self, model=with_correlation_length(self.model, length, shape))
+    def _stretched(self, length: float, shape: tuple[int, int, int]) -> Self:
+        return replace(self, model=self.of.with_correlation_length(length, shape))
 
-    def variances(self, n: int) -> FloatArray:
-        """Return the variance (n,) of each pixel; that of the other model, unless it is overridden."""
-        return pixel_variances(self.model, n)
+    def fresh_estimator(self) -> Any:
+        """Return an estimator of noise like the other model, not fitted."""
+        return self.of.fresh_estimator()
 
-
-LONGEST_ORIGIN = 60
-"""Most characters of the record that the representation of a model has."""
+    def origin_words(self) -> str:
+        """Return where the other model comes from."""
+        return self.of.origin_words()
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +137,8 @@ class Estimated(DerivedNoise):
         The record, by name, as JSON-ready values.
     """
 
-    saved: ClassVar = {"model": NoiseModel, "origin": dict}
+    name: ClassVar = "estimated"
+    parameters: ClassVar = {"model": NoiseModel, "origin": dict}
 
     origin: Mapping[str, Any]
 
@@ -100,32 +148,51 @@ class Estimated(DerivedNoise):
             raise InputError(f"the origin of a noise model must be a mapping with names as keys, got {self.origin!r}.")
         try:
             # A copy, with the types that it has after being saved and loaded.
-            own = json.loads(json.dumps(dict(self.origin), allow_nan=False))
+            copied = json.loads(json.dumps(dict(self.origin), allow_nan=False))
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"the origin of a noise model must be JSON-ready values ({error}).") from None
-        object.__setattr__(self, "origin", own)
+        object.__setattr__(self, "origin", copied)
 
     @property
     def images(self) -> int | None:
         """Number K of independent reference images, if the record says so."""
-        count = self.origin.get("images")
-        return count if type(count) is int and count > 1 else None
+        return reference_count(self.origin)
 
-    def apply(self, v: FloatArray) -> FloatArray:
-        """Return ``Sigma v`` along the last axis."""
-        return self.model.apply(v)
+    def degrees_of_freedom(self, eta: FloatArray) -> FloatArray:
+        """Return the degrees of freedom (k,) of the variances of contrasts (k, n), by the number of reference images.
 
-    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
-        """Draw ``k`` vectors."""
-        return self.model.sample(rng, k, n)
+        A noise model that was estimated from the tested image itself is not independent of it, so degrees of freedom
+        would not tell how far to trust it: they are those of a known model, and its description says that it is
+        approximate.
+        """
+        if self.images is None:
+            return super().degrees_of_freedom(eta)
+        # Pixels that never varied told nothing.
+        share = float(self.origin.get("used_share", 1.0))
+        return np.maximum((self.images - 1) * share * self.degrees_per_image(eta, self.origin), LEAST_DEGREES)
 
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters of the model, and the record."""
-        return {**self.origin, **self.model.describe()}
+    def fresh_estimator(self) -> Any:
+        """Return an estimator like the one that the model was estimated by, not fitted."""
+        for kind in map(NOISE_ESTIMATORS.load, NOISE_ESTIMATORS):
+            if kind.__name__ == self.origin.get("estimator"):
+                return kind(**{name: self.origin[name] for name in signature(kind).parameters if name in self.origin})
+        return super().fresh_estimator()
+
+    def record(self) -> dict[str, Any]:
+        """Return name and parameters of the model, and how it was estimated."""
+        return {**self.origin, **self.of.record()}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return self.of.words()
+
+    def origin_words(self) -> str:
+        """Return how the model was estimated, and whether p allows for that."""
+        return estimation_words(self.origin) or super().origin_words()
 
     def facts(self) -> dict[str, str]:
         """Return the record, and what there is to know about the model, in words."""
-        return {**{name: str(value) for name, value in self.origin.items()}, **facts_of(self.model)}
+        return {**{name: str(value) for name, value in self.origin.items()}, **self.of.facts()}
 
     def __repr__(self) -> str:
         origin = ", ".join(f"{name}={value!r}" for name, value in self.origin.items())
@@ -134,15 +201,112 @@ class Estimated(DerivedNoise):
         return f"Estimated({self.model!r}, {origin})"
 
 
+def reference_count(origin: Mapping[str, Any]) -> int | None:
+    """Return the number K of reference images in a record of an estimation: with it, tests allow for the estimate."""
+    count = origin.get("images")
+    return count if type(count) is int and count > 1 else None
+
+
+def estimation_words(origin: Mapping[str, Any]) -> str:
+    """Return in words how noise was estimated and whether p allows for that; empty if the record does not say."""
+    words = []
+    if "estimator" in origin or reference_count(origin) is not None:
+        count = reference_count(origin)
+        images = "reference images" if count is None else f"{count} reference images"
+        by = f" ({origin['estimator']})" if "estimator" in origin else ""
+        allowed = "the test does not know that it is an estimate" if count is None else "p and interval allow for that"
+        words.append(f"estimated from {images}{by}, and {allowed}")
+    if origin.get("approximate"):
+        method = f" ({origin['method']})" if origin.get("method") else ""
+        words.append(f"{origin.get('origin', FROM_IMAGE)}{method}, so that p is approximate")
+    return "; ".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Averaged(DerivedNoise):
+    """Noise of the mean of independent images, Sigma / count: for a reference image that is such a mean.
+
+    Parameters
+    ----------
+    model
+        Noise of one of the images.
+    count
+        Number of images.
+    """
+
+    name: ClassVar = "averaged"
+    parameters: ClassVar = {"model": NoiseModel, "count": int}
+
+    count: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "count", whole_number(self.count, "count", 1, MOST_AVERAGED))
+
+    @property
+    def variance_factor(self) -> float:
+        """One over the number of images."""
+        return 1 / self.count
+
+    def record(self) -> dict[str, Any]:
+        """Return the number of images and the noise of one."""
+        return {"model": self.name, "count": self.count, "of": self.of.record()}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return f"That of the mean of {self.count} images, each with this noise: {_lower(self.of.words())}"
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {"images averaged": str(self.count), **_facts_of(self.of, "of one image")}
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(DerivedNoise):
+    """Noise that is a multiple of another one, with the covariance factor^2 Sigma: for an image with another gain.
+
+    Parameters
+    ----------
+    model
+        The other noise model.
+    factor
+        Factor on its standard deviations.
+    """
+
+    name: ClassVar = "scaled"
+    parameters: ClassVar = {"model": NoiseModel, "factor": float}
+
+    factor: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        factor = positive_number(self.factor, "factor")
+        if not SMALLEST_SIGMA <= factor <= LARGEST_SIGMA:
+            raise InputError(
+                f"factor must be from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}, so that its square neither underflows "
+                f"nor overflows, got {factor:g}."
+            )
+        object.__setattr__(self, "factor", factor)
+
+    @property
+    def variance_factor(self) -> float:
+        """The square of the factor."""
+        return self.factor**2
+
+    def record(self) -> dict[str, Any]:
+        """Return the factor and the other noise model."""
+        return {"model": self.name, "factor": self.factor, "of": self.of.record()}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return f"{self.factor:.6g} times as large as this noise: {_lower(self.of.words())}"
+
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {"factor on standard deviations": f"{self.factor:.4g}", **_facts_of(self.of, "before scaling")}
+
+
 NoiseLike: TypeAlias = "NoiseModel | FitsNoise | float"
-
-
-@runtime_checkable
-class RecordsEstimation(Protocol):
-    """An estimator that says how it estimated its noise model."""
-
-    def record(self) -> Mapping[str, Any]:
-        """Return the name of the estimator, the number of images and its parameters as JSON-ready values."""
 
 
 def as_noise(noise: NoiseLike) -> NoiseModel:
@@ -164,8 +328,8 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
     )
 
 
-def as_noise_or_maker(noise: NoiseLike | ImageNoise) -> NoiseModel | ImageNoise:
-    """Return a noise model, or an estimator of the noise from each image as it is."""
+def as_test_noise(noise: NoiseLike | ImageNoise) -> NoiseModel | ImageNoise:
+    """Return what a test takes as its noise: a noise model, or an estimator of the noise from each image as it is."""
     if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
         return noise
     return as_noise(noise)  # type: ignore[arg-type]  # raises an error for a class
@@ -180,106 +344,12 @@ def _fitted(estimator: FitsNoise) -> NoiseModel:
         raise InputError(f"the noise_ of a fitted {name} must be a noise model, got {type(model).__name__}.")
     if isinstance(model, Estimated):
         return model
-    if isinstance(estimator, RecordsEstimation):
-        return Estimated(model, estimator.record())
-    return Estimated(model, {"estimator": name, "images": getattr(estimator, "n_images_", None)})
+    record = getattr(estimator, "record", None)
+    images = getattr(estimator, "n_images_", None)
+    return Estimated(model, record() if callable(record) else {"estimator": name, "images": images})
 
 
-MOST_AVERAGED = 10**9
-"""Largest number of images: a larger one is a mistake."""
-
-
-@dataclass(frozen=True, eq=False)
-class Averaged(DerivedNoise):
-    """Noise of the mean of independent images, Sigma / count: for a reference image that is such a mean.
-
-    Parameters
-    ----------
-    model
-        Noise of one of the images.
-    count
-        Number of images.
-    """
-
-    saved: ClassVar = {"model": NoiseModel, "count": int}
-
-    count: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "count", whole_number(self.count, "count", 1, MOST_AVERAGED))
-
-    def apply(self, v: FloatArray) -> FloatArray:
-        """Return ``Sigma v / count`` along the last axis."""
-        return self.model.apply(v) / self.count
-
-    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
-        """Draw ``k`` vectors."""
-        return self.model.sample(rng, k, n) / float(np.sqrt(self.count))
-
-    def variances(self, n: int) -> FloatArray:
-        """Return the variance (n,) of each pixel."""
-        return pixel_variances(self.model, n) / self.count
-
-    def describe(self) -> dict[str, Any]:
-        """Return the number of images and the noise of one."""
-        return {"model": "averaged", "count": self.count, "of": dict(self.model.describe())}
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        of_one = {f"{name} of one image": fact for name, fact in facts_of(self.model).items()}
-        return {"images averaged": str(self.count), **of_one}
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(DerivedNoise):
-    """Noise that is a multiple of another one, with the covariance factor^2 Sigma: for an image with another gain.
-
-    Parameters
-    ----------
-    model
-        The other noise model.
-    factor
-        Factor on its standard deviations.
-    """
-
-    saved: ClassVar = {"model": NoiseModel, "factor": float}
-
-    factor: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        factor = positive_number(self.factor, "factor")
-        if not SMALLEST_SIGMA <= factor <= LARGEST_SIGMA:
-            raise InputError(
-                f"factor must be from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}, so that its square neither underflows "
-                f"nor overflows, got {factor:g}."
-            )
-        object.__setattr__(self, "factor", factor)
-
-    def apply(self, v: FloatArray) -> FloatArray:
-        """Return ``factor^2 Sigma v`` along the last axis."""
-        return self.factor**2 * self.model.apply(v)
-
-    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
-        """Draw ``k`` vectors."""
-        return self.factor * self.model.sample(rng, k, n)
-
-    def variances(self, n: int) -> FloatArray:
-        """Return the variance (n,) of each pixel."""
-        return self.factor**2 * super().variances(n)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the factor and the other noise model."""
-        return {"model": "scaled", "factor": self.factor, "of": dict(self.model.describe())}
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        unscaled = {f"{name} before scaling": fact for name, fact in facts_of(self.model).items()}
-        return {"factor on standard deviations": f"{self.factor:.4g}", **unscaled}
-
-
-class PerChannel(SaveableNoise):
+class PerChannel(BaseNoise):
     """Noise of colour images: the same correlation in space for every channel, and a covariance across channels.
 
     The covariance of pixel i in channel c and pixel j in channel d is channels_cd times the spatial model's
@@ -293,7 +363,8 @@ class PerChannel(SaveableNoise):
         Noise model of one channel's pixels; by default independent with standard deviation 1.
     """
 
-    saved: ClassVar = {"channels": np.ndarray, "spatial": NoiseModel}
+    name: ClassVar = "per channel"
+    parameters: ClassVar = {"channels": np.ndarray, "spatial": NoiseModel}
 
     def __init__(self, channels: ArrayLike, spatial: NoiseLike = 1.0) -> None:
         values = float_array(channels, "channels")
@@ -303,14 +374,13 @@ class PerChannel(SaveableNoise):
         self.spatial = as_noise(spatial)
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) of another number of channels."""
+        """Raise an error for images (C, H, W) of another number of channels."""
         if shape[0] != self._mixing.size:
             raise InputError(
                 f"the noise model is for images of {counted(self._mixing.size, 'channel')}, but the image has "
                 f"{shape[0]}."
             )
-        if isinstance(self.spatial, ChecksImages):
-            self.spatial.check_image((1, *shape[1:]))
+        complete(self.spatial).check_image((1, *shape[1:]))
 
     def __repr__(self) -> str:
         return f"PerChannel(<sd {deviations_text(np.diag(self.channels))}>, {self.spatial!r})"
@@ -341,15 +411,51 @@ class PerChannel(SaveableNoise):
     def variances(self, n: int) -> FloatArray:
         """Return the variance (n,) of each value."""
         _, pixels = self._planes(n)
-        return np.outer(np.diag(self.channels), pixel_variances(self.spatial, pixels)).ravel()
+        return np.outer(np.diag(self.channels), complete(self.spatial).variances(pixels)).ravel()
 
-    def describe(self) -> dict[str, Any]:
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few values."""
+        _, pixels = self._planes(n)
+        channel, pixel = np.divmod(places, pixels)
+        # A pixel of the plane may be asked for in several channels, but is one of the spatial model.
+        planar, which = np.unique(pixel, return_inverse=True)
+        spatial = complete(self.spatial).covariances(planar, pixels)
+        return np.asarray(self.channels[np.ix_(channel, channel)] * spatial[np.ix_(which, which)])
+
+    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+        """Return those of the worst channel that has weight.
+
+        This is as if the covariance of the channels were known: it is pooled over the pixels as the correlation in
+        space is.
+        """
+        planes = eta.reshape(len(eta), len(self.channels), -1)
+        degrees = np.full(len(eta), np.inf)
+        for channel in range(planes.shape[1]):
+            weighted = planes[:, channel].any(axis=1)
+            if weighted.any():
+                of_channel = complete(self.spatial).degrees_per_image(planes[weighted, channel], origin)
+                degrees[weighted] = np.minimum(degrees[weighted], of_channel)
+        return degrees
+
+    def correlation_length(self) -> float:
+        """Return the correlation length within a channel in pixels."""
+        return complete(self.spatial).correlation_length()
+
+    def _stretched(self, length: float, shape: tuple[int, int, int]) -> PerChannel:
+        return PerChannel(self.channels, complete(self.spatial).with_correlation_length(length, (1, *shape[1:])))
+
+    def fresh_estimator(self) -> Any:
+        """Return an estimator of such noise, not fitted: the one for its spatial model."""
+        return complete(self.spatial).fresh_estimator()
+
+    def record(self) -> dict[str, Any]:
         """Return name and parameters."""
-        return {
-            "model": "per channel",
-            "channels": self.channels.tolist(),
-            "spatial": dict(self.spatial.describe()),
-        }
+        return {"model": self.name, "channels": self.channels.tolist(), "spatial": complete(self.spatial).record()}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        within = _lower(complete(self.spatial).words())
+        return f"Channels with the covariance {json.dumps(self.channels.tolist())}, and within each channel: {within}"
 
     def facts(self) -> dict[str, str]:
         """Return what there is to know, in words."""
@@ -357,19 +463,20 @@ class PerChannel(SaveableNoise):
             "channels": str(self._mixing.size),
             "standard deviations of channels": deviations_text(np.diag(self.channels)),
             "strongest correlation of channels": strongest_text(self.channels),
-            **{f"{name} within a channel": fact for name, fact in facts_of(self.spatial).items()},
+            **_facts_of(complete(self.spatial), "within a channel"),
         }
-
-    def correlation_length(self) -> float:
-        """Return the correlation length within a channel in pixels."""
-        return correlation_length(self.spatial)
-
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> PerChannel:
-        """Return the same with another correlation length within channels."""
-        return PerChannel(self.channels, with_correlation_length(self.spatial, length, (1, *shape[1:])))
 
     def _planes(self, length: int) -> tuple[int, int]:
         channels = self._mixing.size
         if length % channels:
             raise InputError(f"this noise model is for images of {channels} channels, but {length} values were given.")
         return channels, length // channels
+
+
+def _facts_of(noise: BaseNoise, where: str) -> dict[str, str]:
+    """Return what there is to know about a noise model that another one is made of."""
+    return {f"{name} {where}": fact for name, fact in noise.facts().items()}
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

@@ -11,16 +11,18 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.markup import definition_table
-from attentest.noise.ar1 import AR1
+from attentest.noise.autoregressive import AR1
 from attentest.noise.dense import Dense
 from attentest.noise.derived import PerChannel
 from attentest.noise.independent import Diagonal, Isotropic
-from attentest.noise.model import FloatArray, NoiseModel, facts_of
+from attentest.noise.model import FloatArray, NoiseModel, complete
 from attentest.noise.reference_images import ReferenceImages, reference_images
-from attentest.noise.stationary import Stationary
+from attentest.noise.stationary import LocallyStationary, Stationary, default_smoothing
 from attentest.noise.stationary_correlation import checked_max_lag
 
 if TYPE_CHECKING:
@@ -107,7 +109,9 @@ class NoiseEstimator(ABC):
     def _repr_html_(self) -> str:
         if not hasattr(self, "noise_"):
             return definition_table(repr(self), {"status": "not fitted yet: call fit(images) with reference images"})
-        return definition_table(type(self).__name__, {"reference images": self.n_images_, **facts_of(self.noise_)})
+        return definition_table(
+            type(self).__name__, {"reference images": self.n_images_, **complete(self.noise_).facts()}
+        )
 
     def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
         """Return the images as the estimate needs them."""
@@ -240,6 +244,79 @@ class StationaryCovariance(_PooledEstimator):
         if covariance.size == 1:
             return Stationary(covariance[0, 0] * correlation, shape)
         return PerChannel(covariance, Stationary(correlation, shape))
+
+
+GAUSSIAN_ENDS = 4.0
+"""Standard deviations at which the Gaussian is cut off."""
+
+
+def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: float) -> FloatArray:
+    """Return the Gaussian mean (H, W) of the variances of the pixels that are used, 0 at the others.
+
+    The weights of pixels beyond the border and of those that are not used are left out, and the sum of the result is
+    that of the variances.
+
+    Parameters
+    ----------
+    variance : (H, W)
+        Variance of each pixel.
+    used : (H, W)
+        Whether a pixel is used.
+    smoothing
+        Standard deviation of the Gaussian in pixels.
+    """
+    from scipy.ndimage import gaussian_filter  # here because scipy.ndimage is slow to import
+
+    # A Gaussian that is wider than the image is cut off where no two pixels are that far apart.
+    radius = tuple(min(int(GAUSSIAN_ENDS * smoothing + 0.5), side - 1) for side in used.shape)
+    weights = gaussian_filter(used.astype(np.float64), smoothing, mode="constant", radius=radius)
+    means = gaussian_filter(np.where(used, variance, 0.0), smoothing, mode="constant", radius=radius)
+    local = np.divide(means, weights, out=np.zeros_like(means), where=used)
+    return np.asarray(local * (variance[used].sum() / local.sum()))
+
+
+class LocallyStationaryCovariance(NoiseEstimator):
+    """A standard deviation that changes slowly over the image, and a correlation that depends on the lag only.
+
+    The variances of pixels are smoothed; the correlation is that of the residuals divided by the standard deviations.
+    Pixels that have the same value in all reference images are left out and have no noise. The model is a
+    LocallyStationary; for colour images a PerChannel of LocallyStationary, with one field for all channels.
+
+    Parameters
+    ----------
+    smoothing
+        Standard deviation in pixels of the Gaussian that the variances are smoothed with. By default the least for
+        which the variance at a pixel has 100 degrees of freedom, a relative error of 14%, but at most a quarter of the
+        shorter side: the more images there are and the shorter correlations are, the less.
+    max_lag
+        See :class:`StationaryCovariance`.
+    gain
+        "equal" or "per-image", see :class:`NoiseEstimator`.
+    """
+
+    ignore_constant = True
+
+    def __init__(self, smoothing: float | None = None, max_lag: int | None = None, *, gain: str = EQUAL_GAIN) -> None:
+        super().__init__(gain=gain)
+        self.smoothing = None if smoothing is None else positive_number(smoothing, "smoothing")
+        self.max_lag = checked_max_lag(max_lag)
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        varying = reference.without_constant_pixels()
+        planes = varying.standard_planes
+        channels, shape = planes.shape[1], planes.shape[2:]
+        degrees = (reference.count - 1) * channels
+        smoothing = self.smoothing
+        if smoothing is None:
+            smoothing = default_smoothing(varying.correlation(planes, self.max_lag), degrees, shape)
+        variance = smoothed_variance((planes**2).sum(axis=(0, 1)) / degrees, varying.used, smoothing)
+        deviations = np.sqrt(variance)
+        standard = np.divide(planes, deviations, out=np.zeros_like(planes), where=varying.used)
+        correlation = varying.correlation(standard, self.max_lag)
+        covariance = varying.channel_covariance
+        if covariance.size == 1:
+            return LocallyStationary(float(np.sqrt(covariance[0, 0])) * deviations, correlation)
+        return PerChannel(covariance, LocallyStationary(deviations, correlation))
 
 
 class ShrunkCovariance(NoiseEstimator):

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.noise.few_pixels import few_pixels_variance
-from attentest.noise.model import SMALLEST_SIGMA, FloatArray, NoiseModel
+from attentest.noise.model import SMALLEST_SIGMA, FloatArray, NoiseModel, complete
 from attentest.noise.tested_image import MEDIAN_OF_NOISE
 
 TOO_STRONG = 0.5
@@ -143,11 +142,11 @@ def detail_deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
         (int(down * (height - 2)), int(across * (width - 2)))
         for down, across in ((0.5, 0.5), (0.25, 0.25), (0.25, 0.75), (0.75, 0.25), (0.75, 0.75))
     ]
-    n = channels * height * width
+    model, n = complete(noise), channels * height * width
     corners, weights = np.array([0, 1, width, width + 1]), np.array([0.5, -0.5, -0.5, 0.5])
-    found = np.zeros(channels)
+    deviations = np.zeros(channels)
     for channel in range(channels):
         first = [(channel * height + row) * width + column for row, column in places]
-        variances = [few_pixels_variance(noise, place + corners, weights, n) for place in first]
-        found[channel] = np.sqrt(max(float(np.median(variances)), 0.0))
-    return found
+        variances = [float(weights @ model.covariances(place + corners, n) @ weights) for place in first]
+        deviations[channel] = np.sqrt(max(float(np.median(variances)), 0.0))
+    return deviations

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import (
-    FloatArray,
-    NoiseModel,
-    SaveableNoise,
-    deviations_text,
-    sample_shape,
-    standard_deviation,
-)
-from attentest.noise.stationary import Exponential
+from attentest.noise.autoregressive import Exponential
+from attentest.noise.model import BaseNoise, FloatArray, deviations_text, sample_shape, standard_deviation
 
 
 @dataclass(frozen=True)
-class Isotropic(SaveableNoise):
+class Isotropic(BaseNoise):
     """Independent noise of one standard deviation: Sigma = sigma^2 I."""
 
-    saved: ClassVar = {"sigma": float}
+    name: ClassVar = "isotropic"
+    parameters: ClassVar = {"sigma": float}
+    estimator: ClassVar = "pooled"
 
     sigma: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", standard_deviation(self.sigma))
-
-    @property
-    def size(self) -> None:
-        """It applies to vectors of any length, which is what None stands for."""
-        return None
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``sigma^2 v``."""
@@ -51,24 +42,31 @@ class Isotropic(SaveableNoise):
         """Return the variance (n,) of each pixel."""
         return np.full(n, self.sigma**2)
 
-    def describe(self) -> dict[str, Any]:
-        """Return name and parameters."""
-        return {"model": "isotropic", "sigma": self.sigma}
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few pixels."""
+        return self.sigma**2 * np.eye(len(places))
 
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {"standard deviation": f"{self.sigma:.4g}", "pixels": "independent"}
+    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+        """Return the number of pixels."""
+        return np.full(len(eta), float(eta.shape[1]))
 
     def correlation_length(self) -> float:
         """Return 0: pixels are independent."""
         return 0.0
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
-        """Return noise of the same standard deviation with an exponential correlation."""
+    def _stretched(self, length: float, shape: tuple[int, int, int]) -> Exponential:
         return Exponential(np.full(shape, self.sigma), length)
 
+    def words(self) -> str:
+        """Return the model in words."""
+        return f"Independent between pixels, with a standard deviation of {self.sigma:.6g}"
 
-class Diagonal(SaveableNoise):
+    def facts(self) -> dict[str, str]:
+        """Return what there is to know, in words."""
+        return {"standard deviation": f"{self.sigma:.4g}", "pixels": "independent"}
+
+
+class Diagonal(BaseNoise):
     """Independent noise with a variance per pixel.
 
     Parameters
@@ -77,7 +75,9 @@ class Diagonal(SaveableNoise):
         Variances, not standard deviations; non-negative, not all zero.
     """
 
-    saved: ClassVar = {"variance": np.ndarray}
+    name: ClassVar = "diagonal"
+    parameters: ClassVar = {"variance": np.ndarray}
+    estimator: ClassVar = "pixel"
 
     def __init__(self, variance: ArrayLike) -> None:
         values = np.array(float_array(variance, "variance"))
@@ -94,16 +94,12 @@ class Diagonal(SaveableNoise):
         self.variance: FloatArray = flat
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) of another shape than the variances, unless these are flat."""
-        own = (1, *self.shape) if len(self.shape) == 2 else self.shape
-        if len(self.shape) > 1 and own != shape:
+        """Raise an error for images (C, H, W) of another shape than the variances, unless these are flat."""
+        expected = (1, *self.shape) if len(self.shape) == 2 else self.shape
+        if len(self.shape) > 1 and expected != shape:
             raise InputError(
                 f"the variances have shape {self.shape}, but the image is (C, H, W) = {shape}: give them in that shape."
             )
-
-    def saved_arguments(self) -> dict[str, Any]:
-        """Return the variances in the shape in which they were given."""
-        return {"variance": self.variance.reshape(self.shape)}
 
     def __repr__(self) -> str:
         return f"Diagonal(<{self.size} variances, sd {deviations_text(self.variance)}>)"
@@ -125,9 +121,33 @@ class Diagonal(SaveableNoise):
         """Return the variance (n,) of each pixel."""
         return self.variance
 
-    def describe(self) -> dict[str, Any]:
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few pixels."""
+        return np.diag(self.variance[places])
+
+    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+        """Return those of a weighted sum of variances of pixels, each with one."""
+        parts = eta**2 * self.variance
+        return np.asarray(parts.sum(axis=1) ** 2 / (parts**2).sum(axis=1))
+
+    def correlation_length(self) -> float:
+        """Return 0: pixels are independent."""
+        return 0.0
+
+    def _stretched(self, length: float, shape: tuple[int, int, int]) -> Exponential:
+        return Exponential(np.sqrt(self.variance).reshape(shape), length)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the variances in the shape in which they were given."""
+        return {"variance": self.variance.reshape(self.shape)}
+
+    def record(self) -> dict[str, Any]:
         """Return name and size."""
-        return {"model": "diagonal", "size": self.size}
+        return {"model": self.name, "size": self.size}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return f"Independent between pixels, with a standard deviation of its own for each of {self.size:,}"
 
     def facts(self) -> dict[str, str]:
         """Return what there is to know, in words."""
@@ -137,11 +157,3 @@ class Diagonal(SaveableNoise):
             "median standard deviation": f"{np.sqrt(np.median(self.variance)):.3g}",
             "pixels": "independent",
         }
-
-    def correlation_length(self) -> float:
-        """Return 0: pixels are independent."""
-        return 0.0
-
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
-        """Return noise of the same variances with an exponential correlation."""
-        return Exponential(np.sqrt(self.variance).reshape(shape), length)

@@ -1,9 +1,10 @@
-"""What attentest asks of noise models, their base class, and checks and words that they share."""
+"""Noise models: what attentest asks of them, the base class of its own, and checks and words that they share."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +12,29 @@ from numpy.typing import NDArray
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError, shortened
 from attentest.markup import definition_table
-
-if TYPE_CHECKING:
-    pass
-
+from attentest.registry import NOISE_ESTIMATORS
 
 FloatArray: TypeAlias = NDArray[np.float64]
+
+MOST_DRAWN = 10**12
+"""Largest number of draws or pixels: a larger one is a mistake."""
+
+SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
+"""Limits between which a variance neither underflows nor overflows."""
+
+DRAWS = 256
+"""Draws from which variances are estimated if a model does not know them: their relative standard error is 9%."""
+
+GIVEN = "given, not estimated by attentest"
+"""Where a noise model comes from, in words, if nothing else is known."""
 
 
 @runtime_checkable
 class NoiseModel(Protocol):
-    """A covariance Sigma of the pixels; a class of your own with these methods is a noise model, too."""
+    """A covariance Sigma of the pixels; a class of your own with these methods is a noise model, too.
+
+    It may have any other method of :class:`BaseNoise`, and need not inherit from it.
+    """
 
     @property
     def size(self) -> int | None:
@@ -35,22 +48,6 @@ class NoiseModel(Protocol):
 
     def describe(self) -> Mapping[str, Any]:
         """Return the model's name and parameters as JSON-ready values."""
-
-
-@runtime_checkable
-class ChecksImages(Protocol):
-    """A noise model that checks the shape of the images, not only their number of pixels."""
-
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the model does not apply to."""
-
-
-@runtime_checkable
-class KnowsVariances(Protocol):
-    """A noise model that knows the variance of each pixel."""
-
-    def variances(self, n: int) -> FloatArray:
-        """Return the diagonal (n,) of Sigma for vectors of length ``n``."""
 
 
 @runtime_checkable
@@ -72,63 +69,223 @@ class FitsNoise(Protocol):
         """Estimate the noise from independent reference images and return the estimator."""
 
 
-def check_noise(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> None:
-    """Refuse a noise model that does not apply to images (C, H, W)."""
-    pixels = int(np.prod(shape))
-    if isinstance(noise, NoiseModel) and noise.size not in (None, pixels):
-        raise InputError(f"the noise model is for {noise.size} pixels, but the image has {pixels}.")
-    if isinstance(noise, ChecksImages):
-        noise.check_image(shape)
+class BaseNoise:
+    """Base class of the noise models: all that a model says about itself.
 
-
-__all__ = [
-    "ChecksImages",
-    "FitsNoise",
-    "FloatArray",
-    "ImageNoise",
-    "NoiseModel",
-    "SaveableNoise",
-    "check_noise",
-    "facts_of",
-]
-
-
-class SaveableNoise:
-    """Base class of the noise models that a noise file can hold: those in ``NOISE_MODELS`` of attentest.registry.
+    A model defines ``apply`` and ``sample`` and overrides what it knows better than the defaults, which follow from
+    these two. Models that are registered in ``NOISE_MODELS`` of attentest.registry can be saved.
 
     Attributes
     ----------
-    saved
-        Constructor arguments that a file holds, with their types: ``NoiseModel`` for another noise model,
-        ``np.ndarray`` for an array, anything else for JSON values.
+    name
+        Its name in records and in noise files.
+    parameters
+        Its constructor's parameters, which are attributes, too, with their types: ``NoiseModel`` for another noise
+        model, ``np.ndarray`` for an array, anything else for JSON values.
+    estimator
+        Name of the estimator of such noise in ``NOISE_ESTIMATORS`` of attentest.registry, or None.
     """
 
-    saved: ClassVar[Mapping[str, type]]
+    name: ClassVar[str]
+    parameters: ClassVar[Mapping[str, type]]
+    estimator: ClassVar[str | None] = None
 
-    def saved_arguments(self) -> dict[str, Any]:
-        """Return the constructor arguments with which the same model can be made again."""
-        return {name: getattr(self, name) for name in self.saved}
+    @property
+    def size(self) -> int | None:
+        """Length of the vectors it applies to, or None for any length."""
+        return None
+
+    def apply(self, v: FloatArray) -> FloatArray:
+        """Return ``Sigma v`` along the last axis of an array of shape (..., n)."""
+        raise NotImplementedError
+
+    def sample(self, rng: np.random.Generator, k: int, n: int | None = None) -> FloatArray:
+        """Draw ``k`` noise vectors; shape (k, n). ``n`` is needed where ``size`` is None."""
+        raise NotImplementedError
+
+    def check_image(self, shape: tuple[int, int, int]) -> None:
+        """Raise an error if the model does not apply to images (C, H, W), although the number of values is right."""
+
+    def variances(self, n: int) -> FloatArray:
+        """Return the variance (n,) of each of the ``n`` values of an image, by default estimated from draws."""
+        rng = np.random.default_rng(0)  # the same for the same model
+        return sum((self.sample(rng, 1, n)[0] ** 2 for _ in range(DRAWS)), np.zeros(n)) / DRAWS
+
+    def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
+        """Return the covariances (m, m) of a few values of an image.
+
+        The models of attentest need no vectors as long as the image for it; the default applies ``Sigma`` to some.
+
+        Parameters
+        ----------
+        places : (m,)
+            Indices of the values in the flattened image, each once.
+        n
+            Number of values of the image.
+        """
+        units = np.zeros((len(places), n))
+        units[np.arange(len(places)), places] = 1.0
+        return self.apply(units)[:, places]
+
+    def degrees_of_freedom(self, eta: FloatArray) -> FloatArray:
+        """Return the degrees of freedom (k,) of the variances of contrasts (k, n); infinite for noise that is known."""
+        return np.full(len(eta), np.inf)
+
+    def degrees_per_image(self, eta: FloatArray, origin: Mapping[str, Any]) -> FloatArray:
+        """Return the degrees of freedom (k,) that a residual image adds to estimated variances of contrasts (k, n).
+
+        The variance eta' Sigma eta of a contrast is a quadratic form of the residuals of K reference images: a residual
+        image y contributes q(y) = y' Q y, and Q depends on the contrast and on the kind of model. With K - 1 degrees of
+        freedom of the residuals its estimate has the mean E q and the variance Var q / (K - 1), so it varies like a
+        multiple of a chi-squared variable with (K - 1) 2 (E q)^2 / Var q degrees of freedom (Satterthwaite 1946).
+        Returned is 2 (E q)^2 / Var q under the estimated model. The default, 1, is the least: as if each residual image
+        gave one value of the contrast.
+
+        Parameters
+        ----------
+        eta : (k, n)
+            The contrasts.
+        origin
+            Record of how the model was estimated.
+        """
+        return np.ones(len(eta))
+
+    def correlation_length(self) -> float:
+        """Return the distance in pixels within which correlations fall to 1/e; 0 if pixels are independent."""
+        raise InputError(
+            f"the noise model {self._class_name} has no correlation length that could be changed: test the image with "
+            "each covariance that you think possible, or give the model the methods correlation_length and "
+            "with_correlation_length."
+        )
+
+    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
+        """Return noise of the same variances whose correlations reach farther, or less far.
+
+        The correlations of ``AR1`` and ``Stationary`` are stretched, to those at the lags divided by the ratio of the
+        two lengths. Independent noise, of ``Isotropic`` and ``Diagonal``, gets the correlation
+        exp(-(rows + columns) / length) of pixels that are so many rows and columns apart. The models that are made of
+        others change those.
+
+        Parameters
+        ----------
+        length
+            Correlation length in pixels, 0 for independent pixels; that of the model gives the model itself.
+        shape
+            The (C, H, W) of the images.
+        """
+        present = self.correlation_length()
+        number = real_number(length, "a correlation length")
+        if not 0 <= number < np.inf:
+            raise InputError(f"a correlation length must be 0 or a positive number of pixels, got {number}.")
+        check_shape(self, shape)
+        return self if number == present else self._stretched(number, shape)
+
+    def _stretched(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
+        """Return the noise of images (C, H, W) with another correlation length."""
+        raise NotImplementedError
+
+    def fresh_estimator(self) -> Any:
+        """Return an estimator of such noise, not fitted."""
+        if self.estimator is None:
+            raise InputError(
+                f"no estimator is known for noise of the kind {self._class_name}: say which, one of "
+                f"{', '.join(NOISE_ESTIMATORS)}."
+            )
+        return NOISE_ESTIMATORS.load(self.estimator)()
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments with which the same model can be made again."""
+        return {name: getattr(self, name) for name in self.parameters}
+
+    def record(self) -> dict[str, Any]:
+        """Return name and parameters as JSON-ready values; of arrays what matters most."""
+        return {"model": self.name, **self.arguments()}
+
+    def words(self) -> str:
+        """Return the model in words."""
+        return _record_words(self.record())
+
+    def origin_words(self) -> str:
+        """Return in words where the model comes from and whether tests allow for its being an estimate."""
+        return GIVEN
+
+    def sentence(self) -> str:
+        """Return the model and where it comes from in a sentence, for reports."""
+        return f"{self.words()}; {self.origin_words()}."
+
+    def describe(self) -> dict[str, Any]:
+        """Return the model's name and parameters and its sentence as JSON-ready values."""
+        return {**self.record(), "sentence": self.sentence()}
 
     def facts(self) -> dict[str, str]:
         """Return what there is to know about the model, in words by name."""
-        return {name: shortened(value) for name, value in self.saved_arguments().items()}
+        return {name: shortened(value) for name, value in self.arguments().items()}
 
     def _repr_html_(self) -> str:
         return definition_table(type(self).__name__, self.facts())
 
-
-def facts_of(noise: NoiseModel) -> dict[str, str]:
-    """Return what there is to know about a noise model, in words by name; one of the user's own describes itself."""
-    if isinstance(noise, SaveableNoise):
-        return noise.facts()
-    return {name: shortened(value) for name, value in noise.describe().items()}
+    @property
+    def _class_name(self) -> str:
+        return type(self).__name__
 
 
-MOST_DRAWN = 10**12
-"""Largest number of draws or pixels: a larger one is a mistake."""
+class UserNoise(BaseNoise):
+    """A noise model of the user's own: its methods, and the defaults for those that it does not have."""
 
-SMALLEST_SIGMA, LARGEST_SIGMA = 1e-150, 1e150
-"""Limits between which a variance neither underflows nor overflows."""
+    def __init__(self, model: NoiseModel) -> None:
+        self.model = model
+        for name in vars(BaseNoise):
+            if not name.startswith("_") and callable(method := getattr(model, name, None)):
+                setattr(self, name, method)
+
+    @property
+    def size(self) -> int | None:
+        """Length of the vectors it applies to, or None for any length."""
+        return self.model.size
+
+    def record(self) -> dict[str, Any]:
+        """Return the model's description."""
+        return dict(self.model.describe())
+
+    def facts(self) -> dict[str, str]:
+        """Return the model's description as text."""
+        return {name: shortened(value) for name, value in self.record().items()}
+
+    @property
+    def _class_name(self) -> str:
+        return type(self.model).__name__
+
+
+def complete(noise: NoiseModel) -> BaseNoise:
+    """Return a noise model that has all methods of :class:`BaseNoise`: itself, or a user's own with the defaults."""
+    return noise if isinstance(noise, BaseNoise) else UserNoise(noise)
+
+
+def check_shape(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> None:
+    """Raise an error if a noise model does not apply to images (C, H, W)."""
+    pixels = int(np.prod(shape))
+    if isinstance(noise, NoiseModel):
+        if noise.size not in (None, pixels):
+            raise InputError(f"the noise model is for {noise.size} pixels, but the image has {pixels}.")
+        complete(noise).check_image(shape)
+
+
+def recorded_sentence(record: Mapping[str, Any]) -> str:
+    """Return the sentence about a noise model from its description, also if the model is one of the user's own."""
+    return str(record.get("sentence", f"{_record_words(record)}; {GIVEN}."))
+
+
+def _record_words(record: Mapping[str, Any]) -> str:
+    return f"The model {record.get('model', '')!r} with {json.dumps(dict(record), sort_keys=True)}"
+
+
+def described(noise: NoiseModel | ImageNoise) -> dict[str, Any]:
+    """Return the description of a noise model; where that leaves out its many numbers, with one that depends on all."""
+    values = dict(noise.describe())
+    if isinstance(noise, NoiseModel) and noise.size is not None:
+        weights = np.random.default_rng(0).standard_normal((1, noise.size))
+        values["checksum"] = float((weights * noise.apply(weights)).sum())
+    return values
 
 
 def standard_deviation(sigma: float) -> float:
@@ -142,7 +299,7 @@ def standard_deviation(sigma: float) -> float:
     return number
 
 
-def sample_shape(count: int, asked: int | None, own: int | None) -> tuple[int, int]:
+def sample_shape(count: int, asked: int | None, size: int | None) -> tuple[int, int]:
     """Return the shape of a sample: number of draws and number of pixels.
 
     Parameters
@@ -151,14 +308,14 @@ def sample_shape(count: int, asked: int | None, own: int | None) -> tuple[int, i
         Number of draws.
     asked
         Number of pixels that the caller asks for, or None.
-    own
+    size
         Number of pixels that the noise model is for, or None for any.
     """
-    if asked is None and own is None:
+    if asked is None and size is None:
         raise InputError("this noise model applies to any image: say how many pixels to draw, sample(rng, k, n).")
-    if asked is not None and own is not None and asked != own:
-        raise InputError(f"this noise model is for {own} pixels, but {asked} were asked for.")
-    length = whole_number(asked if own is None else own, "the number of pixels", 1, MOST_DRAWN)
+    if asked is not None and size is not None and asked != size:
+        raise InputError(f"this noise model is for {size} pixels, but {asked} were asked for.")
+    length = whole_number(asked if size is None else size, "the number of pixels", 1, MOST_DRAWN)
     return whole_number(count, "the number of draws", 0, MOST_DRAWN), length
 
 
@@ -193,32 +350,3 @@ def lags_text(correlations: FloatArray) -> str:
         return "0"
     values = ", ".join(f"{value:z.2f}" for value in listed)
     return f"{values} at {'lags' if len(listed) > 1 else 'lag'} {', '.join(map(str, range(1, len(listed) + 1)))}"
-
-
-def falls_within(correlations: FloatArray) -> float:
-    """Return where correlations at the lags 1, 2, ... have fallen to 1/e, interpolated; beyond the last they are 0."""
-    falling = np.r_[1.0, correlations, 0.0]
-    after = int(np.argmax(falling <= np.exp(-1)))
-    before = falling[after - 1]
-    return float(after - 1 + (before - np.exp(-1)) / (before - falling[after]))
-
-
-def described(noise: NoiseModel | ImageNoise) -> dict[str, Any]:
-    """Return the description of a noise model; where that leaves out its many numbers, with one that depends on all."""
-    values = dict(noise.describe())
-    if isinstance(noise, NoiseModel) and noise.size is not None:
-        weights = np.random.default_rng(0).standard_normal((1, noise.size))
-        values["checksum"] = float((weights * noise.apply(weights)).sum())
-    return values
-
-
-DRAWS = 256
-"""Draws from which variances are estimated if a model does not know them: their relative standard error is 9%."""
-
-
-def pixel_variances(noise: NoiseModel, n: int) -> FloatArray:
-    """Return the variances (n,) of the values of an image, estimated from draws if the model does not know them."""
-    if isinstance(noise, KnowsVariances):
-        return noise.variances(n)
-    rng = np.random.default_rng(0)  # the same for the same model
-    return sum((noise.sample(rng, 1, n)[0] ** 2 for _ in range(DRAWS)), np.zeros(n)) / DRAWS

@@ -13,7 +13,7 @@ import numpy as np
 from attentest.errors import InputError, shortened
 from attentest.files import write_complete
 from attentest.noise.derived import NoiseLike, as_noise
-from attentest.noise.model import FloatArray, NoiseModel, SaveableNoise
+from attentest.noise.model import BaseNoise, FloatArray, NoiseModel
 from attentest.registry import NOISE_FORMATS, NOISE_MODELS
 
 FORMAT, VERSION = "attentest noise", 1
@@ -48,7 +48,7 @@ class JsonFormat:
 
     def encode(self, tree: dict[str, Any]) -> bytes:
         """Return the content of a file."""
-        return _encoded(_with_lists(tree))
+        return _encoded(tree)
 
     def read(self, path: Path) -> tuple[Any, dict[str, FloatArray]]:
         """Return the JSON values of a file, which has no arrays."""
@@ -83,15 +83,16 @@ class SafetensorsFormat:
 
 
 def _encoded(tree: Any) -> bytes:
-    return json.dumps({"format": FORMAT, "version": VERSION, "noise": tree}, allow_nan=False).encode()
+    content = {"format": FORMAT, "version": VERSION, "noise": tree}
+    return json.dumps(content, allow_nan=False, default=np.ndarray.tolist).encode()
 
 
 def _decoded(text: str) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_duplicates)
+    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_duplicates)
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; refuse one that gives a name twice, of which JSON readers keep either value."""
+    """Return an object of JSON; raise an error if it has a name twice, of which JSON readers keep either value."""
     values: dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
@@ -100,15 +101,8 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"it has {name} among its numbers")
-
-
-def _with_lists(value: Any) -> Any:
-    """Return a tree with its arrays as nested lists."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return {name: _with_lists(part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _moved_arrays(value: Any, tensors: dict[str, FloatArray], name: str) -> Any:
@@ -194,24 +188,24 @@ def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
 def _path_and_format(path: Any) -> tuple[Path, str, NoiseFormat]:
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"the name of a noise file must be a path, got {type(path).__name__}.")
-    chosen = Path(path)
-    suffix = chosen.suffix.lower()
+    file = Path(path)
+    suffix = file.suffix.lower()
     if suffix not in NOISE_FORMATS:
-        raise InputError(f"a noise file must end in {NOISE_FORMATS.choices()}, got {chosen}.")
-    return chosen, suffix, NOISE_FORMATS.load(suffix)()
+        raise InputError(f"a noise file must end in {NOISE_FORMATS.choices()}, got {file}.")
+    return file, suffix, NOISE_FORMATS.load(suffix)()
 
 
 def _tree(noise: NoiseModel) -> dict[str, Any]:
     """Return a model as nested dictionaries with JSON values and arrays as leaves."""
-    for kind, part in NOISE_MODELS.items():
-        if isinstance(noise, SaveableNoise) and type(noise) is part.load():
-            arguments = noise.saved_arguments()
-            nested = {name: _tree(value) for name, value in arguments.items() if isinstance(value, NoiseModel)}
-            return {"kind": kind, **arguments, **nested}
-    raise InputError(
-        f"only the noise models of attentest.noise can be saved, got {type(noise).__name__}: save its parameters "
-        "in your own way, or a Dense of its covariance."
-    )
+    kind = getattr(noise, "name", None)
+    if not isinstance(noise, BaseNoise) or kind not in NOISE_MODELS or type(noise) is not NOISE_MODELS.load(kind):
+        raise InputError(
+            f"only the noise models of attentest.noise can be saved, got {type(noise).__name__}: save its parameters "
+            "in your own way, or a Dense of its covariance."
+        )
+    arguments = noise.arguments()
+    nested = {name: _tree(value) for name, value in arguments.items() if isinstance(value, NoiseModel)}
+    return {"kind": kind, **arguments, **nested}
 
 
 def _model(tree: Any, tensors: dict[str, FloatArray]) -> NoiseModel:
@@ -219,12 +213,13 @@ def _model(tree: Any, tensors: dict[str, FloatArray]) -> NoiseModel:
     kind = tree.get("kind") if isinstance(tree, Mapping) else None
     if not isinstance(kind, str) or kind not in NOISE_MODELS:
         raise InputError(f"its kind of model must be {NOISE_MODELS.choices()}, got {str(kind)[:LONGEST_REASON]}.")
-    given = {name: value for name, value in tree.items() if name != "kind"}
+    values = {name: value for name, value in tree.items() if name != "kind"}
     model = NOISE_MODELS.load(kind)
-    if set(given) != set(model.saved):
-        got = ", ".join(sorted(given))[:LONGEST_REASON] or "nothing"
-        raise InputError(f"the model {kind!r} needs {', '.join(model.saved)}, got {got}.")
-    loaded: NoiseModel = model(**{name: _argument(name, given[name], model.saved[name], tensors) for name in given})
+    if set(values) != set(model.parameters):
+        got = ", ".join(sorted(values))[:LONGEST_REASON] or "nothing"
+        raise InputError(f"the model {kind!r} needs {', '.join(model.parameters)}, got {got}.")
+    arguments = {name: _argument(name, value, model.parameters[name], tensors) for name, value in values.items()}
+    loaded: NoiseModel = model(**arguments)
     return loaded
 
 

@@ -157,9 +157,7 @@ def stationary_correlation(
     correlation = trust * measured
     if max_lag is None:
         tail = fitted_tail(np.fft.fftshift(measured), np.fft.fftshift(weights))
-        correlation += (1 - trust) * tail(
-            _lags_stationary_correlation(height)[:, None], _lags_stationary_correlation(width)
-        )
+        correlation += (1 - trust) * tail(_absolute_lags(height)[:, None], _absolute_lags(width))
     projected = np.fft.fftshift(_without_negative_power(correlation, weights))
     # Removing negative power adds power, so the sum is scaled back to a variance of 1.
     return np.asarray((projected + projected[::-1, ::-1]) / (2 * projected[height - 1, width - 1]))
@@ -170,7 +168,7 @@ def lag_weights(shape: tuple[int, int], max_lag: int | None) -> FloatArray:
 
     They do by the share that is not taken from the curve through shorter lags, divided by the number of pairs.
     """
-    down, across = (_trust(side, max_lag) / (side - _lags_stationary_correlation(side)) for side in shape)
+    down, across = (_trust(side, max_lag) / (side - _absolute_lags(side)) for side in shape)
     return np.asarray(down[:, None] * across)
 
 
@@ -199,7 +197,7 @@ def _without_negative_power(correlation: FloatArray, weights: FloatArray) -> Flo
     return np.fft.irfft2(power, s=correlation.shape)
 
 
-def _lags_stationary_correlation(side: int) -> FloatArray:
+def _absolute_lags(side: int) -> FloatArray:
     """Return the absolute lags (2 side - 1,) along an axis of the torus, 0 first, negative lags last."""
     return np.abs(np.fft.ifftshift(np.arange(1.0 - side, side)))
 
@@ -207,5 +205,5 @@ def _lags_stationary_correlation(side: int) -> FloatArray:
 def _trust(side: int, max_lag: int | None) -> FloatArray:
     """Return weights (2 side - 1,): 1 up to the largest lag, falling as half a cosine to 0 at twice that."""
     flat = side / 2 if max_lag is None else float(max_lag)
-    through = np.clip((_lags_stationary_correlation(side) - flat) / max(flat, 1.0), 0.0, 1.0)
+    through = np.clip((_absolute_lags(side) - flat) / max(flat, 1.0), 0.0, 1.0)
     return np.asarray((1 + np.cos(np.pi * through)) / 2)

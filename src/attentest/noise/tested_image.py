@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,10 @@ from scipy.special import ndtri
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.markup import definition_table
-from attentest.noise.derived import Estimated, PerChannel, Scaled, as_noise
+from attentest.noise.derived import FROM_IMAGE, Estimated, PerChannel, Scaled, as_noise, estimation_words
 from attentest.noise.estimators import NoiseEstimator
 from attentest.noise.independent import Isotropic
-from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel
+from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel, complete
 from attentest.noise.reference_images import gain_against
 from attentest.registry import IMAGE_NOISE
 
@@ -96,15 +96,42 @@ SMALLEST_SIDE = 4
 """Least side of an image for the wavelet estimate: below it the median is of fewer than four coefficients."""
 
 
-def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
-    """Return independent noise with its variance estimated from the image that is to be tested.
+class _PerImage:
+    """What estimators of the noise of each tested image have in common.
+
+    Attributes
+    ----------
+    name
+        Name in records.
+    """
+
+    name: ClassVar[str]
+
+    def origin(self) -> dict[str, Any]:
+        """Return the record of how the noise of an image is estimated."""
+        raise NotImplementedError
+
+    def words(self) -> str:
+        """Return what the noise of an image is, in words."""
+        raise NotImplementedError
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method and its sentence as JSON-ready values."""
+        origin = self.origin()
+        return {"model": self.name, **origin, "sentence": f"{self.words()}; {estimation_words(origin)}."}
+
+    def _repr_html_(self) -> str:
+        return definition_table(repr(self), {"noise": f"{self.origin()['origin']}: approximate"})
+
+
+@dataclass(frozen=True)
+class FromImage(_PerImage):
+    """Independent noise with its variance estimated from each tested image itself, as the noise of an AttentionTest.
 
     This is approximate: p-values take the noise to be known, and here it depends on the image.
 
     Parameters
     ----------
-    image
-        The image, as :class:`attentest.AttentionTest` takes it.
     method
         "sample" is the sample variance of the pixels, as in the paper's appendix on robustness; for colour images the
         covariance of the channels. It counts the signal as noise. "wavelet" is the median absolute diagonal Haar
@@ -112,14 +139,8 @@ def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
         channels; smooth signals hardly change it. It leaves out a dark surround, as scans have it: an area at the
         border that is darker than the rest and has at most a third of its details.
     """
-    from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
 
-    return FromImage(method).for_image(as_sample(image).pixels)
-
-
-@dataclass(frozen=True)
-class FromImage:
-    """Noise estimated from each tested image itself, as the noise of an AttentionTest; see :func:`from_image`."""
+    name: ClassVar = "from image"
 
     method: str = "sample"
 
@@ -146,17 +167,22 @@ class FromImage:
                 f"the noise of the image has a standard deviation of {sigma:.3g}, but it must be from "
                 f"{SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: give the image in other units."
             )
-        return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self._origin())
+        return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self.origin())
 
-    def describe(self) -> dict[str, Any]:
-        """Return the method."""
-        return {"model": "from image", **self._origin()}
+    def origin(self) -> dict[str, Any]:
+        """Return the record of how the noise of an image is estimated."""
+        return {"method": self.method, "approximate": True, "origin": FROM_IMAGE}
 
-    def _repr_html_(self) -> str:
-        return definition_table(repr(self), {"noise": "estimated from each tested image itself: approximate"})
+    def words(self) -> str:
+        """Return what the noise of an image is, in words."""
+        return "Independent between pixels, with a standard deviation of its own for each image"
 
-    def _origin(self) -> dict[str, Any]:
-        return {"method": self.method, "approximate": True, "origin": "estimated from the tested image itself"}
+
+def from_image(image: ImageLike, method: str = "sample") -> NoiseModel:
+    """Return independent noise with its variance estimated from an image that is to be tested: see FromImage."""
+    from attentest.images.sample import as_sample  # here because torch is slow to import and noise models do without
+
+    return FromImage(method).for_image(as_sample(image).pixels)
 
 
 def sample_covariance(pixels: FloatArray) -> FloatArray:
@@ -182,7 +208,7 @@ def wavelet_covariance(pixels: FloatArray) -> FloatArray:
     even = pixels[:, : height // 2 * 2, : width // 2 * 2]
     details = (even[:, ::2, ::2] - even[:, ::2, 1::2] - even[:, 1::2, ::2] + even[:, 1::2, 1::2]) / 2
     if not np.all(np.isfinite(details)):
-        return np.full((len(pixels), len(pixels)), np.inf)  # refused as too large
+        return np.full((len(pixels), len(pixels)), np.inf)  # an error for being too large follows
     used = object_blocks(pixels.max(axis=0), np.abs(details).max(axis=0))
     return _robust_covariance(details[:, used])
 
@@ -211,7 +237,7 @@ def _robust_scales(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnGain:
+class OwnGain(_PerImage):
     """Noise of each tested image: that of a fitted estimator, scaled by the gain of the image.
 
     The gain is that of the tested image against the mean of the reference images. This is approximate: p-values take
@@ -222,6 +248,8 @@ class OwnGain:
     estimator
         A fitted estimator; one with ``gain="per-image"`` has estimated the noise of an image of gain 1.
     """
+
+    name: ClassVar = "own gain"
 
     estimator: NoiseEstimator
 
@@ -247,20 +275,22 @@ class OwnGain:
                 f"the image has a gain of {gain:.3g} against the mean of the reference images, but it must be "
                 "positive: is it another scene?"
             )
-        return Estimated(Scaled(self.estimator.noise_, gain), self._origin())
+        return Estimated(Scaled(self.estimator.noise_, gain), self.origin())
 
-    def describe(self) -> dict[str, Any]:
-        """Return the method."""
-        return {"model": "own gain", **self._origin(), "of": dict(self.estimator.noise_.describe())}
-
-    def _repr_html_(self) -> str:
-        return definition_table(repr(self), {"noise": "scaled by the gain of each tested image: approximate"})
-
-    def _origin(self) -> dict[str, Any]:
-        fitted = as_noise(self.estimator)
+    def origin(self) -> dict[str, Any]:
+        """Return the record of how the noise of an image is estimated."""
         return {
-            **(fitted.origin if isinstance(fitted, Estimated) else {}),
+            **self.estimator.record(),
             "method": "its gain against the mean of the reference images",
             "approximate": True,
             "origin": "scaled by the gain of the tested image itself",
         }
+
+    def words(self) -> str:
+        """Return what the noise of an image is, in words."""
+        words = complete(self.estimator.noise_).words()
+        return f"Scaled by the gain of each image, from this noise: {words[:1].lower()}{words[1:]}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the method, its sentence, and the noise model that is scaled."""
+        return {**super().describe(), "of": complete(self.estimator.noise_).record()}

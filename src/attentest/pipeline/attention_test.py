@@ -26,7 +26,8 @@ from attentest.contrast import Background, Channels, Contrast, ContrastLike, as_
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.markup import definition_table
-from attentest.noise import ImageNoise, NoiseLike, NoiseModel, as_noise_or_maker
+from attentest.noise import ImageNoise, NoiseLike, NoiseModel
+from attentest.noise.derived import as_test_noise
 from attentest.noise.model import described
 from attentest.pipeline.geometry import Geometries, preprocessing_and_size
 from attentest.pipeline.inputs import Inputs, as_randomisation
@@ -211,7 +212,7 @@ class AttentionTest(OneImage, ManyImages):
         image_shape: tuple[int, int, int] | None = None,
     ) -> None:
         tails = as_alternative(alternative)
-        noise_model = as_noise_or_maker(noise)
+        noise_model = as_test_noise(noise)
         chosen_search = as_search(search)
         rule = as_region_rule(threshold, top_fraction)
         randomisation = as_randomisation(randomise, randomise_seed)
@@ -403,7 +404,7 @@ class AttentionTest(OneImage, ManyImages):
 
     def with_noise(self, noise: NoiseLike | ImageNoise) -> AttentionTest:
         """Return the same test with another noise model; the model is shared."""
-        chosen = as_noise_or_maker(noise)
+        chosen = as_test_noise(noise)
         other = self._with(noise=chosen, settings={**self._pipeline.settings, "noise": dict(chosen.describe())})
         other._inputs = replace(self._inputs, noise=chosen)
         return other

@@ -14,7 +14,8 @@ from attentest.contrast import Channels, Contrast, as_channels, channel_weights
 from attentest.errors import InputError, counted
 from attentest.images.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.images.sample import Layout
-from attentest.noise import ImageNoise, NoiseModel, check_noise
+from attentest.noise import ImageNoise, NoiseModel
+from attentest.noise.model import check_shape
 from attentest.region.patch_grid import PatchGrid
 from attentest.registry import REGION_UNITS
 
@@ -135,7 +136,7 @@ class Geometries:
                     f"the model takes images of {_described_shape(expected)}, but preprocessing makes this one "
                     f"{_described_shape(inputs.input_shape)}: give it a resize or a crop to that size."
                 )
-        check_noise(self._noise, shape)
+        check_shape(self._noise, shape)
         self._contrast.check_image(shape)
         return Geometry(
             shape=shape,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from attentest.contrast import Contrast, labelled_components, takes_stacks
 from attentest.errors import InputError
 from attentest.images.sample import add_values
-from attentest.noise import NoiseModel, degrees_of_freedom
+from attentest.noise import NoiseModel
 from attentest.noise.dense import solved
-from attentest.noise.model import KnowsVariances
+from attentest.noise.model import complete
 
 PRODUCTS_TOGETHER = 2**18
 """Products that are added at a time."""
@@ -102,7 +102,7 @@ def lines_through(
         X + W beside its coordinate z = T + v' W must depend on neither, so that Sigma_W v must point along the line:
         v = x / b' x with Sigma_W x = b. For Sigma_W = Sigma this is eta up to a factor.
     """
-    error = np.sqrt(2 / by_model(degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
+    error = np.sqrt(2 / by_model(_degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
     floor = eta.shape[1] * np.finfo(np.float64).eps * _sums_of_absolute_products(eta, covariance_eta)
@@ -156,7 +156,7 @@ def _rounding_of_variances(noise: NoiseModel, eta: NDArray[np.float64]) -> NDArr
     variance has at least the share 1 / n of that square, which is far more. Zero for a model that does not know its
     variances.
     """
-    if not isinstance(noise, KnowsVariances):
+    if not hasattr(noise, "variances"):
         return np.zeros(len(eta))
     n = eta.shape[1]
     largest = _sums_of_absolute_products(eta, np.sqrt(noise.variances(n))[None])
@@ -197,6 +197,10 @@ def by_model(
     if all(model is noise[0] for model in noise):
         return function(noise[0], eta)
     return np.concatenate([function(model, row[None]) for model, row in zip(noise, eta, strict=True)])
+
+
+def _degrees_of_freedom(noise: NoiseModel, eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    return complete(noise).degrees_of_freedom(eta)
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -323,7 +327,7 @@ def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
         if data.reference_noise:
             own = [data.reference_noise[image] for image in parts.image]
             variances = np.einsum("ki,ki->k", reference_eta, covariance_times(own, reference_eta))
-            degrees = by_model(degrees_of_freedom, own, reference_eta)
+            degrees = by_model(_degrees_of_freedom, own, reference_eta)
         terms = ReferenceTerms(values=values, variances=variances, degrees=degrees)
         del reference_eta, references
     images = parts.per_part(data.images.reshape(len(data.images), -1))

@@ -19,7 +19,7 @@ from attentest.contrast import Contrast, check_pair
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, add_values, as_sample, check_image, stacked
 from attentest.noise import ImageNoise, NoiseModel
-from attentest.noise.few_pixels import few_pixels_variance
+from attentest.noise.model import complete
 from attentest.pipeline.geometry import Geometries, Geometry
 from attentest.runs.engine import FailedImage, OnError, reason_of
 
@@ -167,7 +167,7 @@ class Inputs:
         """Return the standard deviation of one of the n pixels of an image."""
         known = {} if self._estimates_noise else self._deviations
         if (place, n) not in known:
-            variance = few_pixels_variance(noise, np.array([place]), np.ones(1), n)
+            variance = float(complete(noise).covariances(np.array([place]), n)[0, 0])
             known[place, n] = math.sqrt(max(variance, 0.0))
         return known[place, n]
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.images.sample import channels_last
-from attentest.noise import correlation_length, with_correlation_length
 from attentest.noise.dense import NearlySingularError
+from attentest.noise.model import complete
 from attentest.pipeline.inputs import Input, batches
 from attentest.pipeline.run import Pipeline
 from attentest.progress import Progress
@@ -73,7 +73,7 @@ def sensitivity_of(
     found = replace(result.sensitivity(alpha=alpha, factors=factors), note=note)
     if not len(chosen):
         return found
-    own = correlation_length(given.noise)
+    own = complete(given.noise).correlation_length()
     inputs = [_with_length(given, own, length) for length in chosen if length != own]
     try:
         tested = iter(_tested(pipeline, inputs, partial(tell, first, others)))
@@ -102,9 +102,9 @@ def _chosen_lengths(given: Input, lengths: ArrayLike | None) -> tuple[NDArray[np
     if lengths is not None and not np.size(lengths):
         return np.empty(0), None
     try:
-        own = correlation_length(given.noise)
+        own = complete(given.noise).correlation_length()
         if given.reference_noise is not None:
-            correlation_length(given.reference_noise)
+            complete(given.reference_noise).correlation_length()
     except InputError as error:
         if lengths is not None:
             raise
@@ -121,12 +121,12 @@ def _with_length(given: Input, own: float, length: float) -> Input:
     """Return an image with noise of another correlation length, and with the same noise added to it."""
     shape, reference_noise = given.geometry.shape, given.reference_noise
     if reference_noise is not None:
-        of_reference = correlation_length(reference_noise)
+        of_reference = complete(reference_noise).correlation_length()
         stretched = length if of_reference == own else of_reference * (length / own if own else 1.0)
-        reference_noise = with_correlation_length(reference_noise, stretched, shape)
+        reference_noise = complete(reference_noise).with_correlation_length(stretched, shape)
     return replace(
         given,
-        noise=with_correlation_length(given.noise, length, shape),
+        noise=complete(given.noise).with_correlation_length(length, shape),
         reference_noise=reference_noise,
         selection_noise=given.noise,
     )

@@ -16,7 +16,8 @@ from scipy.optimize import brentq
 from attentest.checks import as_generator
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
-from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, as_noise, check_noise
+from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, as_noise
+from attentest.noise.model import check_shape
 from attentest.pipeline.attention_test import AttentionTest
 
 UNIT_NOISE = Isotropic(1.0)
@@ -95,7 +96,7 @@ def noise_to_draw(test: AttentionTest, noise: NoiseLike | None, shapes: Iterable
     model = as_noise(chosen)
     try:
         for shape in shapes:
-            check_noise(model, shape)
+            check_shape(model, shape)
     except InputError as error:
         drawn = "" if noise is None else "the noise that images are drawn from: "
         raise InputError(f"{drawn}{error}") from None

@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,23 +15,8 @@ import torch
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, add_values
-from attentest.noise import (
-    AR1,
-    Averaged,
-    Dense,
-    Diagonal,
-    Estimated,
-    FloatArray,
-    Isotropic,
-    LocallyStationary,
-    NoiseEstimator,
-    NoiseLike,
-    NoiseModel,
-    PerChannel,
-    Stationary,
-    as_noise,
-)
-from attentest.noise.model import described
+from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
+from attentest.noise.model import complete, described
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.many_images import Tested
 from attentest.progress import Progress
@@ -58,16 +42,6 @@ MOST_IMAGES = 10**5
 MOST_BY_DEFAULT = 100
 """With more reference images than this the noise is not estimated anew unless that is asked for: it takes long, and the
 error of an estimate from so many changes little."""
-
-KINDS: dict[type, str] = {
-    Isotropic: "pooled",
-    Diagonal: "pixel",
-    AR1: "ar1",
-    Stationary: "stationary",
-    LocallyStationary: "locally-stationary",
-    Dense: "shrunk",
-}
-"""Names of the estimators of noise models by the class of the model."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,13 +91,13 @@ def reestimated(
     truth
         The true noise.
     estimator
-        An estimator, or its name; by default the one for noise of this kind.
+        An estimator, or its name; by default that of the true noise, or the one for noise of its kind.
     images
         Number of reference images.
     seed
         Whole numbers from which these are drawn.
     """
-    chosen = estimator_of(truth) if estimator is None else estimator
+    chosen = complete(truth).fresh_estimator() if estimator is None else estimator
     if isinstance(chosen, str):
         chosen = NOISE_ESTIMATORS.load(chosen)()
     if not isinstance(chosen, NoiseEstimator):
@@ -133,25 +107,6 @@ def reestimated(
         )
     count = whole_number(images, "the number of reference images", chosen.LEAST_IMAGES, MOST_IMAGES)
     return ReestimatedNoise(truth=truth, estimator=chosen, images=count, seed=seed)
-
-
-def estimator_of(noise: NoiseModel) -> str | NoiseEstimator:
-    """Return the estimator of a noise model: the one that it is the result of, or else the one for its kind."""
-    if isinstance(noise, Estimated):
-        for kind in map(NOISE_ESTIMATORS.load, NOISE_ESTIMATORS):
-            if kind.__name__ == noise.origin.get("estimator"):
-                own = {name: noise.origin[name] for name in signature(kind).parameters if name in noise.origin}
-                same: NoiseEstimator = kind(**own)
-                return same
-    if isinstance(noise, (Estimated, Averaged)):
-        return estimator_of(noise.model)
-    model = type(noise.spatial if isinstance(noise, PerChannel) else noise)
-    if model not in KINDS:
-        raise InputError(
-            f"no estimator is known for noise of the kind {model.__name__}: say which, one of "
-            f"{', '.join(NOISE_ESTIMATORS)}."
-        )
-    return KINDS[model]
 
 
 FALSE_HYPOTHESIS = "false_hypothesis"

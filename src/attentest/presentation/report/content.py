@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from attentest.presentation.noise_words import noise_words
+from attentest.noise.model import recorded_sentence
 from attentest.presentation.report.tested_batch import TestedBatch, recorded_sensitivity
 from attentest.presentation.words import VERDICTS, row_notes, selection_notes, verdict_text
 from attentest.progress import Progress
@@ -228,8 +228,8 @@ def report_content(
             for entry in entries
         ],
         "in_detail": [entry.number for entry in chosen],
-        "noise": noise_words(origin.noise),
-        "reference_noise": None if origin.reference_noise is None else noise_words(origin.reference_noise),
+        "noise": recorded_sentence(origin.noise),
+        "reference_noise": None if origin.reference_noise is None else recorded_sentence(origin.reference_noise),
         "method": _method(origin.settings, counts),
         "citation": CITATION,
         "settings": dict(origin.settings),
@@ -287,7 +287,7 @@ def _detail(batch: TestedBatch, entry: Entry, values: Mapping[str, Any], alpha: 
     return {
         "verdict": verdict_text(values, alpha),
         "adjusted": _adjusted_content(entry, batch),
-        "noise": noise_words(values["noise"]),
+        "noise": recorded_sentence(values["noise"]),
         "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
         "certificate": None if values["certificate"] is None else values["certificate"]["summary"],
     }

@@ -12,7 +12,7 @@ import numpy as np
 from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
 from attentest.errors import InputError, shortened
 from attentest.noise.derived import NoiseLike, as_noise
-from attentest.noise.model import FitsNoise, FloatArray, NoiseModel, check_noise, pixel_variances
+from attentest.noise.model import FitsNoise, FloatArray, NoiseModel, check_shape, complete
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.simulation.noise_check.autocorrelation import mean_deviations, region_sides
 from attentest.simulation.noise_check.measures import (
@@ -185,7 +185,7 @@ def checked(
         )
     fitting = isinstance(noise, FitsNoise)
     model = _fitted(noise, reference) if isinstance(noise, FitsNoise) else noise
-    check_noise(model, (shape[0], shape[1], shape[2]))
+    check_shape(model, (shape[0], shape[1], shape[2]))
     values = reference.mean + reference.residuals
     spread = value_range(values)
     deviations = _deviations(model, shape)
@@ -226,7 +226,7 @@ def _fitted(estimator: FitsNoise, reference: ReferenceImages) -> NoiseModel:
 
 def _deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
     """Return the standard deviations (C, H, W) of a noise model."""
-    deviations = np.sqrt(pixel_variances(noise, int(np.prod(shape)))).reshape(shape)
+    deviations = np.sqrt(complete(noise).variances(int(np.prod(shape)))).reshape(shape)
     return np.asarray(np.maximum(deviations, SMALLEST_SHARE * deviations.max()))
 
 
