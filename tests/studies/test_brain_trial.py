@@ -13,7 +13,6 @@ from attentest.contrast import Reference
 from attentest.noise import Averaged, from_image
 from attentest.runs.records import Row
 from attentest.search import SpectralSearch
-from attentest.studies.brain.classifier import clustered_rate
 from attentest.studies.brain.condition import (
     CONDITIONS,
     CONTRASTS,
@@ -27,6 +26,7 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.dataset import SIDE, Slices, load_slices
 from attentest.studies.brain.slice_tests import SliceWork, overlap, result_values, room_of
+from attentest.studies.measures import clustered_rate
 from toys import tiny_vit
 
 

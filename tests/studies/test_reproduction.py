@@ -215,32 +215,6 @@ def test_rows_of_our_tests_have_intervals_bounds_and_the_truth(tmp_path: Path, s
             assert row["evaluations"] == result.evaluations
 
 
-@pytest.mark.usefixtures("small_base8")
-def test_a_directory_of_an_earlier_version_goes_on_and_gains_our_tests(tmp_path: Path) -> None:
-    run(settings_of(tmp_path, NULL, count=2), tmp_path)
-    path = data_file(tmp_path, NULL).path
-    header, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for part, names in (("series", ("region", "randomise")), ("settings", ("region_unit", "randomisation"))):
-        for name in names:  # which that version did not have
-            header["header"][part].pop(name)
-    (entry,) = read_runs(tmp_path, RUN_FIELDS)
-    entry["counts"].pop("ours")
-    entry.pop("tests")
-    (tmp_path / "runs.jsonl").write_text(json.dumps(entry) + "\n")
-    path.write_text("".join(json.dumps(line) + "\n" for line in (header, *rows)))
-    assert summarise(tmp_path)["runs"][0]["tests"] == "all"
-    assert not [one for one in summarise(tmp_path)["missing"] if one["series"].startswith("interval")]
-    ours = Series(work="interval", model="base8", noise="correlated", randomise=1.0)
-    assert run(settings_of(tmp_path, NULL, ours, count=3), tmp_path).done == 1 + 3
-    found = data_file(tmp_path, NULL).read()
-    assert [found.rows[row["image"]] for row in rows] == rows
-    assert sorted(found.rows) == [0, 1, 2]
-    # A region of patches is another test, whatever the version.
-    patches = {**header["header"]["settings"], "region": "patches"}
-    with pytest.raises(InputError, match=r"another value of region \(pixels, now patches\)"):
-        data_file(tmp_path, NULL).check_same(found, {"settings": patches})
-
-
 def test_ours_or_the_papers_tests_alone() -> None:
     power, preset = [EXPERIMENTS["power"]], PRESETS["quick"]
     everything, paper, ours = (plan_of(power, preset, True, tests) for tests in ("all", "paper", "ours"))

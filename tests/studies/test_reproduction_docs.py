@@ -12,9 +12,8 @@ import pytest
 
 from attentest.studies.document import markdown, table
 from attentest.studies.reproduction.figures import FIGURES
-from attentest.studies.reproduction.finding import findings
-from attentest.studies.reproduction.page import command_of
-from attentest.studies.reproduction.tables import MODELS_USED, RUNS, TABLES, our_tables, time_tables
+from attentest.studies.reproduction.page import MODELS_USED, RUNS, TABLES, command_of, our_tables, time_tables
+from attentest.studies.reproduction.statements import findings
 
 PAGE = Path(__file__).parents[2] / "docs" / "reproduction"
 

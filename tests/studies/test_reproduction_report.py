@@ -16,24 +16,14 @@ from scipy import stats
 
 from attentest.errors import InputError
 from attentest.studies.document import markdown, split_by_data, to_html
-from attentest.studies.rates import ENDS
+from attentest.studies.measures import ENDS, MISSED, REJECTED, ending, pvalues
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Series
 from attentest.studies.reproduction.figures import FIGURES
-from attentest.studies.reproduction.finding import FINDINGS, findings
-from attentest.studies.reproduction.measures import (
-    MISSED,
-    POWER,
-    REJECTED,
-    SeriesRows,
-    band,
-    bent_steps,
-    permutation_level,
-)
-from attentest.studies.reproduction.page import command_of, render_markdown, write_report
-from attentest.studies.reproduction.rules import largest_agreeing_score, score
+from attentest.studies.reproduction.measures import POWER, band, bent_steps, permutation_level
+from attentest.studies.reproduction.page import TABLES, command_of, render_markdown, write_report
 from attentest.studies.reproduction.run import NUMBERS, RunSettings, data_file
+from attentest.studies.reproduction.statements import STATEMENTS, findings, largest_agreeing_score, score
 from attentest.studies.reproduction.summary import summarise
-from attentest.studies.reproduction.tables import TABLES
 from attentest.training.paper_model import ModelFolders
 from plain_figures import figures_without_layout
 from reproduction_data import (
@@ -54,6 +44,7 @@ SIGNAL = Series(work="selective", model="base16", delta=2.0)
 
 RUN = {
     **{"preset": "paper", "counts": asdict(PRESETS["paper"]), "experiments": ["power"], "published": False, "seed": 7},
+    "tests": "all",
     **{"began": "2026-01-01T00:00:00+00:00", "seconds": 1.5, "trials": 20, "failed": 0, "trained": {}},
     **{"finished": False, "device": "some GPU", "device_type": "cuda", "threads": 2},
 }
@@ -100,8 +91,8 @@ def test_every_experiment_and_figure_is_there(report: Path, summary: dict[str, A
     assert page.count("data:image/png;base64,") == len(FIGURES)
     assert "<script" not in page
     assert "://" not in page
-    for finding in (finding for statements in FINDINGS.values() for finding in statements):
-        assert markdown(finding.statement) in text
+    for statement in (statement for statements in STATEMENTS.values() for statement in statements):
+        assert markdown(statement.text) in text
 
 
 def test_verdicts_where_the_data_agree_with_the_paper(summary: dict[str, Any]) -> None:
@@ -366,10 +357,9 @@ def test_a_pvalue_that_is_not_resolved_is_a_range_in_the_table_and_counts_agains
     settings[0]["worst"] |= {"p_low": 0.02, "p_high": 0.41, "status": "precision"}
     assert f"{settings[0]['worst']['image']}: 0.02 to 0.41 (precision), " in TABLES["precision"](settings)[1]
     row = {**selective_row(0, 0.3), "p_low": 0.02, "p_high": 0.41, "status": "max_evaluations"}
-    series_rows = SeriesRows(series=Series(work="selective", model="base8"), headers=(), rows=(row,))
-    assert series_rows.pvalues("selective", REJECTED).tolist() == [0.02]
-    assert series_rows.pvalues("selective", MISSED).tolist() == [0.41]
-    assert series_rows.ending()["statuses"] == {"max_evaluations": 1}
+    assert pvalues([row], "selective", REJECTED).tolist() == [0.02]
+    assert pvalues([row], "selective", MISSED).tolist() == [0.41]
+    assert ending([row])["statuses"] == {"max_evaluations": 1}
 
 
 def test_time_on_the_cpu_is_estimated_from_evaluations(tmp_path: Path) -> None:

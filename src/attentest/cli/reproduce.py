@@ -228,7 +228,7 @@ def _announce(settings: RunSettings, out: Path) -> None:
 
 
 def _print_findings(out: Path, as_json: bool) -> None:
-    from attentest.studies.reproduction.finding import findings
+    from attentest.studies.reproduction.statements import findings
     from attentest.studies.reproduction.summary import summarise
 
     summary = summarise(out)

@@ -13,6 +13,7 @@ from importlib.resources import files
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from attentest.errors import InputError, counted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 Columns: TypeAlias = Mapping[str, str | Callable[[Any], object]]
-"""The columns of a table: for each heading a format string for the values of a row, or a function of the row."""
+"""The columns of a table: for each heading a format string for the fields of a row (`Cells`), or a function of it."""
 
 MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters that have a meaning in Markdown, or in HTML within it."""
@@ -47,17 +48,21 @@ class Verdict(NamedTuple):
     outcome: Outcome
     numbers: str
 
+    @classmethod
+    def of(cls, numbers: str, *, holds: object, differs: object) -> Verdict:
+        """Return that a statement holds if it does, else that it differs if it does, else that data are missing."""
+        return cls("holds" if holds else "differs" if differs else "not enough data", numbers)
+
 
 NO_DATA = Verdict(outcome="not enough data", numbers="There are no data.")
 
 
 def split_by_data(findings: Iterable[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
     """Return the findings for which there are some data, even if not enough, and those for which there are none."""
-    found = list(findings)
-    return (
-        [one for one in found if one["numbers"] != NO_DATA.numbers],
-        [one for one in found if one["numbers"] == NO_DATA.numbers],
-    )
+    parts: tuple[list[Any], list[Any]] = ([], [])
+    for finding in findings:
+        parts[finding["numbers"] == NO_DATA.numbers].append(finding)
+    return parts
 
 
 class Markdown(str):
@@ -73,14 +78,45 @@ def markdown(text: object) -> Markdown:
     return Markdown(MARKDOWN_SPECIAL.sub(r"\\\1", " ".join(str(text).split())))
 
 
+class Cells(Formatter):
+    """Formats fields of a row, ``{name}`` or ``{name[part]}``, as `text` shows them, or by the format that is named.
+
+    What a row does not have is shown as "-".
+    """
+
+    def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return a field, None if the row lacks it."""
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except (LookupError, TypeError):
+            return None, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a field as text."""
+        if value is None or not format_spec:
+            return text(value)
+        return duration(value) if format_spec == "duration" else format(value, format_spec)
+
+
+def cell(row: Any, column: str | Callable[[Any], object]) -> str:
+    """Return what a table shows of a row in a column."""
+    return Cells().vformat(column, (), row) if isinstance(column, str) else text(column(row))
+
+
+def table_row(*cells: object) -> Markdown:
+    """Return a line of a Markdown table."""
+    return Markdown(f"| {' | '.join(markdown(text(value)) for value in cells)} |")
+
+
+def table_head(*headings: str) -> Markdown:
+    """Return the first two lines of a Markdown table."""
+    return Markdown(f"{table_row(*headings)}\n|{'---|' * len(headings)}")
+
+
 def table(rows: Iterable[Any], columns: Columns) -> Markdown:
     """Return a Markdown table with a line per row, empty if there are no rows."""
-    lines = [
-        [markdown(cell.format_map(row) if isinstance(cell, str) else cell(row)) for cell in columns.values()]
-        for row in rows
-    ]
-    head = [[markdown(heading) for heading in columns], [Markdown("---")] * len(columns)]
-    return Markdown("\n".join(f"| {' | '.join(line)} |" for line in [*head, *lines]) if lines else "")
+    lines = [table_row(*(cell(row, column) for column in columns.values())) for row in rows]
+    return Markdown("\n".join([table_head(*columns), *lines]) if lines else "")
 
 
 def code(command: object) -> Markdown:
@@ -105,9 +141,18 @@ def fold(title: object, caller: Callable[[], str]) -> Markdown:
 
 def counts_of(findings: Iterable[Mapping[str, Any]]) -> Markdown:
     """Return how many findings have each verdict: "**2 hold**, **1 differs**"."""
-    verdicts = Counter(one["verdict"] for one in findings)
-    words = {outcome: outcome if verdicts[outcome] == 1 else PLURALS[outcome] for outcome in OUTCOMES}
-    return Markdown(", ".join(f"**{verdicts[outcome]} {words[outcome]}**" for outcome in OUTCOMES if verdicts[outcome]))
+    counts = Counter(finding["verdict"] for finding in findings)
+    words = {outcome: outcome if counts[outcome] == 1 else PLURALS[outcome] for outcome in OUTCOMES}
+    return Markdown(", ".join(f"**{counts[outcome]} {words[outcome]}**" for outcome in OUTCOMES if counts[outcome]))
+
+
+FINDINGS: Columns = {
+    "statement": "{statement}",
+    "in the paper": "{where}",
+    "verdict": lambda finding: Markdown(f"**{finding['verdict']}**"),
+    "numbers": "{numbers}",
+}
+"""The table of statements and their verdicts."""
 
 
 def link_to(heading: str, text: str) -> Markdown:
@@ -115,21 +160,31 @@ def link_to(heading: str, text: str) -> Markdown:
     return Markdown(f"[{markdown(text)}](#{anchor(heading)})")
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as a table shows it."""
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.{digits}g}"
+def text(value: Any, tol: float = 0.0) -> str:
+    """Return a value of a summary as a page shows it.
+
+    Whole numbers are shown in full, other numbers with three digits, rates with their intervals, and None as "-". A
+    number below the tolerance of its computation is only known to be below it.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"< {tol:.0e}" if 0 <= value < tol else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    if isinstance(value, Mapping):
+        return rate_text(value)
+    return "-" if value is None else f"{value:,}"
 
 
-def rate_text(rate: Mapping[str, Any] | None) -> str:
+def rate_text(rate: Mapping[str, Any]) -> str:
     """Return a rate with its interval, and "above" or "below" if it is outside its band."""
-    if rate is None:
-        return "-"
-    text = f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]"
-    if rate.get("above_band"):
-        return f"{text}, above"
-    return f"{text}, below" if not rate.get("within_band", True) else text
+    outside = "" if rate.get("within_band", True) else ", above" if rate["above_band"] else ", below"
+    return f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]{outside}"
+
+
+def span(values: Iterable[float], shown: Callable[[float], str] = text) -> str:
+    """Return the least and the greatest of some values as text, or the only one."""
+    low, high = shown(min(values := list(values))), shown(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def duration(seconds: float | None) -> str:
@@ -166,9 +221,10 @@ def render(package: str, content: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions = {"fold": fold, "counted": counted, "counts_of": counts_of}
-    text = environment.get_template("page.md.j2").render({**functions, **content})
-    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    functions = {"fold": fold, "counted": counted, "counts_of": counts_of, "duration": duration, "text": text}
+    functions |= {"table": table, "row": table_row, "head": table_head}
+    page = environment.get_template("page.md.j2").render({**functions, **content})
+    return re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
 
 
 def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:

@@ -30,7 +30,7 @@ from attentest.presentation.figure import (
 )
 from attentest.registry import COMPARISONS
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
-from attentest.studies.rates import draw_grid
+from attentest.studies.rate_figures import draw_grid
 from attentest.training.classifier import described_machine
 
 if TYPE_CHECKING:

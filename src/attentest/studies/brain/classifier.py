@@ -19,25 +19,10 @@ from attentest.checks import float_array, real_number, whole_number
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.studies.brain.dataset import SIDE, WHITE, Slices, checked_array
+from attentest.studies.measures import BOOTSTRAP_DRAWS, BOOTSTRAP_SEED, INTERVAL
 from attentest.training import classifier
 from attentest.training.classifier import described_machine
 from attentest.training.gradients import augmented, warm_up_and_cosine
-
-BOOTSTRAP_DRAWS = 2000
-BOOTSTRAP_SEED = 0
-INTERVAL = (2.5, 97.5)
-"""Percentiles of a 95% interval."""
-
-
-def clustered_rate(hits: NDArray[np.bool_], patients: NDArray[np.str_]) -> dict[str, Any]:
-    """Return the share of slices (m,) that are hits, with a 95% interval from drawing patients with replacement."""
-    names, owner = np.unique(patients, return_inverse=True)
-    slices = np.bincount(owner)
-    found = np.bincount(owner, weights=hits)
-    rng = np.random.default_rng(BOOTSTRAP_SEED)
-    drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), BOOTSTRAP_DRAWS)
-    low, high = np.percentile(drawn @ found / (drawn @ slices), INTERVAL)
-    return {"value": float(hits.mean()), "low": float(low), "high": float(high), "count": int(hits.sum())}
 
 
 def auc(scores: ArrayLike, labels: NDArray[np.bool_]) -> float:

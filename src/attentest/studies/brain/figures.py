@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,7 +25,15 @@ from attentest.studies.brain.slice_tests import SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary, class_rate, condition_of
 from attentest.studies.brain.summary import Gallery
 from attentest.studies.document import png
-from attentest.studies.rates import SHADE, draw_grid, draw_level, draw_rates, legend_below
+from attentest.studies.rate_figures import (
+    SHADE,
+    draw_diagonal,
+    draw_grid,
+    draw_level,
+    draw_rates,
+    legend_below,
+    titled_panels,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,22 +73,20 @@ def pvalues_figure(summary: Summary) -> Figure | None:
         return None
     tumour = np.array(points["tumour"], dtype=bool)
     p, naive = np.array(points["p"]), np.array(points["log10_naive"])
-    figure = new_figure(11.0, 5.4)
-    left, right = figure.subplots(1, 2)
-    left.plot([0, 1], [0, 1], color="0.4", lw=1, ls="--", label="uniform distribution")
-    bins = np.linspace(naive.min() if naive.min() < 0 else -1.0, 0.0, 41)
+    figure, (left, right) = titled_panels(11.0, 5.4, ("selective p", "naive p"), sharey=False)
+    draw_diagonal(left, "uniform distribution")
+    bins = np.linspace(naive.min() if naive.min() < 0 else -1.0, 0.0, 41).tolist()
     for (name, (colour, _)), line in zip(CLASS_STYLES.items(), ("-", "-."), strict=True):
-        own = tumour == (name == "tumour")
-        if own.any():
-            left.ecdf(p[own], color=colour, lw=1.8, ls=line, label=f"{CLASS_NAMES[name]} ({own.sum():,} slices)")
-            share = np.full(own.sum(), 1 / own.sum())
-            right.hist(naive[own], bins, weights=share, histtype="stepfilled", alpha=0.25, color=colour)
-            right.hist(naive[own], bins, weights=share, histtype="step", lw=1.6, ls=line, color=colour)
+        slices = tumour == (name == "tumour")
+        if slices.any():
+            count = slices.sum()
+            left.ecdf(p[slices], color=colour, lw=1.8, ls=line, label=f"{CLASS_NAMES[name]} ({count:,} slices)")
+            share = np.full(count, 1 / count)
+            right.hist(naive[slices], bins, weights=share, histtype="stepfilled", alpha=0.25, color=colour)
+            right.hist(naive[slices], bins, weights=share, histtype="step", lw=1.6, ls=line, color=colour)
     left.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="selective p", ylabel="share of slices with at most p")
-    left.set_title("selective p")
-    right.set(xlabel="log10 of the naive p", ylabel="share of slices", title="naive p")
-    legend_below(figure, 3)
-    return figure
+    right.set(xlabel="log10 of the naive p", ylabel="share of slices")
+    return legend_below(figure, 3)
 
 
 def noise_figure(summary: Summary) -> Figure | None:
@@ -89,31 +95,27 @@ def noise_figure(summary: Summary) -> Figure | None:
         return None
     figure = new_figure(11.0, 5.0)
     for axes, contrast in zip(figure.subplots(1, len(CONTRASTS), sharey=True), CONTRASTS, strict=True):
-        tested = {one.noise: one for one in NOISE_CONDITIONS if one.contrast == contrast}
+        tested = {condition.noise: condition for condition in NOISE_CONDITIONS if condition.contrast == contrast}
         _draw_rows(axes, summary, contrast, {noise: tested.get(noise) for noise in NOISES})
         for place in range(1, len(NOISES)):
             axes.axhline(place - 0.5, color="0.5", alpha=0.18, lw=1)
-    figure.axes[0].set_ylabel("noise model")
-    legend_below(figure, 3)
-    return figure
+    return legend_below(figure, 3, "noise model")
 
 
 def ours_figure(summary: Summary) -> Figure | None:
     """Draw the shares rejected, with a row for each way to select the region and a panel for each contrast."""
-    if not _others_tested(summary, [one for one in OUR_CONDITIONS if one.ours]):
+    if not _others_tested(summary, [condition for condition in OUR_CONDITIONS if condition.ours]):
         return None
     figure = new_figure(11.0, 6.0)
-    contrasts = dict.fromkeys(one.contrast for one in OUR_CONDITIONS)
+    contrasts = dict.fromkeys(condition.contrast for condition in OUR_CONDITIONS)
     for axes, contrast in zip(figure.subplots(1, len(contrasts), sharey=True), contrasts, strict=True):
-        own = [one for one in OUR_CONDITIONS if one.contrast == contrast]
-        ways = [f"{one.region}, gamma {one.randomise:g}" if one.ours else "the paper's" for one in own]
-        rows = {f"{one.noise}: {way}": one for one, way in zip(own, ways, strict=True)}
+        shown = [condition for condition in OUR_CONDITIONS if condition.contrast == contrast]
+        ways = [f"{one.region}, gamma {one.randomise:g}" if one.ours else "the paper's" for one in shown]
+        rows = {f"{one.noise}: {way}": one for one, way in zip(shown, ways, strict=True)}
         _draw_rows(axes, summary, contrast, rows)
-        for place in [place for place, one in enumerate(own) if not one.ours]:
+        for place in [place for place, condition in enumerate(shown) if not condition.ours]:
             axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
-    figure.axes[0].set_ylabel("noise model: region of pixels or of whole patches, gamma")
-    legend_below(figure, 4)
-    return figure
+    return legend_below(figure, 4, "noise model: region of pixels or of whole patches, gamma")
 
 
 def _draw_rows(axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, Condition | None]) -> None:
@@ -134,23 +136,19 @@ def threshold_figure(summary: Summary) -> Figure | None:
     conditions = {tau: Condition(threshold=tau) for tau in THRESHOLDS}
     if not _others_tested(summary, conditions.values()):
         return None
-    figure = new_figure(11.0, 4.4)
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = titled_panels(11.0, 4.4, ("rejections", "median size of the region"), sharey=False)
     _draw_classes(left, summary, conditions, 0.008)
     draw_level(left, float(LEVEL), f"level {LEVEL}")
-    left.set(ylim=(-0.04, 1.04), ylabel=f"{REJECTED}\n{INTERVALS}", title="rejections")
+    left.set_ylim(-0.04, 1.04)
     _draw_classes(right, summary, conditions, 0.008, value=_region_size)
     right.set_ylim(bottom=0)
-    right.set(
-        ylabel="pixels of the region, of 4,096\n(bars: middle 90% of the slices)", title="median size of the region"
-    )
+    right.set_ylabel("pixels of the region, of 4,096\n(bars: middle 90% of the slices)")
     right.yaxis.set_major_formatter("{x:,.0f}")
     for axes in (left, right):
         axes.set(xticks=THRESHOLDS, xlim=(THRESHOLDS[0] - 0.04, THRESHOLDS[-1] + 0.04))
         axes.set_xlabel("threshold tau on the attention, 0 to 1")
         draw_grid(axes)
-    legend_below(figure, 3)
-    return figure
+    return legend_below(figure, 3, f"{REJECTED}\n{INTERVALS}")
 
 
 def overlap_figure(summary: Summary) -> Figure | None:
@@ -160,43 +158,38 @@ def overlap_figure(summary: Summary) -> Figure | None:
     points, classes = summary["slices"], summary["overlap"]["by_iou"]
     pairs = [(iou, p) for iou, p in zip(points["iou"], points["p"], strict=True) if iou is not None]
     iou, p = np.array(pairs).T
-    figure = new_figure(11.0, 5.0)
-    left, right = figure.subplots(1, 2)
+    titles = ("slices with tumour, one point each", "rejections by overlap")
+    figure, (left, right) = titled_panels(11.0, 5.0, titles, sharey=False)
     colour, marker = CLASS_STYLES["tumour"]
     left.plot(iou, np.maximum(p, SMALLEST_SHOWN), marker, color=colour, ms=4, alpha=0.45, mew=0)
-    left.set(yscale="log", ylim=(SMALLEST_SHOWN / 2, 2.0), xlabel=IOU, ylabel="selective p")
+    left.set(yscale="log", ylim=(SMALLEST_SHOWN / 2, 2.0), xlabel=IOU)
     names = ["0.000001 or less", "0.00001", "0.0001", "0.001", "0.01", "0.1", "1"]
     left.set_yticks([10.0**power for power in range(-6, 1)], names)
     left.set_yticks([], minor=True)
     left.set_xlim(left=-0.01)
-    left.set_title("slices with tumour, one point each")
-    draw_rates(right, range(len(classes)), [one["rate"] for one in classes], colour, None, marker=marker)
-    right.set_xticks(range(len(classes)), [f"{one['iou']}\n{one['images']:,} slices" for one in classes])
-    right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel=IOU, title="rejections by overlap")
-    right.set_ylabel(f"{REJECTED}\n{INTERVALS}")
+    draw_rates(right, enumerate(group["rate"] for group in classes), CLASS_STYLES["tumour"], None)
+    right.set_xticks(range(len(classes)), [f"{group['iou']}\n{group['images']:,} slices" for group in classes])
+    right.set(xlim=(-0.6, len(classes) - 0.4), ylim=(-0.04, 1.04), xlabel=IOU, ylabel=f"{REJECTED}\n{INTERVALS}")
     for axes in (left, right):
         draw_level(axes, float(LEVEL), f"level {LEVEL}")
         draw_grid(axes)
-    legend_below(figure, 1)
-    return figure
+    return legend_below(figure, 1, "selective p")
 
 
 def slack_figure(summary: Summary) -> Figure | None:
     """Draw p against the product of slack and statistic, and the distribution of the slack."""
-    slacks = [one for one in summary.get("room", ()) if one["room"]]
+    slacks = [slack for slack in summary["room"] if slack["room"]]
     if not slacks:
         return None
-    figure = new_figure(11.0, 5.0)
-    left, right = figure.subplots(1, 2)
-    for one, (colour, marker, line) in zip(slacks, SLACK_STYLES, strict=False):
-        name = f"{one['noise']} noise, {one['contrast']}"
-        left.plot(one["fall"], one["p"], marker, color=colour, ms=3, alpha=0.5, mew=0, label=name)
-        right.ecdf(one["room_in_grey_levels"], color=colour, ls=line, lw=1.8, label=name)
+    titles = ("p can be small where the density falls", "how far the statistic can move before the region changes")
+    figure, (left, right) = titled_panels(11.0, 5.0, titles, sharey=False)
+    for slack, (colour, marker, line) in zip(slacks, SLACK_STYLES, strict=False):
+        name = f"{slack['noise']} noise, {slack['contrast']}"
+        left.plot(slack["fall"], slack["p"], marker, color=colour, ms=3, alpha=0.5, mew=0, label=name)
+        right.ecdf(slack["room_in_grey_levels"], color=colour, ls=line, lw=1.8, label=name)
     draw_level(left, 1.0, "the density falls by a factor of e", vertical=True)
     left.set(ylim=(-0.03, 1.03), xlabel="slack times statistic (no unit)", ylabel="selective p")
-    left.set_title("p can be small where the density falls")
     right.set(ylim=(0, 1), xlabel="slack in grey levels (of 255)", ylabel="share of slices with at most this slack")
-    right.set_title("how far the statistic can move before the region changes")
     for axes in (left, right):
         make_logarithmic(axes, "x")
         draw_grid(axes)
@@ -237,15 +230,15 @@ def gallery_figure(gallery: Gallery, *, maps_only: bool) -> Figure:
     for axes in panels.flat:
         axes.set_axis_off()
     slices = zip(gallery.slices.flair, gallery.slices.mask, gallery.results, strict=True)
-    for own, (flair, mask, result) in zip(panels, slices, strict=False):  # the last row may have gaps
-        own[0].set_title(_title(result), fontsize=8.5)
+    for column, (flair, mask, result) in zip(panels, slices, strict=False):  # the last row may have gaps
+        column[0].set_title(_title(result), fontsize=8.5)
         if not maps_only:
-            for axes in (own[0], own[-1]):
+            for axes in (column[0], column[-1]):
                 axes.imshow(flair, cmap="gray", vmin=0, vmax=max(1, int(flair.max())), interpolation="nearest")
-            draw_outline(own[-1], mask, TUMOUR_COLOUR, 1.5)
+            draw_outline(column[-1], mask, TUMOUR_COLOUR, 1.5)
         if result is not None:
-            own[height // 2].imshow(result.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
-            draw_outline(own[-1], result.region, REGION_COLOUR, 1.5)
+            column[height // 2].imshow(result.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
+            draw_outline(column[-1], result.region, REGION_COLOUR, 1.5)
     return figure
 
 
@@ -273,7 +266,7 @@ def _title(result: AttentionTestResult | None) -> str:
 
 def _others_tested(summary: Summary, conditions: Iterable[Condition]) -> bool:
     """Return whether conditions other than the paper's were tested."""
-    return any(one != PAPER and condition_of(summary, one) is not None for one in conditions)
+    return any(condition != PAPER and condition_of(summary, condition) is not None for condition in conditions)
 
 
 def _draw_classes(
@@ -281,18 +274,20 @@ def _draw_classes(
     summary: Summary,
     conditions: Mapping[float, Condition],
     apart: float,
-    value: Any = class_rate,
-    **style: Any,
+    value: Callable[[Summary, str], Summary | None] = class_rate,
+    **style: bool,
 ) -> None:
     """Draw a value of both classes with its interval, side by side, at the place of each condition that was tested."""
-    found = {place: condition_of(summary, condition) for place, condition in conditions.items()}
-    for aside, (name, (colour, marker)) in zip((-apart, apart), CLASS_STYLES.items(), strict=True):
-        values = {place + aside: value(one, name) for place, one in found.items() if one is not None}
-        shown = {place: one for place, one in values.items() if one is not None}
-        draw_rates(axes, list(shown), list(shown.values()), colour, CLASS_NAMES[name], marker=marker, **style)
+    for offset, (name, look) in zip((-apart, apart), CLASS_STYLES.items(), strict=True):
+        rates = [
+            (place + offset, rate)
+            for place, condition in conditions.items()
+            if (tested := condition_of(summary, condition)) and (rate := value(tested, name))
+        ]
+        draw_rates(axes, rates, look, CLASS_NAMES[name], **style)
 
 
-def _region_size(found: Summary, name: str) -> Summary | None:
+def _region_size(tested: Summary, name: str) -> Summary | None:
     """Return the median size of the region and its middle 90%."""
-    size = found["classes"].get(name, {}).get("region")
+    size = tested["classes"].get(name, {}).get("region")
     return size and {**size, "value": size["median"]}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,9 +22,9 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
 from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
-from attentest.studies.brain.statements import CLASS_NAMES, Summary
+from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary
 from attentest.studies.brain.summary import Gallery
-from attentest.studies.document import Markdown, number, to_html
+from attentest.studies.document import Columns, Markdown, text
 
 SLICE_VALUES = {
     "statistic": "statistic",
@@ -38,11 +37,85 @@ SLICE_VALUES = {
 }
 
 
-def write_report(
-    summary: Summary,
-    target: Path,
-    galleries: Mapping[str, Gallery] | None = None,
-) -> Path:
+def _both(*keys: str) -> str:
+    """Return the column with a value of both classes, with and without tumour, by the keys that lead to it."""
+    return " / ".join("{classes" + "".join(f"[{key}]" for key in (name, *keys)) + "}" for name in CLASS_NAMES)
+
+
+def _times(*conditions: Summary) -> tuple[str, float | None]:
+    """Return the time of the tests under some conditions, and the seconds per slice."""
+    seconds = sum(condition["seconds"] for condition in conditions)
+    images = sum(slices["images"] for condition in conditions for slices in condition["classes"].values())
+    return document.duration(seconds), seconds / images if images else None
+
+
+def _range_text(low: float, median: float, high: float) -> str:
+    """Return a median with the ends of a range."""
+    return f"{text(median)} ({text(low)} to {text(high)})"
+
+
+def _quartiles(key: str) -> Callable[[Summary], str]:
+    """Return the column with the median and the quartiles of a list of values."""
+    return lambda row: _range_text(*np.quantile(row[key], [0.25, 0.5, 0.75]).tolist())
+
+
+def _bound(condition: Summary) -> float | None:
+    """Return the bound on the length of the intervals of a condition, None if there is none."""
+    lengths = [slices["interval"] for slices in condition["classes"].values() if slices["interval"]]
+    return max((length["bound"] for length in lengths if length["bound"] is not None), default=None)
+
+
+IMAGES: Columns = {"slices with / without tumour": _both("images")}
+STATISTIC: Columns = {"median statistic, with / without": _both("statistic", "median")}
+REGION: Columns = {"median pixels of the region, with / without": _both("region", "median")}
+SECONDS: Columns = {"seconds per slice": lambda condition: _times(condition)[1]}
+RATES: Columns = {
+    f"p at most {LEVEL}, with tumour": f"{{classes[tumour][rates][selective][{LEVEL}]}}",
+    "without tumour": f"{{classes[free][rates][selective][{LEVEL}]}}",
+    "separation": "{separation}",
+    f"naive p at most {LEVEL}, with / without": _both("rates", "naive", LEVEL, "value"),
+    "separation of the naive p": "{naive_separation}",
+}
+WHICH: Columns = {"compared with": "{contrast}", "noise model": "{noise}"}
+SELECTION: Columns = {**WHICH, "region": "{region}", "gamma": "{randomise}"}
+BY_NOISE: Columns = {
+    **WHICH,
+    **IMAGES,
+    "median standard error, with / without": _both("standard_error", "median"),
+    **STATISTIC,
+    **RATES,
+    **SECONDS,
+}
+BY_THRESHOLD: Columns = {"tau": "{threshold}", **IMAGES, **REGION, **STATISTIC, **RATES, **SECONDS}
+BY_SELECTION: Columns = {**SELECTION, **IMAGES, **STATISTIC, **RATES}
+INTERVALS: Columns = {
+    **SELECTION,
+    "median room in grey levels, with / without": _both("room", "median"),
+    "median length of the 95% interval over the naive one, with / without": _both("interval", "median"),
+    "its bound": _bound,
+    "intervals over the bound, with / without": lambda condition: (
+        None if _bound(condition) is None else document.cell(condition, _both("interval", "over_bound"))
+    ),
+    **REGION,
+    "evaluations": "{evaluations}",
+    **SECONDS,
+}
+OVERLAP: Columns = {
+    "IoU": "{iou}",
+    "slices with tumour": "{images}",
+    "median p": lambda group: text(group["median_p"], SEARCH.tol),
+    f"p at most {LEVEL}": "{rate}",
+}
+SLACKS: Columns = {
+    **WHICH,
+    "slices": lambda slack: len(slack["room"]),
+    "slack in grey levels": _quartiles("room_in_grey_levels"),
+    "slack in standard errors": _quartiles("room"),
+    "slack times the statistic": _quartiles("fall"),
+}
+
+
+def write_report(summary: Summary, target: Path, galleries: Mapping[str, Gallery] | None = None) -> Path:
     """Write the page of a study to a directory, and return the path of its HTML.
 
     Galleries are from `attentest.studies.brain.summary`. The directory gets ``index.html``, ``brain.md``,
@@ -60,7 +133,7 @@ def write_report(
     pages = {
         "summary.json": document.summary_text(summary),
         "brain.md": render_markdown(summary, shared),
-        "index.html": to_html(render_markdown(summary, shared | own, html=True), shared | own),
+        "index.html": document.to_html(render_markdown(summary, shared | own, html=True), shared | own),
     }
     document.write_pages(target, pages, shared)
     return target / "index.html"
@@ -68,130 +141,94 @@ def write_report(
 
 def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = False) -> str:
     """Return the page, for HTML with the slices of the dataset, from the summary and the names of its figures."""
-    return document.render("attentest.studies.brain", {**_content(summary, figures), "html": html})
-
-
-def _content(summary: Summary, figures: Collection[str]) -> dict[str, Any]:
-    """Return the values and functions of the template."""
     findings = statements.findings(summary)
     shown, without_data = document.split_by_data(findings)
-    tested = {one["name"]: one for one in summary["conditions"]}
-    has_ours = any(one.ours and one.name in tested for one in OUR_CONDITIONS)
-    noises = {one["noise"] for one in tested.values()}
-    taus = [Condition(threshold=tau).name for tau in THRESHOLDS]
+    added = [finding for finding in shown if document.NOT_IN_THE_PAPER in finding["where"]]
+    papers = [finding for finding in shown if finding not in added]
+    tested = {condition["name"]: condition for condition in summary["conditions"]}
+    has_ours = any(condition.ours and condition.name in tested for condition in OUR_CONDITIONS)
+    thresholds = [Condition(threshold=tau) for tau in THRESHOLDS]
     paper = statements.condition_of(summary) or {"classes": {}}
     classes = {title: paper["classes"][name] for name, title in CLASS_NAMES.items() if name in paper["classes"]}
 
     def figure(name: str, title: str, caption: str) -> Markdown:
         return document.picture(name, title, caption) if name in figures else Markdown()
 
-    return {
+    def by_condition(conditions: Collection[Condition], columns: Columns) -> Markdown:
+        return document.table([tested[one.name] for one in conditions if one.name in tested], columns)
+
+    ours = OUR_CONDITIONS if has_ours else ()
+    content = {
         "gallery": {},
         **summary,
+        "html": html,
         "figure": figure,
-        "row": _row,
-        "head": lambda *names: Markdown(f"{_row(*names)}\n|{'---|' * len(names)}"),
-        "bold": lambda text: Markdown(f"**{text}**"),
-        "text": text,
-        "range_of": range_text,
         "quantiles": lambda values, *levels: np.quantile(values, levels).tolist(),
         "times": _times,
-        "both": _both,
-        "document": document,
         "statements": statements,
         "command": document.code(summary["command"]),
         "paper": paper,
         "classes": classes,
-        "findings": findings,
-        "papers": [one for one in shown if document.NOT_IN_THE_PAPER not in one["where"]],
-        "added": [one for one in shown if document.NOT_IN_THE_PAPER in one["where"]],
+        "papers": papers,
+        "added": added,
+        "findings": document.table(papers + added, document.FINDINGS),
         "without_data": without_data,
+        "rules": document.table(findings, {"statement": "{statement}", "holds if": "{rule}"}),
         "levels": [f"p at most {alpha:g}" for alpha in ALPHAS],
         "distribution": _distribution(list(classes.values())),
-        "noise_models": [(name, what, *_fitted(summary, name)) for name, what in NOISES.items() if name in noises],
-        "noise_conditions": [tested[one.name] for one in NOISE_CONDITIONS if one.name in tested],
-        "threshold_conditions": [tested[name] for name in taus if name in tested],
-        "our_conditions": [tested[one.name] for one in OUR_CONDITIONS if has_ours and one.name in tested],
-        "slacks": [one for one in summary.get("room", ()) if one["room"]],
+        "noise_models": _noise_models(summary),
+        "by_noise": by_condition(NOISE_CONDITIONS, BY_NOISE),
+        "by_threshold": by_condition(thresholds, BY_THRESHOLD),
+        "several_thresholds": sum(condition.name in tested for condition in thresholds) > 1,
+        "by_selection": by_condition(ours, BY_SELECTION),
+        "intervals": by_condition(ours, INTERVALS),
+        "by_overlap": document.table(summary["overlap"]["by_iou"] if summary["overlap"] else (), OVERLAP),
+        "slacks": document.table([slack for slack in summary["room"] if slack["room"]], SLACKS),
         "failures": list(_failures(summary)),
-        "not_tested": [one.name for one in CONDITIONS if one.name not in tested],
+        "not_tested": [condition.name for condition in CONDITIONS if condition.name not in tested],
         "radius": RADIUS,
         "tol": SEARCH.tol,
         "other_tol": SENSITIVITY_SEARCH.tol,
     }
+    return document.render("attentest.studies.brain", content)
 
 
-def text(value: Any, tol: float = 0.0) -> str:
-    """Return a value of the summary as the page shows it.
-
-    Whole numbers are shown in full, other numbers with three digits, rates with their intervals, and None as "-". A
-    number below the tolerance of its computation is only known to be below it.
-    """
-    if isinstance(value, float):
-        return f"< {tol:.0e}" if 0 <= value < tol else number(value)
-    if isinstance(value, Mapping):
-        return document.rate_text(value)
-    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
-
-
-def range_text(low: float, median: float, high: float) -> str:
-    """Return a median with the ends of a range."""
-    return f"{number(median)} ({number(low)} to {number(high)})"
-
-
-def _row(*cells: Any) -> Markdown:
-    shown = (document.markdown(cell if isinstance(cell, Markdown) else text(cell)) for cell in cells)
-    return Markdown(f"| {' | '.join(shown)} |")
-
-
-def _both(condition: Summary, *keys: str) -> str:
-    """Return a value of both classes, with and without tumour, by the keys that lead to it."""
-    found = [condition["classes"].get(name) for name in CLASS_NAMES]
-    for key in keys:
-        found = [one and one.get(key) for one in found]
-    return " / ".join(text(one) for one in found)
-
-
-def _times(*conditions: Summary) -> tuple[str, float | None]:
-    """Return the time of the tests under some conditions, and the seconds per slice."""
-    seconds = sum(one["seconds"] for one in conditions)
-    images = sum(own["images"] for one in conditions for own in one["classes"].values())
-    return document.duration(seconds), seconds / images if images else None
-
-
-def _distribution(classes: Sequence[Summary]) -> list[tuple[str, ...]]:
+def _distribution(classes: Sequence[Summary]) -> list[tuple[object, ...]]:
     """Return the name of each value of slices, and its distribution in each class."""
-    medians = [one["quantiles"][50] if one["quantiles"] else None for one in classes]
+    medians = [slices["quantiles"][50] if slices["quantiles"] else None for slices in classes]
     return [
-        ("slices (patients)", *(f"{one['images']:,} ({one['patients']:,})" for one in classes)),
+        ("slices (patients)", *(document.cell(slices, "{images} ({patients})") for slices in classes)),
         ("median of the selective p", *(text(median, SEARCH.tol) for median in medians)),
-        ("Kolmogorov-Smirnov p of uniformity", *(text(one["ks_pvalue"]) for one in classes)),
-        *((name, *(_spread_text(one[key], key) for one in classes)) for key, name in SLICE_VALUES.items()),
+        ("Kolmogorov-Smirnov p of uniformity", *(slices["ks_pvalue"] for slices in classes)),
+        *((name, *(_spread(slices[key], key) for slices in classes)) for key, name in SLICE_VALUES.items()),
     ]
 
 
-def _spread_text(spread: Mapping[str, float] | None, key: str) -> str:
+def _spread(spread: Mapping[str, float] | None, key: str) -> str | None:
+    """Return the median of a value of slices with its least and greatest."""
     if spread is None:
-        return "-"
+        return None
     factor = 1 / np.log(10) if key == "log_naive" else 1.0
-    return range_text(*(factor * spread[name] for name in ("least", "median", "greatest")))
+    return _range_text(*(factor * spread[name] for name in ("least", "median", "greatest")))
 
 
-def _fitted(summary: Summary, noise: str) -> tuple[str, str]:
-    """Return what a noise model is estimated from, and its parameters if it has few."""
-    model = summary["noise"].get(noise)
-    if model is None:
-        return "the tested slice", "-"
-    values = ", ".join(f"{key} {number(model[key])}" for key in ("sigma", "rho") if key in model)
-    return f"{model['images']:,} slices without tumour", values or "-"
+def _noise_models(summary: Summary) -> Iterator[tuple[object, ...]]:
+    """Yield each noise model that was tested: what it is, what it is estimated from, and its parameters if few."""
+    tested = {condition["noise"] for condition in summary["conditions"]}
+    for name, what in NOISES.items():
+        if name in tested:
+            model = summary["noise"].get(name, {})
+            origin = f"{model['images']:,} slices without tumour" if model else "the tested slice"
+            values = ", ".join(f"{key} {text(model[key])}" for key in ("sigma", "rho") if key in model)
+            yield name, what, origin, values or None
 
 
-def _failures(summary: Summary) -> Iterator[tuple[Any, ...]]:
+def _failures(summary: Summary) -> Iterator[tuple[object, ...]]:
     """Yield the cells of each condition and class with tests that failed or searches that did not converge."""
     for condition in summary["conditions"]:
-        for name, one in condition["classes"].items():
-            errors = [f"{count} x {error}" for error, count in one["errors"].items()]
-            others = [f"{count} x {status}" for status, count in one["statuses"].items() if status != CONVERGED]
+        for name, slices in condition["classes"].items():
+            errors = [f"{count} x {error}" for error, count in slices["errors"].items()]
+            others = [f"{count} x {status}" for status, count in slices["statuses"].items() if status != CONVERGED]
             if errors or others:
-                cells = (condition["name"], CLASS_NAMES[name], one["images"], one["failed"])
-                yield (*cells, "; ".join(errors) or "-", ", ".join(others) or "-")
+                cells = (condition["name"], CLASS_NAMES[name], slices["images"], slices["failed"])
+                yield (*cells, "; ".join(errors) or None, ", ".join(others) or None)

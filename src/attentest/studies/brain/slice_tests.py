@@ -29,7 +29,7 @@ from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Cohort, Condition, FittedNoise
 from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
-from attentest.studies.rates import CONFIDENCE_LEVEL, interval_values, recorded
+from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, recorded
 from attentest.training.classifier import RECORD_FILE
 
 SEARCH = SpectralSearch()

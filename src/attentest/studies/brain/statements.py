@@ -1,4 +1,4 @@
-"""The paper's statements about brain images, and the rules that decide whether the data agree with them."""
+"""The paper's statements about brain images, some that we added, and the rules that decide whether the data agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from attentest.studies.brain.condition import PAPER, Condition
-from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Outcome, Verdict, rate_text
+from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, rate_text
 
 Summary: TypeAlias = Mapping[str, Any]
 
@@ -84,38 +84,40 @@ STATEMENTS = (
 
 def condition_of(summary: Summary, condition: Condition = PAPER) -> Summary | None:
     """Return the numbers of a condition, None if it was not tested."""
-    return next((one for one in summary["conditions"] if one["name"] == condition.name), None)
+    return next((tested for tested in summary["conditions"] if tested["name"] == condition.name), None)
 
 
-def class_rate(found: Summary, name: str, test: str = "selective") -> Any:
+def class_rate(tested: Summary, name: str, test: str = "selective") -> Any:
     """Return how often a test rejects slices of a class under a condition, None if there are no such slices."""
-    return found["classes"][name]["rates"][test][LEVEL] if name in found["classes"] else None
+    return tested["classes"][name]["rates"][test][LEVEL] if name in tested["classes"] else None
 
 
 def findings(summary: Summary) -> list[dict[str, Any]]:
-    """Return every statement with its rule, its verdict and the numbers, JSON-ready."""
-    return [
-        {"statement": one.text, "where": one.where, "rule": one.rule, "verdict": outcome, "numbers": numbers}
-        for one in STATEMENTS
-        # Earlier data have none of our conditions, and then nothing is said about them.
-        if not one.conditions[0].ours or condition_of(summary, one.conditions[0]) is not None
-        for outcome, numbers in [_verdict(one, summary)]
-    ]
+    """Return every statement with its rule, its verdict and the numbers, JSON-ready.
+
+    Statements about our tests are left out where there are no data of them.
+    """
+    judged = []
+    for statement in STATEMENTS:
+        if not statement.conditions[0].ours or condition_of(summary, statement.conditions[0]) is not None:
+            outcome, numbers = _verdict(statement, summary)
+            entry = {"statement": statement.text, "where": statement.where, "rule": statement.rule}
+            judged.append({**entry, "verdict": outcome, "numbers": numbers})
+    return judged
 
 
 def _verdict(statement: Statement, summary: Summary) -> Verdict:
-    found = [condition_of(summary, one) or {"classes": {}} for one in statement.conditions]
-    judged_by = list(zip(statement.classes, found, statement.conditions, strict=False))
-    rates = [class_rate(one, name, statement.test) for name, one, _ in judged_by]
-    if None in rates:
-        return NO_DATA
-    enough, sentences = True, []
-    for (name, numbers, condition), rate in zip(judged_by, rates, strict=True):
-        one = numbers["classes"][name]
-        enough = enough and one["images"] >= FEWEST_IMAGES and one["patients"] >= FEWEST_PATIENTS
-        failed = f" ({one['failed']:,} could not be tested)" if one["failed"] else ""
-        share = f"{rate['count']:,} of {one['images']:,} slices {CLASS_NAMES[name]}"
+    enough, rates, sentences = True, [], []
+    for name, condition in zip(statement.classes, statement.conditions, strict=False):
+        tested = condition_of(summary, condition)
+        rate = tested and class_rate(tested, name, statement.test)
+        if not tested or not rate:
+            return NO_DATA
+        slices = tested["classes"][name]
+        enough = enough and slices["images"] >= FEWEST_IMAGES and slices["patients"] >= FEWEST_PATIENTS
+        failed = f" ({slices['failed']:,} could not be tested)" if slices["failed"] else ""
+        share = f"{rate['count']:,} of {slices['images']:,} slices {CLASS_NAMES[name]}"
         under = "" if condition == PAPER else f" ({condition.name})"
         sentences.append(f"{share}{under} have a {statement.test} p of at most {LEVEL}{failed}: {rate_text(rate)}.")
-    judged: Outcome = "holds" if statement.holds(*rates) else "differs"
-    return Verdict(judged if enough else "not enough data", " ".join(sentences))
+        rates.append(rate)
+    return Verdict.of(" ".join(sentences), holds=enough and statement.holds(*rates), differs=enough)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +16,12 @@ from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.runs.engine import Engine, as_engine
-from attentest.runs.records import alone_in, record_run
+from attentest.runs.records import alone_in
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
 from attentest.studies.brain.condition import MOST_IMAGES, PAPER, Cohort, Condition, available, split_by_patient
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
+from attentest.studies.measures import recorded_run, succeeded
 from attentest.training.bundled import check_target
 from attentest.training.classifier import described_machine, save_or_rescue
 
@@ -88,36 +86,23 @@ def run(
     tested before are tried again. The engine tests slices; training is done in this process.
     """
     where, chosen = usable_device(device), as_engine(engine)
-    start = time.perf_counter()
-    values: dict[str, Any] = {
-        "began": datetime.now(UTC).isoformat(timespec="seconds"),
-        **{"seconds": 0.0, "trained": 0.0, "tested": 0, "failed": 0, "finished": False},
-        "sensitivity_images": settings.sensitivity_images,
-        "command": settings.command(),
-        **described_machine(where),
-    }
+    asked = {"sensitivity_images": settings.sensitivity_images, "command": settings.command()}
+    values = {**asked, "trained": 0.0, "tested": 0, **described_machine(where)}
     plan = settings.plan(cohort)
     make_directory(out)
-    with alone_in(out), chosen:  # a cluster that is not there is found out before the training
-        try:
-            values["trained"] = _prepare_classifier(cohort, settings, out, where, progress)
-            facts = {"data": cohort.facts(), "command": settings.command()}
-            write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
-            tests = SliceTests(cohort, out, where)
-            todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
-            total = sum(len(numbers) for numbers in todo.values())
-            for condition, numbers in todo.items():
-                for rows in tests.test(condition, numbers, chosen, retry):
-                    values["tested"] += len(rows)
-                    values["failed"] += sum("error" in row for row in rows)
-                    progress(f"testing {condition.name}", values["tested"], total)
-            values["finished"] = True
-        finally:
-            values["seconds"] = round(time.perf_counter() - start, 3)
-            if values["trained"] or values["tested"]:
-                with nullcontext() if values["finished"] else suppress(InputError):  # report what stopped the run
-                    record_run(out, values)
-    return values
+    with alone_in(out), chosen, recorded_run(out, values) as record:  # a cluster that is absent is found out at once
+        record["trained"] = _prepare_classifier(cohort, settings, out, where, progress)
+        facts = {"data": cohort.facts(), "command": settings.command()}
+        write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
+        tests = SliceTests(cohort, out, where)
+        todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
+        total = sum(len(numbers) for numbers in todo.values())
+        for condition, numbers in todo.items():
+            for rows in tests.test(condition, numbers, chosen, retry):
+                record["tested"] += len(rows)
+                record["failed"] += len(rows) - len(succeeded(rows))
+                progress(f"testing {condition.name}", record["tested"], total)
+    return record
 
 
 def _prepare_classifier(

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import kstest, spearmanr
+from scipy.stats import spearmanr
 
 from attentest.errors import InputError
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import FailedImage
 from attentest.runs.records import Row, check_numbers, check_texts, read_runs
-from attentest.search import CONVERGED
 from attentest.simulation.calibration.calibration import ALPHAS
-from attentest.studies.brain.classifier import auc, clustered_rate, has_both_classes
+from attentest.studies.brain.classifier import auc, has_both_classes
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.slice_tests import TRAINING_FIELDS, SliceTests, data_file, read_record
 from attentest.studies.brain.study import FACTS, RUN_FIELDS
-from attentest.studies.rates import ENDS, interval_lengths
+from attentest.studies.measures import (
+    ENDS,
+    LOG_P,
+    MISSED,
+    REJECTED,
+    check_trial,
+    clustered_rate,
+    ending,
+    interval_lengths,
+    mean_of,
+    pvalues,
+    rounded,
+    succeeded,
+    uniformity,
+)
 
 FORMAT = 1
 """Version of the summary's format."""
@@ -33,17 +46,16 @@ FORMAT = 1
 CLASSES: Mapping[str, bool] = {"tumour": True, "free": False}
 """Names of the classes, and whether they have a tumour."""
 
-TESTS: Mapping[str, str] = {"selective": "log_p", "naive": "log_naive", "bonferroni": "log_bonferroni"}
-"""Tests, and the fields of rows with the logarithms of their p-values."""
-
 SPREADS = ("statistic", "log_naive", "difference", "standard_error", "region", "in_the_dark", "in_tumour")
 """Fields of rows whose quantiles are reported."""
 
-NUMBERS_OF_ROWS = (*TESTS.values(), *SPREADS, "p", "p_low", "p_high", "evaluations")
+NUMBERS_OF_ROWS = (*SPREADS, "log_p", "log_bonferroni", "p", "p_low", "p_high", "evaluations")
 """Numbers that the row of every tested slice must have."""
 
-ROOM_CONDITIONS = tuple(one for one in OUR_CONDITIONS if not one.ours)
+ROOM_CONDITIONS = tuple(condition for condition in OUR_CONDITIONS if not condition.ours)
 """Those of which the room of every slice is shown: with the paper's selection, beside which ours are."""
+
+DIGITS = 4  # of numbers in figures
 
 OVERLAPS = (0.0, 0.1, 0.3, 1.0)
 """Ends of the classes of IoU; slices without any overlap are a class of their own."""
@@ -85,36 +97,31 @@ def summarise(out: Path) -> dict[str, Any]:
         "overlap": _overlap(rows[PAPER]),
         "slices": _points(rows[PAPER]),
         "room": [
-            {"name": one.name, **one.describe(), **columns}
-            for one in ROOM_CONDITIONS
-            if (columns := _room(rows[one])) is not None
+            {"name": condition.name, **condition.describe(), **_room(rows[condition])}
+            for condition in ROOM_CONDITIONS
+            if rows[condition]
         ],
     }
 
 
 def _check_header(header: Mapping[str, Any]) -> None:
-    """Refuse a header that does not say what the noise is."""
+    """Check that a header says what the noise is."""
     dict(header["settings"]["noise"])
 
 
 def _check_row(row: Row) -> None:
-    """Refuse a row that lacks values which the summary needs."""
-    check_numbers(row, ["image"])
+    """Check that a row has the values which the summary needs."""
     if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
         raise ValueError("it has no class or no patient")
-    if "error" in row:
-        return
-    check_numbers(row, NUMBERS_OF_ROWS)
-    check_texts(row, ["status"])
-    check_numbers(row, [name for name in ("iou", "room", *ENDS) if row.get(name) is not None])
-    if not (row["iou"] is None or 0 <= row["iou"] <= 1):
-        raise ValueError(f"iou must lie between 0 and 1, got {row['iou']}")
-    if "confidence_low" in row and "confidence_high" not in row:
-        raise ValueError("confidence_high is missing")
+    check_trial(row, NUMBERS_OF_ROWS, ("iou", "room", *(ENDS if "confidence_low" in row else ())))
+    if "error" not in row:
+        check_texts(row, ["status"])
+        if not (row["iou"] is None or 0 <= row["iou"] <= 1):
+            raise ValueError(f"iou must lie between 0 and 1, got {row['iou']}")
 
 
 def _check_run(entry: Mapping[str, Any]) -> None:
-    """Refuse a run that lacks its time and place."""
+    """Check that a run has its time and place."""
     check_numbers(entry, ["seconds", "trained", "tested", "failed"])
     check_texts(entry, ["began", "device"])
 
@@ -129,14 +136,14 @@ def _sensitivity_images(rows: Mapping[Condition, Sequence[Row]], data: Mapping[s
 
 def _condition(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the numbers of a condition, for each class and for both."""
-    good = _good(rows)
+    good = succeeded(rows)
     classes = {name: [row for row in rows if row["tumour"] == tumour] for name, tumour in CLASSES.items()}
     return {
-        "classes": {name: _class(own, CLASSES[name]) for name, own in classes.items() if own},
+        "classes": {name: _class(slices, CLASSES[name]) for name, slices in classes.items() if slices},
         "separation": _separation(good, "log_p"),
         "naive_separation": _separation(good, "log_naive"),
         "seconds": float(sum(row["seconds"] for row in rows)),
-        "evaluations": float(np.mean([row["evaluations"] for row in good])) if good else None,
+        "evaluations": mean_of(good, "evaluations"),
     }
 
 
@@ -153,49 +160,38 @@ def _class(rows: Sequence[Row], tumour: bool) -> dict[str, Any]:
     and as not rejected by the naive test, of which the paper says that it always rejects. Likewise, if the search of a
     slice did not converge, the end of the error bar counts that is against the claim.
     """
-    good = _good(rows)
+    good = succeeded(rows)
     patients = np.array([row["patient"] for row in rows])
-    p = [row["p"] for row in good]
+    failed = {"selective": MISSED if tumour else REJECTED, "naive": MISSED}
+    failed["bonferroni"] = failed["selective"]
 
-    def rejected(row: Row, test: str, alpha: float) -> bool:
-        if "error" in row:
-            return not tumour and test != "naive"
-        if test == "selective" and row["status"] != CONVERGED:
-            return bool(row["p_high" if tumour else "p_low"] <= alpha)
-        return bool(row[TESTS[test]] <= np.log(alpha))
-
-    def rate(test: str, alpha: float) -> dict[str, Any]:
-        return clustered_rate(np.array([rejected(row, test, alpha) for row in rows]), patients)
+    def rates(test: str) -> dict[str, Any]:
+        p = pvalues(rows, test, failed[test])
+        return {f"{alpha:g}": clustered_rate(p <= alpha, patients) for alpha in ALPHAS}
 
     return {
-        "images": len(rows),
+        **ending(rows),
         "patients": len(set(patients)),
-        "failed": len(rows) - len(good),
-        "errors": dict(Counter(row["error"] for row in rows if "error" in row).most_common(5)),
-        "statuses": dict(Counter(row["status"] for row in good)),
-        "rates": {test: {f"{alpha:g}": rate(test, alpha) for alpha in ALPHAS} for test in TESTS},
-        "quantiles": _rounded(np.quantile(p, np.linspace(0, 1, 101))) if good else [],
-        "ks_pvalue": float(kstest(p, "uniform").pvalue) if good else None,
+        "rates": {test: rates(test) for test in ("selective", *LOG_P)},
+        **uniformity([row["p"] for row in good], DIGITS),
         **{name: _spread([row[name] for row in good]) for name in SPREADS},
-        "room": _spread([row["room"] for row in good if row.get("room") is not None]),
+        "room": _spread([row["room"] for row in good if row["room"] is not None]),
         "interval": interval_lengths(good),
     }
 
 
-def _room(rows: Sequence[Row]) -> dict[str, list[float | None]] | None:
-    """Return a column for each value that figures show of the room of slices; None if it was not recorded.
+def _room(rows: Sequence[Row]) -> dict[str, list[float | None]]:
+    """Return a column for each value that figures show of the room of slices.
 
-    Names are those of the first version of the summary: ``room`` is in standard errors, and ``fall`` that times the
-    statistic: the normal density falls by exp(-fall) over the room.
+    ``room`` is in standard errors, and ``fall`` that times the statistic: the normal density falls by exp(-fall) over
+    the room.
     """
-    good = [row for row in _good(rows) if row.get("room") is not None]
-    if not good:
-        return None
+    good = [row for row in succeeded(rows) if row["room"] is not None]
     room, error, statistic, p = (
         np.array([row[key] for row in good]) for key in ("room", "standard_error", "statistic", "p")
     )
     columns = {"room": room / error, "room_in_grey_levels": room, "fall": room / error * np.abs(statistic), "p": p}
-    return {name: _rounded(column.tolist()) for name, column in columns.items()}
+    return {name: rounded(column.tolist(), DIGITS) for name, column in columns.items()}
 
 
 def _spread(values: Sequence[float]) -> dict[str, float] | None:
@@ -208,7 +204,7 @@ def _spread(values: Sequence[float]) -> dict[str, float] | None:
 
 def _overlap(rows: Sequence[Row]) -> dict[str, Any] | None:
     """Return how p depends on the overlap of region and tumour."""
-    good = [row for row in _good(rows) if row["iou"] is not None]
+    good = [row for row in succeeded(rows) if row["iou"] is not None]
     if len(good) < 2:
         return None
     iou, log_p, patients = (np.array([row[key] for row in good]) for key in ("iou", "log_p", "patient"))
@@ -222,36 +218,24 @@ def _overlap(rows: Sequence[Row]) -> dict[str, Any] | None:
         "by_iou": [
             {
                 "iou": name,
-                "images": int(chosen.sum()),
-                "median_p": float(np.exp(np.median(log_p[chosen]))),
-                "rate": clustered_rate(log_p[chosen] <= np.log(0.05), patients[chosen]),
+                "images": int(members.sum()),
+                "median_p": float(np.exp(np.median(log_p[members]))),
+                "rate": clustered_rate(log_p[members] <= np.log(0.05), patients[members]),
             }
-            for name, chosen in classes.items()
-            if chosen.any()
+            for name, members in classes.items()
+            if members.any()
         ],
     }
 
 
 def _points(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Return a column for each value that figures show of every tested slice under the paper's condition."""
-    good = _good(rows)
+    good = succeeded(rows)
     return {
         "tumour": [int(row["tumour"]) for row in good],
-        "p": _rounded(row["p"] for row in good),
-        "statistic": _rounded(row["statistic"] for row in good),
-        "log10_naive": _rounded(row["log_naive"] / np.log(10) for row in good),
-        "iou": _rounded(row["iou"] for row in good),
-        "in_the_dark": _rounded(row["in_the_dark"] for row in good),
+        "log10_naive": rounded((row["log_naive"] / np.log(10) for row in good), DIGITS),
+        **{name: rounded((row[name] for row in good), DIGITS) for name in ("p", "statistic", "iou", "in_the_dark")},
     }
-
-
-def _good(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if "error" not in row]
-
-
-def _rounded(values: Iterable[float | None]) -> list[float | None]:
-    """Return numbers with the four digits that a figure needs."""
-    return [None if value is None else float(f"{value:.4g}") for value in values]
 
 
 COUNT = 12

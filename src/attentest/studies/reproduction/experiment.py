@@ -165,7 +165,13 @@ class Preset:
     nearly_gaussian: int = 1000
     curves: int = 3  # images whose f_i are drawn
     precision: int = 200  # images that are tested in float32 and float64
-    ours: int = 0  # images for each of our tests; earlier versions had none
+    ours: int = 1000  # images for each of our tests
+
+    def __post_init__(self) -> None:
+        for name in (*COUNTS, "permutations", "curves", "precision"):
+            whole_number(getattr(self, name), name, 0, MOST_IMAGES)
+        for search, count in self.timed.items():
+            whole_number(count, f"the number of images of {search}", 0, MOST_IMAGES)
 
     def limited(self, images: int | None, permutations: int | None) -> Preset:
         """Return the preset with at most these numbers of images per series and of permutations."""
@@ -204,14 +210,13 @@ PRESETS: Mapping[str, Preset] = {
         precision=2,
         ours=1,
     ),
-    "paper": Preset(ours=1000, timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
+    "paper": Preset(timed={"spectral": 200, "adaptive": 100, "combination": 20, "fixed": 10}),
     "full": Preset(
         additional=10_000,
         timed=dict.fromkeys(("spectral", "adaptive", "combination", "fixed"), 200),
         estimated=10_000,
         nearly_gaussian=10_000,
         precision=1000,
-        ours=1000,
     ),
 }
 """Some minutes on two cores; the counts of the paper's main text; those of its appendices."""

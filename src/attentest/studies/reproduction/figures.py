@@ -10,30 +10,45 @@ import numpy as np
 from scipy.stats import norm
 
 from attentest.presentation.figure import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, make_logarithmic, new_figure
-from attentest.simulation.images import nearly_gaussian
+from attentest.registry import REGION_UNITS
+from attentest.simulation.images import FAMILIES, nearly_gaussian
 from attentest.studies.document import png
-from attentest.studies.rates import draw_grid, draw_level, legend_below
-from attentest.studies.reproduction.experiment import DISTANCES, NOISES
-from attentest.studies.reproduction.measures import QUANTILES, Setting, chosen
-from attentest.studies.reproduction.rate_figures import (
-    BY_ARCHITECTURE,
-    BY_SIZE,
-    FAMILY_STYLES,
-    levels_figure,
-    model_axis,
-    non_gaussian_figure,
-    our_levels_figure,
-    our_power_figure,
-    power_figure,
-    type_i_error_figure,
+from attentest.studies.measures import QUANTILES
+from attentest.studies.rate_figures import (
+    SHADE,
+    Style,
+    draw_diagonal,
+    draw_grid,
+    draw_level,
+    draw_rates,
+    legend_below,
+    name_in_legend,
+    titled_panels,
 )
+from attentest.studies.reproduction.experiment import DEFAULT_MODEL, DISTANCES, GAMMAS, NOISES
+from attentest.studies.reproduction.measures import POWER, Setting, chosen
 from attentest.training.paper_model import MODELS, architecture_of, side_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BY_SIZE = ("base8", "base16", "base32", "base64")
+BY_ARCHITECTURE = ("small16", "base16", "large16", "huge16")
+NOISE_TITLES = [f"{noise} noise" for noise in NOISES]
 
+TEST_STYLES = {
+    "selective": (BLUE, "o"),
+    "naive": (VERMILION, "s"),
+    "permutation": (ORANGE, "^"),
+    "bonferroni": (GREEN, "D"),
+}
+TEST_NAMES = {test: "Bonferroni" if test == "bonferroni" else test for test in TEST_STYLES}
+LEVEL_STYLES = {"0.01": (GREEN, "D"), "0.05": (BLUE, "o"), "0.1": (ORANGE, "^")}
+GAMMA_STYLES = dict(zip(GAMMAS, ((VERMILION, "s"), (ORANGE, "^"), (GREEN, "D"), (BLUE, "o")), strict=True))
+FAMILY_STYLES = dict(
+    zip(FAMILIES, ((GREEN, "D"), (VERMILION, "s"), (ORANGE, "^"), (BLUE, "o"), (PURPLE, "v")), strict=True)
+)
 SEARCH_COLOURS = {"spectral": BLUE, "adaptive": GREEN, "combination": ORANGE, "fixed": VERMILION}
 MODEL_STYLES = dict(
     zip(
@@ -45,44 +60,191 @@ MODEL_STYLES = dict(
 LINE_STYLES = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)))
 """Of the families of noise, which colour alone would not tell apart in print."""
 
+REJECTED = "share of null images rejected\n(bars: 95% intervals)"
+FOUND = "share of images with p at most 0.05\n(bars: 95% intervals)"
+SIGNAL = "height of the signal, Delta (in standard deviations of the noise)"
+BAND = "band: range of the rates of a valid test"
+
+
+def _model_name(model: str, between: str = " ") -> str:
+    return f"{architecture_of(model)}{between}{side_of(model)}x{side_of(model)}"
+
+
+def _model_axis(axes: Axes, models: Sequence[str]) -> None:
+    """Label the horizontal axis with models: sizes of the image, or architectures."""
+    by_size = tuple(models) == BY_SIZE
+    names = [f"{side_of(model)}x{side_of(model)}" if by_size else architecture_of(model) for model in models]
+    axes.set_xticks(range(len(models)), names)
+    axes.set_xlim(-0.6, len(models) - 0.4)
+    axes.set_xlabel("pixels of the image (base architecture)" if by_size else "architecture (images of 16x16 pixels)")
+
+
+def _start_at_zero(figure: Figure) -> None:
+    """Let rates start at zero, with space for a point there, now that all is drawn."""
+    for axes in figure.axes:
+        top = axes.get_ylim()[1]
+        axes.set_ylim(-0.02 * top, top)
+
+
+def type_i_error_figure(settings: Sequence[Setting], models: Sequence[str]) -> Figure:
+    """Draw the type I error of four tests, with attentest's models and the authors'."""
+    figure, panels = titled_panels(11.0, 4.8, NOISE_TITLES)
+    whose = (False, True) if chosen(settings, published=True) else (False,)
+    groups = [(test, authors) for test in TEST_STYLES for authors in whose]
+    for axes, noise in zip(panels, NOISES, strict=True):
+        for offset, (test, authors) in zip(np.linspace(-0.32, 0.32, len(groups)), groups, strict=True):
+            rates = [
+                (models.index(setting["model"]) + offset, setting["tests"][test])
+                for setting in chosen(settings, noise=noise, published=authors)
+                if test in setting["tests"]
+            ]
+            name = TEST_NAMES[test] + ", authors' models" * authors
+            draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
+        draw_level(axes, 0.05, "level 0.05")
+        axes.set_ylim(-0.03, 1.05)
+        draw_grid(axes)
+        _model_axis(axes, models)
+    return legend_below(figure, 5, REJECTED)
+
+
+def levels_figure(settings: Sequence[Setting], panels: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> Figure:
+    """Draw rates of the selective test with their bands; panels give models and covariances for each title."""
+    figure, all_axes = titled_panels(11.0, 4.6, panels)
+    for axes, (models, noises) in zip(all_axes, panels.values(), strict=True):
+        shown = [setting for setting in settings if setting["model"] in models and setting["noise"] in noises]
+        for offset, (alpha, style) in zip((-0.2, 0.0, 0.2), LEVEL_STYLES.items(), strict=True):
+            axes.axhline(float(alpha), color=style[0], lw=1, ls="--")
+            rates = [(models.index(setting["model"]) + offset, setting["levels"][alpha]) for setting in shown]
+            for place, rate in rates:
+                axes.fill_between([place - 0.08, place + 0.08], *rate["band"], color=style[0], **SHADE)
+            draw_rates(axes, rates, style, f"rejected at {float(alpha):.2f}")
+        name_in_legend(axes, "the level", dashed=True)
+        name_in_legend(axes, BAND)
+        _model_axis(axes, models)
+    _start_at_zero(figure)
+    return legend_below(figure, 5, REJECTED)
+
+
+def power_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the power of the selective test and of Bonferroni, and the published values."""
+    figure, panels = titled_panels(11.0, 4.6, NOISE_TITLES)
+    groups = [("selective", False, -0.06), ("selective", True, 0.06), ("bonferroni", False, -0.16)]
+    groups += [("bonferroni", True, 0.16)]
+    for axes, (noise, published) in zip(panels, POWER.items(), strict=True):
+        for test, authors, offset in groups:
+            shown = chosen(settings, noise=noise, published=authors)
+            rates = [(setting["delta"] + offset, setting["tests"][test]) for setting in shown]
+            name = TEST_NAMES[test] + (", authors' models" if authors else ", attentest's models")
+            draw_rates(axes, rates, TEST_STYLES[test], name, hollow=authors)
+        axes.plot(list(published), list(published.values()), "x", color="0.4", ms=7, label="selective, published")
+        axes.set(xlabel=SIGNAL, ylim=(-0.03, 1.05), xlim=(0.6, 4.4), xticks=list(published))
+        draw_grid(axes)
+    return legend_below(figure, 3, FOUND)
+
+
+def our_levels_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the type I error of our tests and the paper's with their bands, hollow for whole patches."""
+    figure, panels = titled_panels(11.0, 5.0, NOISE_TITLES)
+    models = [model for model in MODELS if chosen(settings, model=model)]
+    for axes, noise in zip(panels, NOISES, strict=True):
+        shown = chosen(settings, noise=noise)
+        for place, model in enumerate(models):
+            for setting in chosen(shown, model=model)[:1]:  # all tests have the same band
+                axes.fill_between([place - 0.4, place + 0.4], *setting["rejected"]["band"], color="0.4", **SHADE)
+        draw_level(axes, 0.05, "level 0.05")
+        name_in_legend(axes, BAND)
+        _draw_our_tests(axes, shown, lambda setting: models.index(setting["model"]))
+        axes.set_xticks(range(len(models)), [_model_name(model, "\n") for model in models])
+        axes.set_xlabel("architecture, and pixels of the image")
+        draw_grid(axes)
+    _start_at_zero(figure)
+    return legend_below(figure, 4, REJECTED)
+
+
+def our_power_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the power of our tests and the paper's above the length of their intervals, hollow for whole patches."""
+    figure = new_figure(11.0, 8.0)
+    ours = chosen(settings, model=DEFAULT_MODEL, published=False) or settings
+    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    for (above, below), noise in zip(panels.T, NOISES, strict=True):
+        shown = chosen(ours, noise=noise)
+        lengths = [
+            {**setting, "rejected": dict.fromkeys(("value", "low", "high"), setting["length"]["median"])}
+            for setting in shown
+            if setting["length"] and setting["length"]["median"] is not None
+        ]
+        _draw_our_tests(above, shown, lambda setting: setting["delta"])
+        _draw_our_tests(below, lengths, lambda setting: setting["delta"])
+        above.set(title=f"{noise} noise", ylim=(-0.03, 1.05))
+        below.set(xlabel=SIGNAL, xticks=list(POWER[noise]))
+        make_logarithmic(below, "y")
+        for axes in (above, below):
+            draw_grid(axes)
+    panels[1, 0].set_ylabel("median length of the 95% interval,\nas a multiple of the naive one")
+    return legend_below(figure, 4, FOUND)
+
+
+def _draw_our_tests(axes: Axes, settings: Sequence[Setting], place: Callable[[Setting], float]) -> None:
+    """Draw the shares rejected by each test side by side at the place of their setting."""
+    tests = [(gamma, region) for gamma in GAMMAS for region in REGION_UNITS]
+    present = [test for test in tests if chosen(settings, randomise=test[0], region=test[1])]
+    for offset, (gamma, region) in zip(np.linspace(-0.3, 0.3, len(present)), present, strict=True):
+        shown = chosen(settings, region=region, randomise=gamma)
+        rates = [(place(setting) + offset, setting["rejected"]) for setting in shown]
+        draw_rates(axes, rates, GAMMA_STYLES[gamma], shown[0]["test"], hollow=region == "patches")
+
+
+def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
+    """Draw the rates by family and distance, with one panel per level."""
+    levels = ("0.05", "0.01")
+    figure, panels = titled_panels(11.0, 4.6, [f"level {alpha}" for alpha in levels], sharey=False)
+    offsets = np.linspace(-0.0025, 0.0025, len(FAMILY_STYLES))
+    for axes, alpha in zip(panels, levels, strict=True):
+        draw_level(axes, float(alpha), "the level")
+        for offset, (family, style) in zip(offsets, FAMILY_STYLES.items(), strict=True):
+            shown = chosen(settings, family=family)
+            draw_rates(axes, [(one["distance"] + offset, one["levels"][alpha]) for one in shown], style, family)
+        axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
+        draw_grid(axes)
+    _start_at_zero(figure)
+    return legend_below(figure, 6, REJECTED)
+
 
 def uniformity_figure(settings: Sequence[Setting]) -> Figure:
     """Draw quantiles of null p-values against those of the uniform distribution."""
-    figure = new_figure(11.0, 6.3)
-    for axes, noise in zip(figure.subplots(1, 2, sharey=True), NOISES, strict=True):
-        _draw_diagonal(axes, "uniform distribution")
+    figure, panels = titled_panels(11.0, 6.3, NOISE_TITLES)
+    for axes, noise in zip(panels, NOISES, strict=True):
+        draw_diagonal(axes, "uniform distribution")
         for setting in chosen(settings, noise=noise):
             colour, line = MODEL_STYLES[setting["model"]]
-            name = f"{_model_name(setting)} ({setting['images']:,} images)"
+            name = f"{_model_name(setting['model'])} ({setting['images']:,} images)"
             axes.plot(QUANTILES, setting["quantiles"], color=colour, ls=line, lw=1.5, label=name)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="quantile of the uniform distribution")
-        axes.set_title(f"{noise} noise")
-    figure.axes[0].set_ylabel("quantile of the selective p-values")
-    legend_below(figure, 4)
-    return figure
+    return legend_below(figure, 4, "quantile of the selective p-values")
 
 
 def time_figure(settings: Sequence[Setting]) -> Figure:
     """Draw seconds per image of each search on a logarithmic axis, by image size and by architecture."""
-    figure = new_figure(11.0, 5.0)
     timed = {setting["model"] for setting in settings}
     groups = [models for models in (BY_SIZE, BY_ARCHITECTURE) if timed & set(models)]
-    for axes, models in zip(np.ravel(figure.subplots(1, len(groups), sharey=True)), groups, strict=True):
+    figure, panels = titled_panels(11.0, 5.0, [""] * len(groups))
+    for axes, models in zip(panels, groups, strict=True):
         for search, colour in SEARCH_COLOURS.items():
             for noise, marker, style, offset in zip(NOISES, "os", "-:", (-0.04, 0.04), strict=True):
-                shown = [one for one in chosen(settings, search=search, noise=noise) if one["model"] in models]
-                found = sorted((models.index(one["model"]) + offset, one["seconds"]) for one in shown if one["seconds"])
-                if found:
+                points = sorted(
+                    (models.index(setting["model"]) + offset, setting["seconds"])
+                    for setting in chosen(settings, search=search, noise=noise)
+                    if setting["model"] in models and setting["seconds"]
+                )
+                if points:
                     look: dict[str, Any] = {"marker": marker, "ls": style, "color": colour, "ms": 5, "lw": 1.4}
-                    axes.plot(*zip(*found, strict=True), label=f"{search}, {noise} noise", **look)
+                    axes.plot(*zip(*points, strict=True), label=f"{search}, {noise} noise", **look)
         make_logarithmic(axes, "y")
         draw_grid(axes)
-        model_axis(axes, models)
+        _model_axis(axes, models)
     devices = ", ".join(dict.fromkeys(device for setting in settings for device in setting["devices"]))
     figure.suptitle(f"time of a test on {devices}", fontsize=11)
-    figure.axes[0].set_ylabel("seconds per image")
-    legend_below(figure, 4)
-    return figure
+    return legend_below(figure, 4, "seconds per image")
 
 
 def densities_figure(settings: Sequence[Setting]) -> Figure:
@@ -122,35 +284,26 @@ def demonstration_figure(settings: Sequence[Setting]) -> Figure:
         axes.set_title(title)
     panels[-1, 0].set_xlabel("z (the statistic, in standard errors)")
     panels[-1, 1].set_xlabel("z minus the observed statistic")
-    legend_below(figure, 4)
-    return figure
+    return legend_below(figure, 4)
 
 
 def precision_figure(settings: Sequence[Setting]) -> Figure:
     """Draw p-values in float32 against those in float64."""
-    figure = new_figure(5.6 * len(settings), 5.9)
-    for axes, setting in zip(np.ravel(figure.subplots(1, len(settings))), settings, strict=True):
-        _draw_diagonal(axes, "equal p")
-        for changed, colour, marker, name in (
-            (False, BLUE, "o", "same region"),
-            (True, VERMILION, "s", "another region"),
-        ):
+    titles = [_model_name(setting["model"]) + ", authors' model" * setting["published"] for setting in settings]
+    figure, panels = titled_panels(5.6 * len(settings), 5.9, titles, sharey=False)
+    styles: dict[bool, tuple[str, Style]] = {
+        False: ("same region", (BLUE, "o")),
+        True: ("another region", (VERMILION, "s")),
+    }
+    for axes, setting in zip(panels, settings, strict=True):
+        draw_diagonal(axes, "equal p")
+        for changed, (name, (colour, marker)) in styles.items():
             pairs = np.array([(p, single) for p, single, other in setting["pairs"] if other == changed]).reshape(-1, 2)
             axes.plot(*pairs.T, marker, ms=3.8, alpha=0.7, mew=0, color=colour, label=f"{name} ({len(pairs)})")
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
         axes.set(xlabel="p in float64, spectral search", ylabel="p in float32, combination search")
-        axes.set_title(_model_name(setting) + ", authors' model" * setting["published"])
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3, fontsize=9, frameon=False)
     return figure
-
-
-def _draw_diagonal(axes: Axes, name: str) -> None:
-    axes.plot([0, 1], [0, 1], color="0.4", lw=1, ls="--", label=name)
-
-
-def _model_name(setting: Setting) -> str:
-    side = side_of(setting["model"])
-    return f"{architecture_of(setting['model'])} {side}x{side}"
 
 
 class PageFigure(NamedTuple):
@@ -166,7 +319,7 @@ class PageFigure(NamedTuple):
     def settings(self, summary: Mapping[str, Any]) -> list[Setting]:
         """Return the settings that it shows."""
         settings = summary["experiments"].get(self.experiment, {}).get(self.part, [])
-        return [one for one in settings if self.models is None or one["model"] in self.models]
+        return [setting for setting in settings if self.models is None or setting["model"] in self.models]
 
 
 RATES = "Share of null images rejected, with 95% Wilson intervals"

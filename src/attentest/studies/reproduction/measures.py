@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,16 +14,22 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attentest.runs.records import Row
-from attentest.search import CONVERGED
 from attentest.simulation.calibration.calibration import ALPHAS
-from attentest.statistics.multiple_testing import rate_of
-from attentest.studies.rates import interval_lengths
+from attentest.studies.measures import (
+    MISSED,
+    REJECTED,
+    ending,
+    interval_lengths,
+    mean_of,
+    pvalues,
+    rate,
+    rounded,
+    succeeded,
+    uniformity,
+)
 from attentest.studies.reproduction.experiment import Series
 from attentest.studies.reproduction.run import check_header, data_file, row_check
 from attentest.training.paper_model import architecture_of, side_of
-
-LOG_P = {"naive": "log_naive", "bonferroni": "log_bonferroni"}
-"""Fields of a row that hold the logarithm of a p-value, by test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,44 +57,22 @@ class SeriesRows:
     @property
     def good(self) -> list[Row]:
         """The rows of trials that did not fail."""
-        return [row for row in self.rows if "error" not in row]
+        return succeeded(self.rows)
 
-    def pvalues(self, test: str, failed: float) -> NDArray[np.float64]:
-        """Return the p-values (n,) of a test; that of a failed trial is ``failed``.
-
-        A selective p-value whose search did not converge is the end of its error bar on the side of ``failed``.
-        """
-        field, end = LOG_P.get(test), "p_low" if failed < 0.5 else "p_high"
-
-        def pvalue(row: Row) -> float:
-            if "error" in row:
-                return failed
-            if field is not None:
-                return float(np.exp(row[field]))
-            return float(row["p"] if row.get("status", CONVERGED) == CONVERGED else row[end])
-
-        return np.array([pvalue(row) for row in self.rows])
-
-    def ending(self) -> dict[str, Any]:
-        """Return the numbers of trials and of failed ones, and the statuses other than "converged"."""
-        good = self.good
-        statuses = Counter(row["status"] for row in good if row.get("status", CONVERGED) != CONVERGED)
-        return {
-            "images": len(self.rows),
-            "failed": len(self.rows) - len(good),
-            "statuses": dict(sorted(statuses.items())),
-        }
+    def rejections(self, test: str, failed: float, level: float) -> NDArray[np.bool_]:
+        """Return for each image (n,) whether a test rejects at a level; a failed trial has the p-value ``failed``."""
+        return pvalues(self.rows, test, failed) <= level
 
     def setting(self) -> dict[str, Any]:
         """Return which setting this is, how its trials ended, and their mean cost."""
-        good = self.good
-        cost = {
-            field: float(np.mean([row[field] for row in good])) if good else None
-            for field in ("evaluations", "seconds")
-        }
-        series = self.series
+        series, good = self.series, self.good
         which = {"model": series.model, "noise": series.noise, "published": series.published}
-        return {**which, **self.ending(), **cost}
+        ended = {name: value for name, value in ending(self.rows).items() if name != "errors"}
+        return {**which, **ended, **{field: mean_of(good, field) for field in ("evaluations", "seconds")}}
+
+    def uniformity(self) -> dict[str, Any]:
+        """Return how the selective p-values of null images compare with the uniform distribution."""
+        return uniformity(pvalues(self.rows, "selective", REJECTED), DIGITS)
 
 
 def _with_most_permutations(out: Path, series: Series) -> Series:
@@ -97,8 +80,8 @@ def _with_most_permutations(out: Path, series: Series) -> Series:
     folder = (out / "data" / stem).parent
     pattern = re.compile(re.escape(Path(stem).name) + r"-(\d+)\.jsonl")
     counts = [int(match[1]) for path in folder.glob("*.jsonl") if (match := pattern.fullmatch(path.name))]
-    found = (replace(series, permutations=count) for count in sorted(counts, reverse=True))
-    return next((one for one in found if data_file(out, one).read().rows), series)
+    others = (replace(series, permutations=count) for count in sorted(counts, reverse=True))
+    return next((other for other in others if data_file(out, other).read().rows), series)
 
 
 POWER: Mapping[str, Mapping[float, float]] = {
@@ -134,8 +117,7 @@ Setting: TypeAlias = dict[str, Any]
 
 LEVEL = 0.05  # significance level of the paper's main text
 TOGETHER = 0.95  # probability with which a valid test stays in the band in all settings
-REJECTED, MISSED = 0.0, 1.0  # p of a failed trial: a rejection where there is no signal, a miss where there is one
-QUANTILES = np.linspace(0.0, 1.0, 101)  # probabilities at which the quantiles of null p-values are drawn
+DIGITS = 5  # of numbers in figures
 STEP = 0.2  # the paper's largest grid width, over which f_i is taken for linear
 NEAR = 0.1  # distance from the statistic within which f_i is not taken for linear
 BEND = 0.1  # a curve is bent where it leaves its chord by more than this share of its change...
@@ -153,15 +135,7 @@ def label(setting: Setting) -> str:
 
 def chosen(settings: Iterable[Setting], **wanted: Any) -> list[Setting]:
     """Return the settings whose fields have the wanted values."""
-    return [one for one in settings if all(one[name] == value for name, value in wanted.items())]
-
-
-def rate(hits: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return a rate with its Wilson interval, JSON-ready."""
-    found = rate_of(hits)
-    values = asdict(found)
-    del values["confidence_level"]
-    return {"value": found.value, **values}
+    return [setting for setting in settings if all(setting[name] == value for name, value in wanted.items())]
 
 
 def band(settings: int, level: float, images: int) -> tuple[float, float]:
@@ -176,10 +150,10 @@ def band(settings: int, level: float, images: int) -> tuple[float, float]:
 
 def judged_rate(hits: NDArray[np.bool_], settings: int, level: float) -> dict[str, Any]:
     """Return a rate with the band of its level, and whether it is within or above it."""
-    found = rate(hits)
+    share = rate(hits)
     low, high = band(settings, level, len(hits))
-    inside, above = low <= found["value"] <= high, found["value"] > high
-    return {**found, "level": level, "band": [low, high], "within_band": inside, "above_band": above}
+    inside, above = low <= share["value"] <= high, share["value"] > high
+    return {**share, "level": level, "band": [low, high], "within_band": inside, "above_band": above}
 
 
 def permutation_level(alpha: float, permutations: int) -> float:
@@ -188,66 +162,73 @@ def permutation_level(alpha: float, permutations: int) -> float:
     return (int(alpha * permutations + 1e-9) + 1) / (permutations + 1)
 
 
-def type_i_error(found: Sequence[SeriesRows]) -> list[Setting]:
+def type_i_error(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return the rates of all four tests at 0.05 in each setting."""
 
     def setting_of(rows: SeriesRows) -> tuple[str, str, bool]:
         return rows.series.model, rows.series.noise, rows.series.published
 
-    permuted = {setting_of(rows): rows for rows in found if rows.series.work == "permutation"}
-    selective = [rows for rows in found if rows.series.work == "selective"]
+    permuted = {setting_of(rows): rows for rows in series if rows.series.work == "permutation"}
+    selective = [rows for rows in series if rows.series.work == "selective"]
     settings = []
     for rows in selective:
-        together = sum(other.series.published == rows.series.published for other in selective)
+        together = _together(rows, selective)
         tests = {
-            test: judged_rate(rows.pvalues(test, REJECTED) <= LEVEL, together, LEVEL)
+            test: judged_rate(rows.rejections(test, REJECTED, LEVEL), together, LEVEL)
             for test in ("selective", "naive", "bonferroni")
         }
-        entry = {**rows.setting(), **_uniformity(rows), "tests": tests, "permutation": None}
+        entry = {**rows.setting(), **rows.uniformity(), "tests": tests, "permutation": None}
         if (other := permuted.get(setting_of(rows))) is not None:
             count = other.series.permutations or 1
-            hits = other.pvalues("permutation", REJECTED) <= LEVEL
+            hits = other.rejections("permutation", REJECTED, LEVEL)
             tests["permutation"] = judged_rate(hits, together, permutation_level(LEVEL, count))
             entry["permutation"] = {**other.setting(), "permutations": count}
         settings.append(entry)
     return settings
 
 
-def null_levels(found: Sequence[SeriesRows], alphas: Sequence[float] = ALPHAS) -> list[Setting]:
+def _together(rows: SeriesRows, series: Sequence[SeriesRows]) -> int:
+    """Return the number of settings with which a setting shares its band: those with attentest's models, or others."""
+    return sum(other.series.published == rows.series.published for other in series)
+
+
+def null_levels(series: Sequence[SeriesRows], alphas: Sequence[float] = ALPHAS) -> list[Setting]:
     """Return the rates of the selective test at several levels in each setting."""
     settings = []
-    for rows in found:
-        pvalues, together = rows.pvalues("selective", REJECTED), len(found) * len(alphas)
-        levels = {f"{alpha:g}": judged_rate(pvalues <= alpha, together, alpha) for alpha in alphas}
-        entry = {**rows.setting(), **_uniformity(rows), "levels": levels}
+    for rows in series:
+        together = len(series) * len(alphas)
+        levels = {
+            f"{alpha:g}": judged_rate(rows.rejections("selective", REJECTED, alpha), together, alpha)
+            for alpha in alphas
+        }
+        entry = {**rows.setting(), **rows.uniformity(), "levels": levels}
         if rows.series.family is not None:
-            shape = rows.headers[0]["series"].get("family_shape") if rows.headers else None
+            shape = rows.headers[0]["series"]["family_shape"]
             entry |= {"family": rows.series.family, "distance": rows.series.distance, "shape": shape}
         settings.append(entry)
     return settings
 
 
-def power(found: Sequence[SeriesRows]) -> list[Setting]:
+def power(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return how often the selective and the Bonferroni test find a signal, at 0.05."""
     return [
         {
             **rows.setting(),
             "delta": rows.series.delta,
-            "tests": {test: rate(rows.pvalues(test, MISSED) <= LEVEL) for test in ("selective", "bonferroni")},
+            "tests": {test: rate(rows.rejections(test, MISSED, LEVEL)) for test in ("selective", "bonferroni")},
         }
-        for rows in found
+        for rows in series
     ]
 
 
-def our_tests(found: Sequence[SeriesRows]) -> list[Setting]:
+def our_tests(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return the shares rejected at 0.05, and what 95% intervals cover and how long they are: ours and the paper's."""
-    return [_our_test(rows, sum(one.series.published == rows.series.published for one in found)) for rows in found]
+    return [_our_test(rows, _together(rows, series)) for rows in series]
 
 
 def _our_test(rows: SeriesRows, together: int) -> Setting:
     series, good = rows.series, rows.good
-    rejected = rows.pvalues("selective", MISSED if series.delta else REJECTED) <= LEVEL
-    overlap = [row["iou"] for row in good if "iou" in row]
+    rejected = rows.rejections("selective", MISSED if series.delta else REJECTED, LEVEL)
     return {
         **rows.setting(),
         "test": series.test,
@@ -257,7 +238,7 @@ def _our_test(rows: SeriesRows, together: int) -> Setting:
         "rejected": rate(rejected) if series.delta else judged_rate(rejected, together, LEVEL),
         "missed": judged_rate(np.array([_misses(row) for row in rows.rows]), together, LEVEL),
         "length": interval_lengths(good),
-        "iou": float(np.mean(overlap)) if overlap else None,
+        "iou": mean_of([row for row in good if "iou" in row], "iou"),
     }
 
 
@@ -269,15 +250,15 @@ def _misses(row: Mapping[str, Any]) -> bool:
     return (low is not None and truth < low) or (high is not None and truth > high)
 
 
-def search_times(found: Sequence[SeriesRows]) -> list[Setting]:
+def search_times(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return seconds and evaluations per image of each search, and their ratios to those of the spectral search."""
     entries = [
         {
             **rows.setting(),
             "search": rows.series.search,
-            "devices": list(dict.fromkeys(header.get("device", "unknown") for header in rows.headers)),
+            "devices": list(dict.fromkeys(header["device"] for header in rows.headers)),
         }
-        for rows in found
+        for rows in series
         if rows.series.work == "search"
     ]
     spectral = {(entry["model"], entry["noise"]): entry for entry in entries if entry["search"] == "spectral"}
@@ -289,9 +270,9 @@ def search_times(found: Sequence[SeriesRows]) -> list[Setting]:
     return entries
 
 
-def demonstration(found: Sequence[SeriesRows]) -> list[Setting]:
+def demonstration(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return, for each image, how straight its f_i are, how close to zero, and the curves thinned for a figure."""
-    return [_curves(row) for rows in found for row in rows.good]
+    return [_curves(row) for rows in series for row in rows.good]
 
 
 def _curves(row: Mapping[str, Any]) -> Setting:
@@ -316,7 +297,7 @@ def bent_steps(z: NDArray[np.float64], curves: NDArray[np.float64], statistic: f
     The points z (m,) of the curves (k, m) are equally spaced. Steps within 0.1 of the statistic do not count.
     """
     width = max(2, int(STEP / (z[1] - z[0]) + 1e-6))
-    found = []
+    bent = []
     for start in range(0, len(z) - width, width):
         at = slice(start, start + width + 1)
         if z[at][0] < statistic + NEAR and z[at][-1] > statistic - NEAR:
@@ -324,13 +305,13 @@ def bent_steps(z: NDArray[np.float64], curves: NDArray[np.float64], statistic: f
         first, last = curves[:, start], curves[:, start + width]
         chord = first[:, None] + (last - first)[:, None] * (np.arange(width + 1) / width)
         bend = np.abs(curves[:, at] - chord).max(axis=1)
-        found.append(bend > BEND * np.maximum(np.abs(last - first), SMALLEST_CHANGE))
-    return np.concatenate(found)
+        bent.append(bend > BEND * np.maximum(np.abs(last - first), SMALLEST_CHANGE))
+    return np.concatenate(bent)
 
 
-def precision(found: Sequence[SeriesRows]) -> list[Setting]:
+def precision(series: Sequence[SeriesRows]) -> list[Setting]:
     """Return how regions and p-values in float32 and float64 differ, for each series with a trial that succeeded."""
-    return [_precision(rows) for rows in found if rows.good]
+    return [_precision(rows) for rows in series if rows.good]
 
 
 def _precision(series_rows: SeriesRows) -> Setting:
@@ -344,38 +325,26 @@ def _precision(series_rows: SeriesRows) -> Setting:
         **series_rows.setting(),
         "region_differs": rate(changed > 0),
         "pixels_changed": {"mean": float(changed.mean()), "most": int(changed.max())},
-        "pixels": series_rows.headers[0]["settings"]["model"]["input"][-2:] if series_rows.headers else None,
+        "pixels": series_rows.headers[0]["settings"]["model"]["input"][-2:],
         "float32": _distances(single, p),
         "float64": _distances(double, p),
         "worst": {name: rows[worst][name] for name in names if name in rows[worst]},
-        "pairs": [[*_rounded((p[i], single[i])), bool(changed[i])] for i in range(min(PAIRS, len(rows)))],
+        "pairs": [[*rounded((p[i], single[i]), DIGITS), bool(changed[i])] for i in range(min(PAIRS, len(rows)))],
     }
 
 
-def _distances(pvalues: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, Any]:
-    gaps = np.abs(pvalues - exact)
+def _distances(p: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, Any]:
+    gaps = np.abs(p - exact)
     shares = {"median": 0.5, "ninety_percent": 0.9, "greatest": 1.0}
-    changes = rate((pvalues <= LEVEL) != (exact <= LEVEL))
+    changes = rate((p <= LEVEL) != (exact <= LEVEL))
     return {**{name: float(np.quantile(gaps, share)) for name, share in shares.items()}, "verdict_changes": changes}
-
-
-def _uniformity(rows: SeriesRows) -> dict[str, Any]:
-    """Return how the null p-values compare with the uniform distribution: the Kolmogorov-Smirnov p, and quantiles."""
-    pvalues = rows.pvalues("selective", REJECTED)
-    ks_pvalue = float(stats.kstest(pvalues, "uniform").pvalue)
-    return {"ks_pvalue": ks_pvalue, "quantiles": _rounded(np.quantile(pvalues, QUANTILES))}
 
 
 def _thinned(part: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
     count = len(part["z"])
-    chosen = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
-    curves = {name: [_rounded(curve[chosen], 4) for curve in part[name]] for name in ("inside", "outside")}
-    return {"z": _rounded(part["z"][chosen]), **curves}
-
-
-def _rounded(values: Iterable[float], digits: int = 5) -> list[float]:
-    """Return numbers with as many digits as a figure needs."""
-    return [float(f"{value:.{digits}g}") for value in values]
+    points = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
+    curves = {name: [rounded(curve[points], 4) for curve in part[name]] for name in ("inside", "outside")}
+    return {"z": rounded(part["z"][points], DIGITS), **curves}
 
 
 MEASURES: Mapping[str, Callable[[Sequence[SeriesRows]], list[Setting]]] = {

@@ -3,23 +3,227 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from attentest.presentation.words import pvalue_text
+from attentest.search import CONVERGED
 from attentest.studies import document
-from attentest.studies.document import Markdown, duration, table, to_html
-from attentest.studies.reproduction import measures, tables
+from attentest.studies.document import Columns, Markdown, cell, duration, span, table, table_head, table_row, text
+from attentest.studies.reproduction import measures
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
-from attentest.studies.reproduction.finding import findings
-from attentest.studies.reproduction.rules import span
+from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
+from attentest.studies.reproduction.statements import findings
 from attentest.studies.reproduction.summary import DERIVATIVE_COST, summarise
 from attentest.studies.reproduction.trial import TOL
 from attentest.training.paper_model import MODELS
 
 Summary: TypeAlias = Mapping[str, Any]
+
+SETTING: Columns = {"setting": label, "images": "{images}"}
+COST: Columns = {"KS p": "{ks_pvalue}", "evaluations": "{evaluations}", "seconds per image": "{seconds}"}
+TYPE_I_ERROR: Columns = {
+    **SETTING,
+    "selective": "{tests[selective]}",
+    "naive": "{tests[naive]}",
+    "Bonferroni": "{tests[bonferroni]}",
+    "permutation": "{tests[permutation]}",
+    "band": "{tests[selective][band][0]:.3f} to {tests[selective][band][1]:.3f}",
+    **COST,
+}
+PERMUTATION_TEST: Columns = {
+    "permutation test": label,
+    "published": lambda setting: f"{PERMUTATION[setting['model']]:.3f}",
+    "here": "{tests[permutation]}",
+    "permutations": "{permutation[permutations]}",
+    "images": "{permutation[images]}",
+}
+BANDS: Columns = {"images": "{images}", "level": "{level}", "band": "{band[0]:.4f} to {band[1]:.4f}"}
+POWER_OF_TESTS: Columns = {
+    "setting": label,
+    "Delta": "{delta:g}",
+    "images": "{images}",
+    "selective": "{tests[selective]}",
+    "Bonferroni": "{tests[bonferroni]}",
+    "selective, published": lambda setting: f"{POWER[setting['noise']][setting['delta']]:.3f}",
+}
+COMPUTATION_TIME: Columns = {
+    "setting": label,
+    "search": "{search}",
+    "images": "{images}",
+    "seconds per image": "{seconds}",
+    "seconds, ratio to spectral": "{seconds_ratio}",
+    "evaluations": "{evaluations}",
+    "evaluations, ratio to spectral": "{evaluations_ratio}",
+    "device": lambda setting: ", ".join(setting["devices"]),
+}
+DEMONSTRATION: Columns = {
+    "image": "{image!s}",
+    "statistic": "{statistic:.3f}",
+    "steps that are not straight": "{bent[count]} of {bent[total]}",
+    "smallest |f_i| close to it": "{smallest_close}",
+    "that of the median pixel": "{median_close}",
+}
+DIFFERENCES: Columns = {
+    "setting": lambda row: f"{label(row)}, {row['precision']}",
+    "images": "{images}",
+    "median |difference of p|": "{median:.2g}",
+    "90%": "{ninety_percent:.2g}",
+    "greatest": "{greatest:.2g}",
+    "verdict changes": "{verdict_changes}",
+}
+REGIONS: Columns = {
+    "setting": label,
+    "region differs in float32": "{region_differs}",
+    "pixels at most": "{pixels_changed[most]}",
+    "image with the greatest difference: p, p in float64, p in float32": lambda setting: (
+        "{image}: {text}, {p_float64:.4g}, {p_float32:.4g}".format(text=_p(setting["worst"]), **setting["worst"])
+    ),
+}
+RUNS: Columns = {
+    "began": "{began}",
+    "preset": "{preset}",
+    "experiments": lambda run: "all" if len(run["experiments"]) == len(EXPERIMENTS) else ", ".join(run["experiments"]),
+    "tests": lambda run: run.get("tests", "all"),
+    "seed": "{seed!s}",
+    "device": "{device}",
+    "trials": "{trials}",
+    "failed": "{failed}",
+    "wall time": "{seconds:duration}",
+    "time of training": lambda run: (
+        ", ".join(f"{model} {duration(seconds)}" for model, seconds in (run["trained"] or {}).items()) or "-"
+    ),
+    "ended": lambda run: "yes" if run["finished"] else "interrupted",
+}
+MODELS_USED: Columns = {
+    "model": lambda model: model["model"] + ", authors'" * model["published"],
+    "parameters": "{parameters}",
+    "held-out accuracy": "{held_out_accuracy:.4f}",
+    "sha256 of the weights": lambda model: ", ".join(model["sha256"]),
+    "trained by": "{command}",
+}
+FAILURES: Columns = {
+    "series": "{series}",
+    "trials": "{images}",
+    "failed": "{failed}",
+    "not converged": lambda entry: ", ".join(f"{name}: {count}" for name, count in entry["statuses"].items()) or "-",
+    "errors": lambda entry: "; ".join(f"{error} ({count})" for error, count in entry["errors"].items()) or "-",
+}
+MISSING: Columns = {"series": "{series}", "trials there": "{trials}", "asked for": "{asked}"}
+TIMES: Columns = {
+    "experiment": "{title}",
+    "trials": "{trials}",
+    "evaluations": "{evaluations}",
+    "measured": "{seconds:duration}",
+    "on the CPU, estimated": lambda entry: (
+        ("-" if entry["cpu_seconds"] is None else duration(entry["cpu_seconds"]))
+        + (f", without {', '.join(entry['cpu_unknown'])}" if entry["cpu_unknown"] else "")
+    ),
+}
+FINDINGS: Columns = {
+    **document.FINDINGS,
+    "statement": lambda finding: document.link_to(
+        _heading(EXPERIMENTS[finding["experiment"]].title, finding["ours"]), finding["statement"]
+    ),
+}
+
+
+def _p(row: Mapping[str, Any]) -> str:
+    """Return the p-value of a row as its search knows it; the recorded summary has neither bounds nor status."""
+    return pvalue_text(row["p"], (row.get("p_low", 0.0), row.get("p_high", 1.0)), row.get("status", CONVERGED), 4)
+
+
+def _at_levels(settings: Sequence[Setting]) -> Columns:
+    return {f"at {alpha}": f"{{levels[{alpha}]}}" for alpha in settings[0]["levels"]}
+
+
+def _levels(settings: Sequence[Setting]) -> list[Markdown]:
+    bands = {(rate["total"], alpha): rate["band"] for setting in settings for alpha, rate in setting["levels"].items()}
+    rows = [{"images": images, "level": alpha, "band": band} for (images, alpha), band in bands.items()]
+    return [table(settings, {**SETTING, **_at_levels(settings), **COST}), table(rows, BANDS)]
+
+
+def _non_gaussian(settings: Sequence[Setting]) -> list[Markdown]:
+    which: Columns = {"family": "{family}", "distance": "{distance:g}", "shape": "{shape:.5g}", "images": "{images}"}
+    return [table(settings, {**which, **_at_levels(settings), "KS p": COST["KS p"]})]
+
+
+def _type_i_error(settings: Sequence[Setting]) -> list[Markdown]:
+    correlated = chosen(settings, noise="correlated")
+    published = [setting for setting in correlated if setting["model"] in PERMUTATION and setting["permutation"]]
+    return [table(settings, TYPE_I_ERROR), table(published, PERMUTATION_TEST)]
+
+
+def _precision(settings: Sequence[Setting]) -> list[Markdown]:
+    rows = [{**setting, **setting[name], "precision": name} for setting in settings for name in ("float32", "float64")]
+    return [table(rows, DIFFERENCES), table(settings, REGIONS)]
+
+
+TABLES: Mapping[str, Callable[[Sequence[Setting]], list[Markdown]]] = {
+    "type-i-error": _type_i_error,
+    "additional-trials": _levels,
+    "power": lambda settings: [table(settings, POWER_OF_TESTS)],
+    "computation-time": lambda settings: [table(settings, COMPUTATION_TIME)],
+    "estimated-variance": _levels,
+    "non-gaussian": _non_gaussian,
+    "demonstration": lambda settings: [table(settings, DEMONSTRATION)],
+    "precision": _precision,
+}
+"""For each experiment, the function from its settings, at least one, to its tables."""
+
+
+def _coverage(setting: Setting) -> str:
+    missed = setting["missed"]
+    outside = ", below" if missed["above_band"] else "" if missed["within_band"] else ", above"
+    return f"{1 - missed['value']:.3f}{outside}"
+
+
+def _longest(setting: Setting) -> str:
+    length = setting["length"] or {}
+    return "-" if length.get("longest") is None else f"{text(length['bound'])}: {text(length['longest'])}"
+
+
+OURS: Columns = {
+    "share with p at most 0.05": "{rejected}",
+    "coverage of the 95% interval": _coverage,
+    "length of the interval over that of the naive one: median (mean)": "{length[median]} ({length[mean]})",
+    "bound on that length: the longest over its bound": _longest,
+    "evaluations per image": "{evaluations}",
+    "IoU of region and signal": "{iou}",
+}
+"""What the tables of our tests show, by their headings."""
+
+
+def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
+    """Return a table for each value of our tests, with a line per setting and a column per test; none without data."""
+    by_setting: dict[str, dict[str, Setting]] = {}
+    for setting in settings:
+        where = f"{label(setting)}, Delta {setting['delta']:g}" if setting["delta"] else label(setting)
+        by_setting.setdefault(f"{where}, {setting['images']:,} images", {})[setting["test"]] = setting
+    tests = list(dict.fromkeys(setting["test"] for setting in settings))
+    tables = []
+    for heading, column in OURS.items():
+        lines = [
+            (name, *(cell(line[test], column) if test in line else "-" for test in tests))
+            for name, line in by_setting.items()
+        ]
+        if any(shown != "-" for _, *cells in lines for shown in cells):
+            tables.append(Markdown("\n".join([table_head(heading, *tests), *(table_row(*line) for line in lines)])))
+    return tables
+
+
+def time_tables(summary: Summary) -> list[Markdown]:
+    """Return the tables of what each experiment took, and of the time of one evaluation."""
+    rows = [{"title": experiment["title"], **experiment["time"]} for experiment in summary["experiments"].values()]
+    rows.append({"title": "All, each series once", **summary["time"]["each_series_once"]})
+    seconds = summary["time"]["cpu_seconds_an_evaluation"]
+    threads = " or ".join(str(count) for count in summary["time"]["cpu_threads"])
+    heading = f"milliseconds per evaluation on the CPU, {threads} threads"
+    evaluations = [{"model": model, "milliseconds": 1000 * seconds[model]} for model in MODELS if model in seconds]
+    return [table(rows, TIMES), table(evaluations, {"model": "{model}", heading: "{milliseconds}"})]
 
 
 def write_report(out: Path, target: Path) -> Path:
@@ -30,11 +234,11 @@ def write_report(out: Path, target: Path) -> Path:
 
 def write_page(summary: Summary, target: Path) -> Path:
     """Write the page of a summary to a directory, and return the path of its HTML."""
-    figures, text = drawn_figures(summary), render_markdown(summary)
+    figures, page = drawn_figures(summary), render_markdown(summary)
     pages = {
         "summary.json": document.summary_text(summary),
-        "reproduction.md": text,
-        "index.html": to_html(text, figures),
+        "reproduction.md": page,
+        "index.html": document.to_html(page, figures),
     }
     document.write_pages(target, pages, figures)
     return target / "index.html"
@@ -46,52 +250,41 @@ def render_markdown(summary: Summary) -> str:
     shown, without_data = document.split_by_data(findings(summary))
     content = {
         **summary,
-        "absent": [one.title for name, one in EXPERIMENTS.items() if name not in experiments],
-        "run_table": table(summary["runs"], tables.RUNS),
-        "model_table": table(summary["models"], tables.MODELS_USED),
-        "papers": [one for one in shown if not one["ours"]],
-        "ours": [one for one in shown if one["ours"]],
-        "findings": table(shown, FINDING),
+        "absent": [experiment.title for name, experiment in EXPERIMENTS.items() if name not in experiments],
+        "run_table": table(summary["runs"], RUNS),
+        "model_table": table(summary["models"], MODELS_USED),
+        "papers": [finding for finding in shown if not finding["ours"]],
+        "ours": [finding for finding in shown if finding["ours"]],
+        "findings": table(shown, FINDINGS),
         "without_data": without_data,
         "trials": summary["time"]["each_series_once"]["trials"],
-        "failed": sum(one["failed"] for one in summary["failures"]),
+        "failed": sum(series["failed"] for series in summary["failures"]),
         "experiments": [
             {
                 **found,
                 "figures": _pictures(summary, name, found["title"], "settings"),
-                "tables": tables.TABLES[name](found["settings"]) if found["settings"] else [],
-                "our_title": _our_title(found["title"]),
+                "tables": TABLES[name](found["settings"]) if found["settings"] else [],
+                "our_title": _heading(found["title"], ours=True),
                 "our_figures": _pictures(summary, name, f"{found['title']}, our tests", "ours"),
-                "our_tables": tables.our_tables(found.get("ours", [])),
+                "our_tables": our_tables(found.get("ours", [])),
                 "command": document.code(command_of(name, summary)),
             }
             for name, found in experiments.items()
         ],
         "derivative_cost": DERIVATIVE_COST,
         "wall_time": _wall_time(summary["runs"]),
-        "times": tables.time_tables(summary),
-        "failures_table": table(summary["failures"], tables.FAILURES),
-        "missing_table": table(summary["missing"], tables.MISSING),
+        "times": time_tables(summary),
+        "failures_table": table(summary["failures"], FAILURES),
+        "missing_table": table(summary["missing"], MISSING),
         "tol": f"{TOL:g}",
         "differences": _differences(experiments),
     }
     return document.render("attentest.studies.reproduction", content)
 
 
-def _our_title(title: str) -> str:
-    """Return the heading of our tests in an experiment."""
-    return f"{title}: our tests"
-
-
-FINDING: document.Columns = {
-    "statement": lambda one: document.link_to(
-        _our_title(EXPERIMENTS[one["experiment"]].title) if one["ours"] else EXPERIMENTS[one["experiment"]].title,
-        one["statement"],
-    ),
-    "in the paper": "{where}",
-    "verdict": lambda one: Markdown(f"**{one['verdict']}**"),
-    "numbers": "{numbers}",
-}
+def _heading(title: str, ours: bool) -> str:
+    """Return the heading of an experiment, or of our tests in it."""
+    return f"{title}: our tests" if ours else title
 
 
 def _pictures(summary: Summary, experiment: str, title: str, part: str) -> list[Markdown]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -15,15 +13,10 @@ import numpy as np
 import torch
 
 from attentest.attention.device import usable_device
-from attentest.checks import whole_number
-from attentest.errors import InputError
 from attentest.runs.engine import Engine, LocalEngine, as_engine
-from attentest.runs.records import RecordFile, Row, RowCheck, check_numbers, check_texts, record_run
-from attentest.search import CONVERGED
-from attentest.studies.rates import ENDS, recorded
+from attentest.runs.records import RecordFile, Row, RowCheck, check_numbers, check_texts
+from attentest.studies.measures import ENDS, check_trial, recorded, recorded_run, succeeded
 from attentest.studies.reproduction.experiment import (
-    COUNTS,
-    MOST_IMAGES,
     PRESETS,
     TESTS,
     Experiment,
@@ -56,17 +49,9 @@ def row_check(work: str) -> RowCheck:
 
 
 def _check_row(work: str, row: Row) -> None:
-    check_numbers(row, ["image"])
-    if "error" in row:
-        return
-    check_numbers(row, NUMBERS[work])
+    check_trial(row, NUMBERS[work], ENDS if work == "interval" else ())
     check_numbers(row, [name for name in ("iou", "batch") if name in row])
-    if row.get("status", CONVERGED) != CONVERGED:
-        check_texts(row, ["status"])
-        check_numbers(row, ["p_low", "p_high"])
-    if work == "interval":
-        check_numbers(row, [name for name in ENDS if row[name] is not None])
-    if work == "curves":
+    if work == "curves" and "error" not in row:
         for part in ("far", "close"):
             _check_curves(row[part], part)
 
@@ -95,7 +80,7 @@ def check_run(entry: Mapping[str, Any]) -> None:
     """Refuse a run that asks for what no run can ask for, or lacks its time and place."""
     if entry["preset"] not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {entry['preset']!r}")
-    if entry.get("tests", "all") not in TESTS:
+    if entry["tests"] not in TESTS:
         raise ValueError(f"tests must be one of {', '.join(TESTS)}, got {entry['tests']!r}")
     check_texts(entry, ["began", "device", "device_type"])
     datetime.fromisoformat(entry["began"])
@@ -106,10 +91,6 @@ def check_run(entry: Mapping[str, Any]) -> None:
     check_numbers(trained, trained)
     chosen_experiments(list(entry["experiments"]))
     preset = Preset(**entry["counts"])
-    for name in (*COUNTS, "permutations", "curves", "precision"):
-        whole_number(getattr(preset, name), name, 0, MOST_IMAGES)
-    for search, count in preset.timed.items():
-        whole_number(count, f"the number of images of {search}", 0, MOST_IMAGES)
     preset.with_models([*preset.models, *preset.timed_models])
 
 
@@ -117,7 +98,7 @@ def check_run(entry: Mapping[str, Any]) -> None:
 RELATIVE_COST = {"base8": 0.3, "small16": 0.3, "large16": 4.0, "huge16": 20.0}
 
 RUN_FIELDS = (
-    *("preset", "counts", "experiments", "published", "seed"),  # what was asked for
+    *("preset", "counts", "experiments", "published", "tests", "seed"),  # what was asked for
     *("began", "seconds", "trials", "failed", "trained", "finished"),  # what happened
     *("device", "device_type", "threads"),  # where
 )
@@ -181,44 +162,30 @@ def run(
 
 
 def _run(settings: RunSettings, out: Path, progress: Progress, device: torch.device, engine: Engine) -> Outcome:
-    start, began = time.perf_counter(), datetime.now(UTC)
     train = partial(settings.folders.train, device=settings.device, progress=progress)
-    trained = {model: round(train(model), 3) for model in settings.untrained()}
-    todo = _todo(settings, out)
-    total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
-    done_cost, done, failed = 0.0, 0, 0
-
-    def record(finished: bool) -> float:
-        seconds = time.perf_counter() - start
-        entry = {
-            "preset": settings.preset_name,
-            "counts": asdict(settings.preset),
-            "experiments": [experiment.name for experiment in settings.experiments],
-            "published": settings.folders.published is not None,
-            "tests": settings.tests,
-            "seed": settings.seed,
-            "began": began.isoformat(timespec="seconds"),
-            "seconds": round(seconds, 3),
-            "trials": done,
-            "failed": failed,
-            "trained": trained,
-            "finished": finished,
-        }
-        record_run(out, entry | described_machine(device))
-        return seconds
-
-    try:
+    asked: dict[str, Any] = {
+        "preset": settings.preset_name,
+        "counts": asdict(settings.preset),
+        "experiments": [experiment.name for experiment in settings.experiments],
+        "published": settings.folders.published is not None,
+        "tests": settings.tests,
+        "seed": settings.seed,
+        **described_machine(device),
+    }
+    with recorded_run(out, {**asked, "trials": 0, "trained": {}}) as record:
+        for model in settings.untrained():
+            record["trained"][model] = round(train(model), 3)
+        todo = _todo(settings, out)
+        total = sum(len(numbers) * _cost(series) for series, numbers in todo.items())
+        done_cost = 0.0
         for series, numbers in todo.items():
             where = LocalEngine() if series.timed else engine
             for rows in _run_series(series, numbers, settings, device, out, where):
-                done, done_cost = done + len(rows), done_cost + len(rows) * _cost(series)
-                failed += sum("error" in row for row in rows)
+                record["trials"] += len(rows)
+                record["failed"] += len(rows) - len(succeeded(rows))
+                done_cost += len(rows) * _cost(series)
                 progress(series.name, done_cost, total)
-    except BaseException:
-        with suppress(InputError):  # the error that stopped the run matters more
-            record(finished=False)
-        raise
-    return Outcome(done, failed, record(finished=True))
+    return Outcome(record["trials"], record["failed"], record["seconds"])
 
 
 def _todo(settings: RunSettings, out: Path) -> dict[Series, list[int]]:

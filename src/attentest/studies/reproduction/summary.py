@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from attentest.errors import InputError
 from attentest.runs.records import read_runs
+from attentest.studies.measures import ending
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, Series, chosen_experiments, plan_of
 from attentest.studies.reproduction.measures import MEASURES, SeriesRows, our_tests
 from attentest.studies.reproduction.run import RUN_FIELDS, check_run
@@ -23,9 +23,6 @@ FORMAT = 1
 DERIVATIVE_COST = 3.4
 """Cost of an evaluation with its derivative, as the adaptive search needs it, in plain ones (docs/measurements.md)."""
 
-ERRORS_SHOWN, ERROR_LENGTH = 5, 300
-"""Kinds of errors that are listed per series, and characters of each."""
-
 
 def summarise(out: Path) -> dict[str, Any]:
     """Return the numbers of the experiments whose data are in a directory, JSON-ready."""
@@ -33,11 +30,11 @@ def summarise(out: Path) -> dict[str, Any]:
     found: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}
     for name, experiment in EXPERIMENTS.items():
-        series = dict.fromkeys(one for one, _ in experiment.series(PRESETS["full"], True))
+        plan = plan_of([experiment], PRESETS["full"], published=True)
         # The additional trials have more of the images of the type I error.
         most = PRESETS["paper"].null if name == "type-i-error" else None
-        found[name] = [rows for one in series if (rows := read(one, most)) is not None]
-        everything |= {rows.series.name: rows for one in series if (rows := read(one, None)) is not None}
+        found[name] = [rows for series in plan if (rows := read(series, most)) is not None]
+        everything |= {rows.series.name: rows for series in plan if (rows := read(series, None)) is not None}
     if not everything:
         raise InputError(
             f"{out} holds no results of experiments: run attentest reproduce first, or name its directory."
@@ -47,10 +44,7 @@ def summarise(out: Path) -> dict[str, Any]:
         everything[name].series.model: float(np.median([row["seconds_an_evaluation"] for row in rows]))
         for name, rows in timed.items()
     }
-    runs = [
-        {**{name: entry[name] for name in RUN_FIELDS}, "tests": entry.get("tests", "all")}
-        for entry in read_runs(out, RUN_FIELDS, check_run)
-    ]
+    runs = [{name: entry[name] for name in RUN_FIELDS} for entry in read_runs(out, RUN_FIELDS, check_run)]
     return {
         "format": FORMAT,
         "made": _origin(everything.values()),
@@ -62,8 +56,8 @@ def summarise(out: Path) -> dict[str, Any]:
                 "where": EXPERIMENTS[name].where,
                 "made": _origin(rows),
                 "time": _time(rows, on_cpu),
-                "settings": MEASURES[name]([one for one in rows if not one.series.ours]),
-                "ours": our_tests([one for one in rows if one.series.ours]),
+                "settings": MEASURES[name]([trials for trials in rows if not trials.series.ours]),
+                "ours": our_tests([trials for trials in rows if trials.series.ours]),
             }
             for name, rows in found.items()
             if rows
@@ -73,7 +67,11 @@ def summarise(out: Path) -> dict[str, Any]:
             "cpu_threads": sorted({row["threads"] for rows in timed.values() for row in rows}),
             "each_series_once": _time(everything.values(), on_cpu),
         },
-        "failures": _failures(everything.values()),
+        "failures": [
+            {"series": name, **ended}
+            for name, rows in everything.items()
+            if (ended := ending(rows.rows))["failed"] or ended["statuses"]
+        ],
         "missing": _missing(runs, {name: len(rows.rows) for name, rows in everything.items()}),
     }
 
@@ -83,12 +81,12 @@ def _origin(found: Iterable[SeriesRows]) -> dict[str, Any]:
     headers = [(rows.series, header) for rows in found for header in rows.headers]
     versions: dict[str, dict[str, None]] = {}
     for _, header in headers:
-        for package, version in header.get("versions", {}).items():
+        for package, version in header["versions"].items():
             versions.setdefault(package, {})[version] = None
     return {
         "seeds": list(dict.fromkeys(header["seed"] for _, header in headers)),
-        "devices": list(dict.fromkeys(header.get("device", "unknown") for _, header in headers)),
-        "device_types": list(dict.fromkeys(header.get("device_type", "cpu") for _, header in headers)),
+        "devices": list(dict.fromkeys(header["device"] for _, header in headers)),
+        "device_types": list(dict.fromkeys(header["device_type"] for _, header in headers)),
         "versions": {package: list(known) for package, known in versions.items()},
         "models": {
             "published " * series.published + series.model: header["model_sha256"] for series, header in headers
@@ -150,15 +148,4 @@ def _models(found: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[str
                 "command": training.get("command"),
             }
         )
-    return entries
-
-
-def _failures(found: Iterable[SeriesRows]) -> list[dict[str, Any]]:
-    """Return the series with trials that failed or did not converge, and their errors."""
-    entries = []
-    for rows in found:
-        ending = rows.ending()
-        if ending["failed"] or ending["statuses"]:
-            errors = Counter(str(row["error"])[:ERROR_LENGTH] for row in rows.rows if "error" in row)
-            entries.append({"series": rows.series.name, **ending, "errors": dict(errors.most_common(ERRORS_SHOWN))})
     return entries

@@ -20,7 +20,7 @@ from attentest.results.result import AttentionTestResult
 from attentest.results.selective_inference import confidence_intervals_of
 from attentest.runs.records import Row
 from attentest.search import Search, SpectralSearch, as_search
-from attentest.studies.rates import CONFIDENCE_LEVEL, interval_values
+from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values
 from attentest.studies.reproduction.experiment import Series
 
 Work: TypeAlias = Callable[[list[int]], list[Row]]

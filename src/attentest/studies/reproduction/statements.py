@@ -1,0 +1,491 @@
+"""Statements of the paper in our own words, some that we added, and the rules by which data agree with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.stats import norm
+
+from attentest.statistics.multiple_testing import rate_of
+from attentest.studies.document import NO_DATA, NOT_IN_THE_PAPER, Verdict, span
+from attentest.studies.reproduction.experiment import EXPERIMENTS, PAPERS
+from attentest.studies.reproduction.measures import (
+    COUNTS,
+    IMAGES,
+    PERMUTATION,
+    POWER,
+    SECONDS,
+    Setting,
+    chosen,
+    label,
+)
+
+Rate: TypeAlias = Mapping[str, Any]
+Settings: TypeAlias = Sequence[Setting]
+
+SIGNIFICANCE = 0.05  # of all comparisons of a statement together
+FEWEST_EXPECTED = 10  # expected rejections of a valid test below which a rate says nothing about its level
+FEWEST_IMAGES = 100  # below which a rate is not compared with a published one
+FEWEST_TIMED = 10  # images of a search below which its cost is not compared
+SLIGHTLY = 1.5  # rates up to this many times a level exceed it slightly
+STRAIGHT = 0.9  # share of steps that must be straight for curves to be approximately linear
+CLOSE_TO_ZERO = 0.05  # largest |f_i| that counts as close to zero, in every image; attention lies between 0 and 1
+SAME_P = 1e-3  # largest difference of p-values that counts as none
+
+
+class Statement(NamedTuple):
+    """A statement, and what decides whether it holds."""
+
+    text: str
+    rule: Callable[[Any], Verdict]
+    evidence: Callable[[Settings], Sequence[Any]] = list
+    """What the rule judges, from the settings of the experiment: all of them, or rates with their names."""
+    where: str | None = None
+    """Place in the paper, if it is not that of the experiment."""
+    ours: bool = False
+    """Whether it is about our tests; without data of them it is left out."""
+
+
+def findings(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every statement with its verdict and the numbers, JSON-ready."""
+    judged = []
+    for experiment, statements in STATEMENTS.items():
+        data = summary["experiments"].get(experiment, {})
+        for statement in statements:
+            settings = data.get("ours" if statement.ours else "settings", [])
+            if statement.ours and not settings:
+                continue
+            evidence = statement.evidence(settings)
+            outcome, numbers = statement.rule(evidence) if evidence else NO_DATA
+            where = statement.where or EXPERIMENTS[experiment].where
+            entry = {"experiment": experiment, "statement": statement.text, "where": where}
+            judged.append({**entry, "verdict": outcome, "numbers": numbers, "ours": statement.ours})
+    return judged
+
+
+def enough(rate: Rate) -> bool:
+    """Return whether a rate has enough images to say something about its level."""
+    # A product such as 1000 * 0.01 may fall short of 10 by its rounding.
+    return bool(rate["total"] * rate["level"] >= FEWEST_EXPECTED - 1e-9)
+
+
+def _shares(rates: Sequence[Rate]) -> str:
+    return span([rate["value"] for rate in rates], "{:.3f}".format)
+
+
+def _described(rates: Sequence[Rate]) -> str:
+    """Return how many rates there are, of how many images, and their range."""
+    images = span([rate["total"] for rate in rates], "{:,}".format)
+    counted = f"1 rate of {images} images" if len(rates) == 1 else f"{len(rates)} rates of {images} images each"
+    return f"{counted}: {_shares(rates)}"
+
+
+def keeps_level(rates: Sequence[tuple[str, Rate]]) -> Verdict:
+    """Judge that a test keeps its level: none of its rates, given with their names, lies above the band."""
+    above = [f"{name}: {rate['value']:.3f}" for name, rate in rates if rate["above_band"]]
+    below = sum(not rate["within_band"] and not rate["above_band"] for _, rate in rates)
+    numbers = f"{_described([rate for _, rate in rates])}; {len(above)} above the band, {below} below it."
+    few = sum(not enough(rate) for _, rate in rates)
+    if above:
+        more = f"; and {len(above) - 4} more" if len(above) > 4 else ""
+        numbers += f" Above: {'; '.join(above[:4])}{more}."
+    elif 0 < few < len(rates):
+        numbers += f" {few} had too few images to tell."
+    return Verdict.of(numbers, holds=not above and few < len(rates), differs=above)
+
+
+def breaks_level(rates: Sequence[tuple[str, Rate]]) -> Verdict:
+    """Judge that a test does not keep its level: some of its rates lie above the band."""
+    above = sum(rate["above_band"] for _, rate in rates)
+    numbers = f"{_described([rate for _, rate in rates])}; {above} above the band."
+    return Verdict.of(numbers, holds=above, differs=any(enough(rate) for _, rate in rates))
+
+
+def score(theirs: float, ours: Rate) -> float:
+    """Return the difference of our rate from a published one, in units of its standard error."""
+    variance = theirs * (1 - theirs) / IMAGES + ours["value"] * (1 - ours["value"]) / ours["total"]
+    return float((ours["value"] - theirs) / np.sqrt(variance))
+
+
+def largest_agreeing_score(comparisons: int) -> float:
+    """Return the |z| that some comparisons of equal rates stay below together with probability 0.95."""
+    return float(norm.isf(SIGNIFICANCE / comparisons / 2))
+
+
+def agrees(pairs: Sequence[tuple[str, float, Rate]]) -> Verdict:
+    """Judge that published rates and ours, given with their names, differ by no more than chance explains."""
+    shown = "; ".join(f"{name}: {theirs:.3f}, here {ours['value']:.3f}" for name, theirs, ours in pairs)
+    if min(ours["total"] for _, _, ours in pairs) < FEWEST_IMAGES:
+        return Verdict("not enough data", f"Published and here: {shown}.")
+    greatest = max(abs(score(theirs, ours)) for _, theirs, ours in pairs)
+    most = largest_agreeing_score(len(pairs))
+    numbers = f"Published and here: {shown}. Greatest |z| {greatest:.2f}; up to {most:.2f} is chance."
+    return Verdict.of(numbers, holds=greatest <= most, differs=True)
+
+
+def more_powerful(settings: Settings) -> Verdict:
+    """Judge that the selective test finds more than Bonferroni: their intervals are apart in every setting."""
+    ours, theirs = ([setting["tests"][test] for setting in settings] for test in ("selective", "bonferroni"))
+    apart = sum(one["low"] > other["high"] for one, other in zip(ours, theirs, strict=True))
+    values = [rate["value"] for rate in ours]
+    return Verdict.of(
+        f"In {apart} of {len(settings)} settings the interval of the selective test lies above that of Bonferroni; "
+        f"selective {min(values):.3f} to {max(values):.3f}, Bonferroni at most "
+        f"{max(rate['value'] for rate in theirs):.3f}.",
+        holds=apart == len(settings),
+        differs=min(rate["total"] for rate in ours) >= FEWEST_IMAGES,
+    )
+
+
+def finds_as_many(settings: Settings) -> Verdict:
+    """Judge that our tests find as many signals as the paper's: none finds fewer by more than chance explains.
+
+    They see the same images, so that differences are taken for more random than they are.
+    """
+    pairs = [
+        (paper["rejected"], setting["rejected"])
+        for setting in settings
+        for paper in _beside(setting, settings, "pixels")
+        if paper is not setting
+    ]
+    if not pairs:
+        return NO_DATA
+    scores = [_difference(paper, ours) for paper, ours in pairs]
+    most = float(norm.isf(SIGNIFICANCE / len(pairs)))
+    fewer, more = sum(z < -most for z in scores), sum(z > most for z in scores)
+    paper_rates, our_rates = ([pair[at] for pair in pairs] for at in (0, 1))
+    known = min(rate["total"] for rate in our_rates) >= FEWEST_IMAGES
+    return Verdict.of(
+        f"Of {len(pairs)} comparisons ours finds more in {more} and fewer in {fewer}, by more than chance explains; "
+        f"the paper's {_shares(paper_rates)}, ours {_shares(our_rates)}.",
+        holds=known and not fewer,
+        differs=known,
+    )
+
+
+def _beside(setting: Setting, settings: Settings, region: str) -> list[Setting]:
+    """Return the test without randomised selection on the same images, with pixels or patches."""
+    names = ("model", "noise", "published", "delta")
+    return chosen(settings, randomise=0.0, region=region, **{name: setting[name] for name in names})
+
+
+def _difference(first: Rate, second: Rate) -> float:
+    """Return the difference of two rates in units of its standard error; each counts half an image more, of two."""
+    shares = [((rate["count"] + 0.5) / (rate["total"] + 1), rate["total"]) for rate in (first, second)]
+    return float((shares[1][0] - shares[0][0]) / np.sqrt(sum(share * (1 - share) / total for share, total in shares)))
+
+
+def within_bounds(settings: Settings) -> Verdict:
+    """Judge that no interval is longer than its bound, but for what its search left open."""
+    lengths = [setting["length"] for setting in settings if setting["length"] and setting["length"]["bounded"]]
+    if not lengths:
+        return NO_DATA
+    count, over = (sum(length[name] for length in lengths) for name in ("bounded", "over_bound"))
+    longest = max(length["longest"] for length in lengths)
+    return Verdict.of(
+        f"{over:,} of {count:,} intervals are longer than their bounds; the longest has {longest:.4f} times its bound.",
+        holds=not over and count >= FEWEST_IMAGES,
+        differs=over,
+    )
+
+
+def takes_no_more(settings: Settings) -> Verdict:
+    """Judge that randomised selection takes no more evaluations than conditioning on the same kind of region does."""
+    pairs = [
+        (exact["evaluations"], setting["evaluations"])
+        for setting in settings
+        if setting["randomise"] and setting["evaluations"]
+        for exact in _beside(setting, settings, setting["region"])
+        if exact["evaluations"]
+    ]
+    if not pairs:
+        return NO_DATA
+    more = sum(ours > exact for exact, ours in pairs)
+    known = min(setting["images"] for setting in settings) >= FEWEST_TIMED
+    exact_range, our_range = (span(pair[at] for pair in pairs) for at in (0, 1))
+    return Verdict.of(
+        f"More in {more} of {len(pairs)} comparisons of mean evaluations per image; without randomising {exact_range}, "
+        f"with it {our_range}. All searches go as far as a 95% interval needs, to the same tolerance.",
+        holds=known and not more,
+        differs=known,
+    )
+
+
+def adaptive_needs_least(field: str) -> Callable[[Settings], Verdict]:
+    """Return the rule that adaptive needs less than fixed and combination; field is "seconds" or "evaluations"."""
+
+    def judge(settings: Settings) -> Verdict:
+        costs: dict[tuple[str, str], dict[str, float]] = {}
+        for setting in settings:
+            if setting[field] is not None:
+                costs.setdefault((setting["model"], setting["noise"]), {})[setting["search"]] = setting[field]
+        compared = [cost for cost in costs.values() if set(SECONDS) <= set(cost)]
+        if not compared:
+            return NO_DATA
+        least = sum(cost["adaptive"] < min(cost["fixed"], cost["combination"]) for cost in compared)
+        known = min(setting["images"] for setting in settings if setting["search"] in SECONDS) >= FEWEST_TIMED
+        unit = "s" if field == "seconds" else field
+        ranges = "; ".join(f"{search} {span(cost[search] for cost in compared)} {unit}" for search in SECONDS)
+        paper = "; ".join(f"{search} {low:,.0f} to {high:,.0f} s" for search, (low, high) in SECONDS.items())
+        beside = f" The paper, on its machine: {paper}." if field == "seconds" else ""
+        return Verdict.of(
+            f"Adaptive is least in {least} of {len(compared)} settings. Per image: {ranges}.{beside}",
+            holds=known and least == len(compared),
+            differs=known,
+        )
+
+    return judge
+
+
+def below_levels(settings: Settings) -> Verdict:
+    """Judge that rates are below the levels: some intervals are, and none is above."""
+    return _beyond_levels(settings, lambda above, below, far: (below and not above, above))
+
+
+def at_most_slightly_above(settings: Settings) -> Verdict:
+    """Judge that rates are at the levels or slightly above: no interval is above 1.5 times its level."""
+    return _beyond_levels(settings, lambda above, below, far: (not far, True))
+
+
+def above_levels(settings: Settings) -> Verdict:
+    """Judge that rates are above the levels: some intervals are."""
+    # With fewer images than in the paper, a level that seems kept may not be.
+    as_many = all(setting["images"] >= COUNTS["non-gaussian"] for setting in settings)
+    return _beyond_levels(settings, lambda above, below, far: (above, as_many))
+
+
+def _beyond_levels(settings: Settings, judge: Callable[..., tuple[object, object]]) -> Verdict:
+    """Judge by the names of the rates whose intervals, 95% together, lie above their level, below it, and far above it.
+
+    ``judge`` returns whether the statement holds, and whether it differs if not.
+    """
+    rates = [
+        (f"{setting['distance']:g} at level {alpha}", float(alpha), rate)
+        for setting in settings
+        for alpha, rate in setting["levels"].items()
+    ]
+    confidence_level = 1 - SIGNIFICANCE / len(rates)
+    above, below, far = [], [], []
+    for name, alpha, rate in rates:
+        interval = rate_of(np.arange(rate["total"]) < rate["count"], confidence_level)
+        above += [name] * (interval.low > alpha)
+        below += [name] * (interval.high < alpha)
+        far += [name] * (interval.low > SLIGHTLY * alpha)
+    shown = ", ".join(
+        f"{setting['distance']:g}: " + " and ".join(f"{rate['value']:.3f}" for rate in setting["levels"].values())
+        for setting in settings
+    )
+    numbers = (
+        f"Rates at levels {' and '.join(settings[0]['levels'])} by distance: {shown}. "
+        f"Above the level: {'; '.join(above) or 'none'}. Below it: {'; '.join(below) or 'none'}. "
+        f"Above {SLIGHTLY:g} times the level: {'; '.join(far) or 'none'}."
+    )
+    # The intervals of too few images are wide and not to be trusted.
+    holds, differs = judge(above, below, far) if all(enough(rate) for _, _, rate in rates) else (False, False)
+    return Verdict.of(numbers, holds=holds, differs=differs)
+
+
+def nearly_linear(settings: Settings) -> Verdict:
+    """Judge that f_i is nearly linear over the paper's largest step, away from the statistic."""
+    bent, total = (sum(setting["bent"][name] for setting in settings) for name in ("count", "total"))
+    return Verdict.of(
+        f"{bent:,} of {total:,} steps of about 0.2 ({bent / total:.1%}) leave the chord by more than a tenth of their "
+        f"change (or of 0.01, where the change is smaller). Up to {1 - STRAIGHT:.0%} counts as nearly linear.",
+        holds=bent <= (1 - STRAIGHT) * total,
+        differs=True,
+    )
+
+
+def small_nearby(settings: Settings) -> Verdict:
+    """Judge that some f_i come close to zero near the statistic."""
+    smallest, typical = (
+        ", ".join(f"{setting[name]:.2g}" for setting in settings) for name in ("smallest_close", "median_close")
+    )
+    return Verdict.of(
+        f"Smallest |f_i| within 0.1 of the statistic, over all pixels: {smallest}; that of the median pixel drawn: "
+        f"{typical}. Up to {CLOSE_TO_ZERO} in every image counts as close to zero.",
+        holds=max(setting["smallest_close"] for setting in settings) <= CLOSE_TO_ZERO,
+        differs=True,
+    )
+
+
+def same_in_float32(settings: Settings) -> Verdict:
+    """Judge that float32 gives the regions and the p-values of float64."""
+    sentences = [
+        f"{label(setting)}, {setting['images']:,} images: the region differs on "
+        f"{setting['region_differs']['value']:.1%}, p by {setting['float32']['median']:.2g} in the median and up to "
+        f"{setting['float32']['greatest']:.2f}, the verdict at 0.05 on "
+        f"{setting['float32']['verdict_changes']['value']:.1%}; the same search in float64 moves p by at most "
+        f"{setting['float64']['greatest']:.1g}."
+        for setting in settings
+    ]
+    differ = any(setting["float32"]["greatest"] > SAME_P or setting["region_differs"]["count"] for setting in settings)
+    known = min(setting["images"] for setting in settings) >= FEWEST_IMAGES
+    return Verdict.of(" ".join(sentences), holds=known and not differ, differs=differ)
+
+
+def _rates(test: str, **wanted: str) -> Callable[[Settings], Sequence[Any]]:
+    """Select the type I errors of a test with attentest's models."""
+    return lambda settings: [
+        (label(setting), setting["tests"][test])
+        for setting in chosen(settings, published=False, **wanted)
+        if test in setting["tests"]
+    ]
+
+
+def _levels(settings: Settings) -> Sequence[Any]:
+    """Select the rates at all levels."""
+    return [
+        (f"{label(setting)}, level {alpha}", rate) for setting in settings for alpha, rate in setting["levels"].items()
+    ]
+
+
+def _power(published: bool) -> Callable[[Settings], Sequence[Any]]:
+    """Select the published power and ours, by noise and strength of the signal."""
+    return lambda settings: [
+        (f"{noise}, Delta {setting['delta']:g}", POWER[noise][setting["delta"]], setting["tests"]["selective"])
+        for setting in chosen(settings, published=published)
+        for noise in [setting["noise"]]
+    ]
+
+
+def _permutation(published: bool) -> Callable[[Settings], Sequence[Any]]:
+    """Select the published type I error of the permutation test and ours, by model."""
+    return lambda settings: [
+        (setting["model"], PERMUTATION[setting["model"]], setting["tests"]["permutation"])
+        for setting in chosen(settings, published=published, noise="correlated")
+        if setting["model"] in PERMUTATION and "permutation" in setting["tests"]
+    ]
+
+
+def _our_rates(name: str) -> Callable[[Settings], Sequence[Any]]:
+    """Select a rate of each of our tests in each setting."""
+    return lambda settings: [
+        (f"{label(setting)}, Delta {setting['delta']:g}, {setting['test']}", setting[name])
+        for setting in settings
+        if setting["test"] != PAPERS
+    ]
+
+
+def _with_the_papers(*, randomised: bool) -> Callable[[Settings], Sequence[Any]]:
+    """Select our tests with or without randomised selection, and the paper's beside them."""
+    return lambda settings: [
+        setting for setting in settings if (setting["randomise"] > 0) == randomised or setting["test"] == PAPERS
+    ]
+
+
+def _ours(text: str, rule: Callable[[Any], Verdict], evidence: Callable[[Settings], Any] = list) -> Statement:
+    return Statement(text, rule, evidence, f"ours, {NOT_IN_THE_PAPER}", ours=True)
+
+
+def _keeps(test: str) -> Statement:
+    sentence = f"The {test} test keeps the level 0.05 for every image size and architecture, with both covariances."
+    return Statement(sentence, keeps_level, _rates(test.lower()))
+
+
+def _breaks(noise: str) -> Statement:
+    sentence = f"The permutation test does not keep the level with {noise} noise."
+    return Statement(sentence, breaks_level, _rates("permutation", noise=noise))
+
+
+def _of_family(family: str, claim: str, rule: Callable[[Any], Verdict]) -> Statement:
+    sentence = f"With {family} noise the selective test {claim}."
+    return Statement(sentence, rule, lambda settings: chosen(settings, family=family))
+
+
+ERROR = "models and correlated noise, the permutation test has its published type I error."
+POWERFUL = "models the selective test has its published power."
+LEAST = "than the fixed and the combination search."
+SLIGHT_EXCESS = "keeps the level, or exceeds it slightly"
+CURVES = "sections 3 and 4, figure 9"
+
+OF_OUR_INTERVALS = (
+    _ours(
+        "Our 95% intervals miss the true difference in no more than 5% of the images, in every setting.",
+        keeps_level,
+        _our_rates("missed"),
+    ),
+    _ours("No interval after randomised selection is longer than its bound.", within_bounds),
+    _ours("Randomised selection takes no more evaluations of the model.", takes_no_more),
+)
+"""Statements that are judged with signal and without."""
+
+STATEMENTS: Mapping[str, Sequence[Statement]] = {
+    "type-i-error": (
+        _keeps("selective"),
+        _keeps("Bonferroni"),
+        Statement("The naive test does not keep the level.", breaks_level, _rates("naive")),
+        _breaks("correlated"),
+        _breaks("independent"),
+        Statement(f"With attentest's {ERROR}", agrees, _permutation(False), "figure 4, of other models"),
+        Statement(f"With the authors' {ERROR}", agrees, _permutation(True), "figure 4"),
+        _ours(
+            "With randomised selection, whole patches and both, the selective test keeps the level 0.05 in every "
+            "setting.",
+            keeps_level,
+            _our_rates("rejected"),
+        ),
+        *OF_OUR_INTERVALS,
+    ),
+    "additional-trials": (
+        Statement(
+            "With more null images the selective test keeps the levels 0.01, 0.05 and 0.10 in every setting.",
+            keeps_level,
+            _levels,
+        ),
+    ),
+    "power": (
+        Statement(
+            "The selective test has much more power than Bonferroni for every strength of the signal.", more_powerful
+        ),
+        Statement(f"With attentest's {POWERFUL}", agrees, _power(False), "figure 6, of another model"),
+        Statement(f"With the authors' {POWERFUL}", agrees, _power(True), "figure 6"),
+        _ours(
+            "With randomised selection, of pixels or whole patches, the test finds at least as many signals as the "
+            "paper's.",
+            finds_as_many,
+            _with_the_papers(randomised=True),
+        ),
+        _ours(
+            "With whole patches alone the test finds at least as many signals as the paper's.",
+            finds_as_many,
+            _with_the_papers(randomised=False),
+        ),
+        *OF_OUR_INTERVALS,
+    ),
+    "computation-time": (
+        Statement(f"The adaptive search takes less time {LEAST}", adaptive_needs_least("seconds")),
+        Statement(
+            f"The adaptive search needs fewer evaluations of the model {LEAST}",
+            adaptive_needs_least("evaluations"),
+            where=NOT_IN_THE_PAPER,
+        ),
+    ),
+    "estimated-variance": (
+        Statement(
+            "With the variance estimated from the tested image, the selective test keeps the levels 0.01, 0.05 and "
+            "0.10.",
+            keeps_level,
+            _levels,
+        ),
+    ),
+    "non-gaussian": (
+        _of_family("gennormflat", "rejects less often than the level says", below_levels),
+        *(_of_family(family, SLIGHT_EXCESS, at_most_slightly_above) for family in ("skewnorm", "gennormsteep", "t")),
+        _of_family("exponnorm", "does not keep the level", above_levels),
+    ),
+    "demonstration": (
+        Statement("Away from the observed statistic f_i is approximately linear.", nearly_linear, where=CURVES),
+        Statement("Close to the observed statistic some f_i tend to be close to zero.", small_nearby, where=CURVES),
+    ),
+    "precision": (
+        Statement(
+            "float32 gives the regions and p-values of float64 for images of 64x64 pixels.",
+            same_in_float32,
+            where=NOT_IN_THE_PAPER,
+        ),
+    ),
+}
+"""The statements, by the experiment whose data decide."""
