@@ -3,198 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import (
-    DECODING_ERRORS,
-    check_pixel_count,
-    check_volume,
-    chosen_frame,
-    optional_package,
-    silenced,
-)
+from attentest.images.image_file import check_size, chosen_frame, decoding, optional_package, silenced
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
 PALETTE = "PALETTE COLOR"
+"""Photometric interpretations that are read."""
 
-BIG_ENDIAN = "1.2.840.10008.1.2.2"
-"""Transfer syntax whose numbers have their most significant byte first."""
+NEEDED_TAGS = ("Rows", "Columns", "BitsAllocated", "PhotometricInterpretation")
 
+WINDOWS = ("LINEAR", "LINEAR_EXACT", "SIGMOID")
+"""Kinds of display windows."""
 
-@dataclass(frozen=True)
-class PixelLayout:
-    """How a DICOM file stores its pixels."""
-
-    rows: int
-    columns: int
-    frames: int
-    channels: int
-    bits_allocated: int
-    bits_stored: int
-    signed: bool
-    photometric: str
-    syntax: Any
-
-    @property
-    def stored_range(self) -> tuple[float, float]:
-        """The least and greatest value that the stored bits can represent."""
-        if self.signed:
-            return -float(2 ** (self.bits_stored - 1)), float(2 ** (self.bits_stored - 1) - 1)
-        return 0.0, float(2**self.bits_stored - 1)
-
-
-def grey_values(
-    header: Any, stored: NDArray[Any], layout: PixelLayout, index: int, window: bool, path: Path
-) -> NDArray[np.float64]:
-    """Return the grey values (H, W) of one frame from its stored values (H, W)."""
-    floating = stored.dtype.kind == "f"
-    if floating and (window or layout.photometric == "MONOCHROME1"):
-        raise InputError(
-            f"{path} has floating-point pixels, whose range a window or MONOCHROME1 would need: "
-            "leave window (--window) out or convert it to MONOCHROME2 first."
-        )
-    values, (low, high) = _modality_values(header, stored, layout, index, path)
-    if window:
-        values, (low, high) = _windowed(header, values, (low, high), layout, index, path)
-    return low + high - values if layout.photometric == "MONOCHROME1" else values
-
-
-def _modality_values(
-    header: Any, stored: NDArray[Any], layout: PixelLayout, index: int, path: Path
-) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Return grey values (H, W) in the units of the modality, and their possible range."""
-    if header.get("ModalityLUTSequence"):
-        table = _table_of(header.ModalityLUTSequence[0], layout)
-        return table.look_up(stored), table.value_range
-    tags = _frame_tags(header, index, "PixelValueTransformationSequence")
-    slope, intercept = _number(tags, "RescaleSlope", 1.0), _number(tags, "RescaleIntercept", 0.0)
-    if slope == 0 or not (math.isfinite(slope) and math.isfinite(intercept)):
-        raise InputError(
-            f"{path} has a rescale slope of {slope} and a rescale intercept of {intercept}, but they must be finite "
-            "and the slope not 0: export it again from its source."
-        )
-    ends = sorted(slope * end + intercept for end in layout.stored_range)
-    return slope * stored.astype(np.float64) + intercept, (ends[0], ends[1])
-
-
-def _windowed(
-    header: Any,
-    values: NDArray[np.float64],
-    value_range: tuple[float, float],
-    layout: PixelLayout,
-    index: int,
-    path: Path,
-) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """Return grey values (H, W) after the first display table or window, and their possible range."""
-    tags = _frame_tags(header, index, "FrameVOILUTSequence")
-    if tags.get("VOILUTSequence"):
-        table = _table_of(tags.VOILUTSequence[0], layout)
-        return table.look_up(values), table.value_range
-    centre, width = _number(tags, "WindowCenter", math.nan), _number(tags, "WindowWidth", math.nan)
-    if not (math.isfinite(centre) and math.isfinite(width)):
-        raise InputError(f"{path} has no display window to apply: leave window (--window) out.")
-    function = str(tags.get("VOILUTFunction") or "LINEAR").upper()
-    low, high = value_range
-    return low + (high - low) * _window_share(values, centre, width, function, path), value_range
-
-
-def _window_share(
-    values: NDArray[np.float64], centre: float, width: float, function: str, path: Path
-) -> NDArray[np.float64]:
-    """Return the position of values between the dark (0) and the bright (1) end of a window (DICOM PS3.3 C.11.2)."""
-    if function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
-        raise InputError(
-            f"{path} has a display window of an unknown kind (LINEAR, LINEAR_EXACT and SIGMOID are known): "
-            "leave window (--window) out."
-        )
-    if width < 1 if function == "LINEAR" else width <= 0:
-        raise InputError(f"{path} has a display window without width: leave window (--window) out.")
-    if function == "SIGMOID":
-        # tanh is the same curve as 1 / (1 + exp(-4 (x - c) / w)), and does not overflow far from the centre.
-        share: NDArray[np.float64] = (1 + np.tanh(2 * (values - centre) / width)) / 2
-        return share
-    if function == "LINEAR":
-        centre, width = centre - 0.5, width - 1
-    if width == 0:
-        return (values > centre).astype(np.float64)
-    return np.clip((values - centre) / width + 0.5, 0, 1)
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A lookup table of a DICOM file: values below or above those it maps get its first or last entry."""
-
-    entries: NDArray[Any]
-    first_mapped: int
-    bits: int
-
-    @property
-    def value_range(self) -> tuple[float, float]:
-        return 0.0, float(2**self.bits - 1)
-
-    def look_up(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        positions = np.rint(values.astype(np.float64) - self.first_mapped)
-        positions = np.clip(positions, 0, len(self.entries) - 1).astype(np.int64)
-        return self.entries[positions].astype(np.float64)
-
-
-def _table_of(item: Any, layout: PixelLayout) -> _Table:
-    return _table(item.LUTDescriptor, item.LUTData, layout)
-
-
-def _table(descriptor: Any, data: Any, layout: PixelLayout) -> _Table:
-    count, first_mapped, bits = (int(number) for number in descriptor)
-    count = (count & 0xFFFF) or 2**16  # the tag cannot hold 65536 and stands for it with 0
-    if isinstance(data, bytes):
-        order = ">" if layout.syntax == BIG_ENDIAN else "<"
-        wide = len(data) >= 2 * count
-        entries = np.frombuffer(data, dtype=f"{order}u2" if wide else "u1")
-    else:
-        entries = np.atleast_1d(np.asarray(data, dtype=np.int64))
-    if len(entries) < count:
-        raise ValueError("the table is shorter than it says")
-    return _Table(entries[:count], first_mapped, bits)
-
-
-def palette_colours(header: Any, stored: NDArray[Any], layout: PixelLayout, path: Path) -> NDArray[np.float64]:
-    """Return the colours (H, W, 3) of one frame from its stored values (H, W), which are indices into a palette."""
-    names = [f"{colour}PaletteColorLookupTable" for colour in ("Red", "Green", "Blue")]
-    if "AlphaPaletteColorLookupTableData" in header or any(f"{name}Data" not in header for name in names):
-        raise InputError(
-            f"{path} is {PALETTE} with a segmented or transparent palette or none: convert it to RGB first, "
-            "for example with dcmconv or dcmj2pnm."
-        )
-    tables = [_table(header[f"{name}Descriptor"].value, header[f"{name}Data"].value, layout) for name in names]
-    return np.stack([table.look_up(stored) for table in tables], axis=-1)
-
-
-def _frame_tags(header: Any, index: int, group: str) -> Any:
-    """Return the tags of a frame: its own, those that all frames share, or those of the file."""
-    per_frame = header.get("PerFrameFunctionalGroupsSequence") or []
-    shared = header.get("SharedFunctionalGroupsSequence") or []
-    for tags in (*per_frame[index : index + 1], *shared[:1]):
-        if tags.get(group):
-            return tags[group].value[0]
-    return header
-
-
-def _number(tags: Any, name: str, default: float) -> float:
-    """Return the number of a tag, the first one if it has several."""
-    value = tags.get(name)
-    if value is None or value == "":
-        return default
-    return float(value[0] if hasattr(value, "__getitem__") else value)
-
-
-DEFLATED = "1.2.840.10008.1.2.1.99"
-"""Transfer syntax of files compressed as a whole."""
+DEFLATED, BIG_ENDIAN = "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2"
+"""Transfer syntaxes of files compressed as a whole, and of numbers whose most significant byte comes first."""
 
 
 def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float64]:
@@ -207,108 +36,208 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
     quote only tags about the geometry and coding of pixels.
     """
     pydicom = optional_package("pydicom", "DICOM", "pydicom.pixels")
+    errors = pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
     with silenced("pydicom"):
-        header = _header(pydicom, path)
-        try:
-            layout = _layout(header, path)
-            index = chosen_frame(frame, layout.frames, path)
-            _check_size(layout, path)
-            if window and layout.photometric not in GREY:
+        with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors):
+            header = _header(pydicom, path)
+        with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors):
+            image = _Frame(pydicom, header, path, frame)
+            if window and image.photometric not in GREY:
                 raise InputError(
-                    f"a display window belongs to grey images, and {path} is {layout.photometric}: "
+                    f"a display window belongs to grey images, and {path} is {image.photometric}: "
                     "leave window (--window) out."
                 )
-            stored = _stored_values(pydicom, path, layout, index)
-            if layout.photometric == PALETTE:
-                return palette_colours(header, stored, layout, path)
-            if layout.photometric in COLOUR:
-                return stored.astype(np.float64)
-            return grey_values(header, stored, layout, index, window, path)
-        except InputError:
-            raise
-        except _errors(pydicom):
-            # The message of pydicom is not shown: it may quote a tag about the patient.
-            raise InputError(f"{path} is a DICOM file with broken tags: export it again from its source.") from None
-
-
-def _errors(pydicom: Any) -> tuple[type[Exception], ...]:
-    return (*DECODING_ERRORS, pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException)
+            stored = image.stored_values()
+            if image.photometric == PALETTE:
+                return image.palette_colours(stored)
+            return stored.astype(np.float64) if image.photometric in COLOUR else image.grey_values(stored, window)
 
 
 def _header(pydicom: Any, path: Path) -> Any:
     """Return all tags before the pixels."""
-    try:
-        meta = pydicom.filereader.read_file_meta_info(path)
-        if meta.get("TransferSyntaxUID") != DEFLATED:
-            return pydicom.dcmread(path, stop_before_pixels=True)
-    except _errors(pydicom):
-        raise InputError(f"{path} is not a DICOM file that can be read: check that it is whole.") from None
-    # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
-    raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
+    if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
+        # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
+        raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
+    return pydicom.dcmread(path, stop_before_pixels=True)
 
 
-def _layout(header: Any, path: Path) -> PixelLayout:
-    needed = ("Rows", "Columns", "BitsAllocated", "PhotometricInterpretation")
-    if any(header.get(tag) in (None, "") for tag in needed):
-        raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
-    syntax = header.file_meta.get("TransferSyntaxUID")
-    if not syntax:
-        raise InputError(f"{path} is a DICOM file that names no transfer syntax: export it again from its source.")
-    allocated = int(header.BitsAllocated)
-    layout = PixelLayout(
-        rows=int(header.Rows),
-        columns=int(header.Columns),
-        frames=int(header.get("NumberOfFrames") or 1),
-        channels=int(header.get("SamplesPerPixel") or 1),
-        bits_allocated=allocated,
-        bits_stored=int(header.get("BitsStored") or allocated),
-        signed=bool(header.get("PixelRepresentation")),
-        photometric=str(header.PhotometricInterpretation),
-        syntax=syntax,
-    )
-    if layout.photometric not in (*GREY, *COLOUR, PALETTE):
-        raise InputError(
-            f"{path} has the photometric interpretation {layout.photometric!r}, but one of "
-            f"{', '.join((*GREY, *COLOUR, PALETTE))} is needed: convert it first, for example with dcmconv or dcmj2pnm."
-        )
-    return layout
+class _Grey(NamedTuple):
+    """Grey values (H, W), and the least and the greatest value that they can have."""
+
+    values: NDArray[np.float64]
+    low: float
+    high: float
 
 
-def _check_size(layout: PixelLayout, path: Path) -> None:
-    if min(layout.rows, layout.columns, layout.frames, layout.channels, layout.bits_stored) < 1:
-        raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
-    check_pixel_count(layout.columns, layout.rows, path)
-    values = layout.rows * layout.columns * layout.channels * layout.frames
-    check_volume(values * layout.bits_allocated // 8, path)
+class _Frame:
+    """A frame of a DICOM file whose tags, but not its pixels, have been read.
+
+    Parameters
+    ----------
+    pydicom
+        The package.
+    header
+        All tags before the pixels.
+    path
+        The file.
+    frame
+        The index of the frame, from 0 or from the end; None for the only one.
+    """
+
+    def __init__(self, pydicom: Any, header: Any, path: Path, frame: int | None) -> None:
+        self._pydicom, self._header, self._path = pydicom, header, path
+        if any(header.get(tag) in (None, "") for tag in NEEDED_TAGS):
+            raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
+        self._syntax = header.file_meta.get("TransferSyntaxUID")
+        if not self._syntax:
+            raise InputError(f"{path} is a DICOM file that names no transfer syntax: export it again from its source.")
+        self.photometric = str(header.PhotometricInterpretation)
+        if self.photometric not in (*GREY, *COLOUR, PALETTE):
+            raise InputError(
+                f"{path} has the photometric interpretation {self.photometric!r}, but one of "
+                f"{', '.join((*GREY, *COLOUR, PALETTE))} is needed: convert it first, for example with dcmconv or "
+                "dcmj2pnm."
+            )
+        self._shape = int(header.Rows), int(header.Columns)
+        allocated = int(header.BitsAllocated)
+        self._bits = int(header.get("BitsStored") or allocated)
+        frames = int(header.get("NumberOfFrames") or 1)
+        channels = int(header.get("SamplesPerPixel") or 1)
+        self._index = chosen_frame(frame, frames, path)
+        if min(*self._shape, frames, channels, self._bits) < 1:
+            raise InputError(f"{path} is a DICOM file without an image: give one that has pixels.")
+        rows, columns = self._shape
+        check_size(columns, rows, path, rows * columns * channels * frames * allocated // 8)
+
+    def stored_values(self) -> NDArray[Any]:
+        """Return the stored values (H, W) or (H, W, 3); YBR colours are converted to RGB."""
+        pixels, path = self._pydicom.pixels, self._path
+        try:
+            decodable = pixels.get_decoder(self._syntax).is_available
+        except NotImplementedError:
+            decodable = False
+        if not decodable:
+            known = self._syntax.is_transfer_syntax and not self._syntax.is_private
+            raise InputError(
+                f"{path} is compressed as {self._syntax.name if known else 'an unknown transfer syntax'}, for which no "
+                "decoder is installed: install pylibjpeg with its plugins, or decompress it first, for example with "
+                "gdcmconv --raw."
+            )
+        try:
+            stored: NDArray[Any] = pixels.pixel_array(path, index=self._index)
+        except AttributeError:
+            raise InputError(
+                f"{path} is a DICOM file without pixel data or without a tag needed to decode it: give one that has "
+                "pixels."
+            ) from None
+        except Exception:  # noqa: BLE001  # each decoder has errors of its own
+            raise InputError(
+                f"the pixel data of {path} ends before its last pixel or is damaged: copy the file again."
+            ) from None
+        expected = (*self._shape, 3) if self.photometric in COLOUR else self._shape
+        if stored.shape != expected:
+            raise InputError(
+                f"{path} is {self.photometric} and should decode to {expected}, but its pixels have shape "
+                f"{stored.shape}: export it again from its source."
+            )
+        return stored
+
+    def palette_colours(self, stored: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the colours (H, W, 3) of stored values (H, W), which are indices into a palette."""
+        header = self._header
+        names = [f"{colour}PaletteColorLookupTable" for colour in ("Red", "Green", "Blue")]
+        if "AlphaPaletteColorLookupTableData" in header or any(f"{name}Data" not in header for name in names):
+            raise InputError(
+                f"{self._path} is {PALETTE} with a segmented or transparent palette or none: convert it to RGB first, "
+                "for example with dcmconv or dcmj2pnm."
+            )
+        tables = [(header[f"{name}Descriptor"].value, header[f"{name}Data"].value) for name in names]
+        return np.stack([self._looked_up(stored, *table).values for table in tables], axis=-1)
+
+    def grey_values(self, stored: NDArray[Any], window: bool) -> NDArray[np.float64]:
+        """Return the grey values (H, W) of stored values (H, W)."""
+        inverted = self.photometric == "MONOCHROME1"
+        if stored.dtype.kind == "f" and (window or inverted):
+            raise InputError(
+                f"{self._path} has floating-point pixels, whose range a window or MONOCHROME1 would need: "
+                "leave window (--window) out or convert it to MONOCHROME2 first."
+            )
+        grey = self._modality_values(stored)
+        if window:
+            grey = self._windowed(grey)
+        return grey.low + grey.high - grey.values if inverted else grey.values
+
+    def _modality_values(self, stored: NDArray[Any]) -> _Grey:
+        """Return grey values in the units of the modality."""
+        if table := self._header.get("ModalityLUTSequence"):
+            return self._looked_up(stored, table[0].LUTDescriptor, table[0].LUTData)
+        tags = self._tags("PixelValueTransformationSequence")
+        slope, intercept = _number(tags, "RescaleSlope", 1.0), _number(tags, "RescaleIntercept", 0.0)
+        if slope == 0 or not (math.isfinite(slope) and math.isfinite(intercept)):
+            raise InputError(
+                f"{self._path} has a rescale slope of {slope} and a rescale intercept of {intercept}, but they must be "
+                "finite and the slope not 0: export it again from its source."
+            )
+        levels = 2.0**self._bits
+        first = -levels / 2 if self._header.get("PixelRepresentation") else 0.0
+        low, high = sorted(slope * end + intercept for end in (first, first + levels - 1))
+        return _Grey(slope * stored.astype(np.float64) + intercept, low, high)
+
+    def _windowed(self, grey: _Grey) -> _Grey:
+        """Return grey values after the first display table or window (DICOM PS3.3 C.11.2)."""
+        tags = self._tags("FrameVOILUTSequence")
+        if table := tags.get("VOILUTSequence"):
+            return self._looked_up(grey.values, table[0].LUTDescriptor, table[0].LUTData)
+        centre, width = _number(tags, "WindowCenter", math.nan), _number(tags, "WindowWidth", math.nan)
+        function = str(tags.get("VOILUTFunction") or WINDOWS[0]).upper()
+        if not (math.isfinite(centre) and math.isfinite(width)):
+            raise InputError(f"{self._path} has no display window to apply: leave window (--window) out.")
+        if function not in WINDOWS:
+            raise InputError(
+                f"{self._path} has a display window of an unknown kind ({', '.join(WINDOWS[:-1])} and {WINDOWS[-1]} "
+                "are known): leave window (--window) out."
+            )
+        if width < 1 if function == "LINEAR" else width <= 0:
+            raise InputError(f"{self._path} has a display window without width: leave window (--window) out.")
+        # pydicom takes the range of its output from the tags, and inverts it where the rescale slope is negative: these
+        # tags, of unsigned values of one bit, give the position between the dark (0) and the bright (1) end.
+        only_window = self._pydicom.Dataset()
+        only_window.PhotometricInterpretation, only_window.BitsStored, only_window.PixelRepresentation = GREY[1], 1, 0
+        only_window.WindowCenter, only_window.WindowWidth, only_window.VOILUTFunction = centre, width, function
+        share = self._pydicom.pixels.apply_windowing(grey.values, only_window)
+        return grey._replace(values=grey.low + (grey.high - grey.low) * share)
+
+    def _tags(self, group: str) -> Any:
+        """Return the tags of a group: those of the frame, those that all frames share, or those of the file."""
+        per_frame = self._header.get("PerFrameFunctionalGroupsSequence") or []
+        shared = self._header.get("SharedFunctionalGroupsSequence") or []
+        for tags in (*per_frame[self._index : self._index + 1], *shared[:1]):
+            if tags.get(group):
+                return tags[group].value[0]
+        return self._header
+
+    def _looked_up(self, values: NDArray[Any], descriptor: Any, data: Any) -> _Grey:
+        """Return the entries of a lookup table at values (H, W): its first or last entry beyond those it maps.
+
+        pydicom looks positions up in the dtype of the entries, in which they wrap around, and knows no tables of 8 bits
+        that are packed.
+        """
+        count, first_mapped, bits = (int(number) for number in descriptor)
+        count = (count & 0xFFFF) or 2**16  # the tag cannot hold 65536 and stands for it with 0
+        if isinstance(data, bytes):
+            wide = ">u2" if self._syntax == BIG_ENDIAN else "<u2"
+            entries = np.frombuffer(data, dtype=wide if len(data) >= 2 * count else "u1")
+        else:
+            entries = np.atleast_1d(np.asarray(data, dtype=np.int64))
+        if len(entries) < count:
+            raise ValueError("the table is shorter than it says")
+        positions = np.rint(values.astype(np.float64) - first_mapped).clip(0, count - 1).astype(np.int64)
+        return _Grey(entries[positions].astype(np.float64), 0.0, float(2**bits - 1))
 
 
-def _stored_values(pydicom: Any, path: Path, layout: PixelLayout, index: int) -> NDArray[Any]:
-    """Return the stored values (H, W) or (H, W, 3) of one frame; YBR colours are converted to RGB."""
-    try:
-        decodable = pydicom.pixels.get_decoder(layout.syntax).is_available
-    except NotImplementedError:
-        decodable = False
-    if not decodable:
-        known = layout.syntax.is_transfer_syntax and not layout.syntax.is_private
-        raise InputError(
-            f"{path} is compressed as {layout.syntax.name if known else 'an unknown transfer syntax'}, for which no "
-            "decoder is installed: install pylibjpeg with its plugins, or decompress it first, for example with "
-            "gdcmconv --raw."
-        )
-    try:
-        stored: NDArray[Any] = pydicom.pixels.pixel_array(path, index=index)
-    except AttributeError:
-        raise InputError(
-            f"{path} is a DICOM file without pixel data or without a tag needed to decode it: give one that has pixels."
-        ) from None
-    except Exception:  # noqa: BLE001 - each decoder has errors of its own
-        raise InputError(
-            f"the pixel data of {path} ends before its last pixel or is damaged: copy the file again."
-        ) from None
-    expected = (layout.rows, layout.columns) + ((3,) if layout.photometric in COLOUR else ())
-    if stored.shape != expected:
-        raise InputError(
-            f"{path} is {layout.photometric} and should decode to {expected}, but its pixels have shape "
-            f"{stored.shape}: export it again from its source."
-        )
-    return stored
+def _number(tags: Any, name: str, default: float) -> float:
+    """Return the number of a tag, the first one if it has several."""
+    value = tags.get(name)
+    if value is None or value == "":
+        return default
+    return float(value[0] if hasattr(value, "__getitem__") else value)

@@ -6,7 +6,9 @@ import importlib
 import logging
 import os
 import struct
+import tokenize
 import warnings
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,32 +43,61 @@ DECODING_ERRORS = (
     AssertionError,
     MemoryError,
     struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
     zlib.error,
 )
 """Errors that decoders are known to raise on a damaged file."""
 
 
-def check_pixel_count(width: int, height: int, name: object) -> None:
-    """Refuse an image whose header announces too many pixels, before any of them is decoded."""
+@contextmanager
+def decoding(problem: str, *errors: type[Exception], quoted: bool = False) -> Iterator[None]:
+    """Replace the errors that a decoder raises on a damaged file by an :class:`InputError`.
+
+    Parameters
+    ----------
+    problem
+        The sentence of the error, without its full stop.
+    errors
+        Errors of the decoder besides ``DECODING_ERRORS``.
+    quoted
+        Whether the sentence ends with what the decoder said, in parentheses. What it says about a medical image may
+        quote a tag about the patient.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (*DECODING_ERRORS, *errors) as error:
+        raise InputError(f"{problem} ({reason(error)})." if quoted else f"{problem}.") from None
+
+
+def check_size(width: int, height: int, name: object, volume_bytes: int = 0) -> None:
+    """Check that an image is not too large, before any of its pixels is decoded.
+
+    Parameters
+    ----------
+    width, height
+        Pixels that its header announces.
+    name
+        Name of the image in errors.
+    volume_bytes
+        Bytes, uncompressed, of the frames or slices that the image is taken from.
+    """
     if width * height > MAX_PIXELS:
         raise InputError(
             f"{name} has {width} x {height} pixels, more than the {MAX_PIXELS} allowed: crop or shrink it first."
         )
-
-
-def check_volume(size: int, name: object) -> None:
-    """Refuse a series of frames or slices that takes too many bytes uncompressed."""
-    if size > MAX_VOLUME_BYTES:
+    if volume_bytes > MAX_VOLUME_BYTES:
         raise InputError(
-            f"{name} holds {size} bytes of pixels, more than the {MAX_VOLUME_BYTES} allowed: split it first."
+            f"{name} holds {volume_bytes} bytes of pixels, more than the {MAX_VOLUME_BYTES} allowed: split it first."
         )
 
 
 def chosen_frame(frame: int | None, count: int, name: object) -> int:
     """Return the index, from 0, of a chosen frame out of ``count``; None stands for the only one."""
     if frame is not None:
-        index = whole_number(frame, f"frame (of {name})", -count, count - 1)
-        return index % count
+        return whole_number(frame, f"frame (of {name})", -count, count - 1) % count
     if count != 1:
         raise InputError(
             f"{name} has {count} frames and one is needed: pick it with frame= or --frame, from 0 to {count - 1}."
@@ -82,7 +113,7 @@ def reason(error: BaseException) -> str:
 
 
 def optional_package(name: str, file_format: str, *submodules: str) -> Any:
-    """Import a package of the extra ``medical``, and submodules of it; refuse the file format without it."""
+    """Import a package of the extra ``medical``, and submodules of it; raise an error if it is not installed."""
     try:
         package = importlib.import_module(name)
         for submodule in submodules:
@@ -106,9 +137,6 @@ def silenced(logger_name: str) -> Iterator[None]:
         logger.disabled = before
 
 
-__all__ = ["MAX_PIXELS", "read_image"]
-
-
 def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window: bool = False) -> NDArray[Any]:
     """Return the pixels of one image: (H, W) or (H, W, C).
 
@@ -119,7 +147,7 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
         (.nii, .nii.gz); or any picture that Pillow reads. DICOM and NIfTI need the `medical` extra.
     frame
         Index of the page, frame or slice (NIfTI: along the last axis) to read, from 0; negative counts from the end.
-        None reads the only one, and is refused if there are several.
+        None reads the only one; it is an error if there are several.
     window
         Whether to apply the display window of a DICOM file; files of other formats have none.
 
@@ -136,7 +164,7 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     if file_format.has_window:
         return file_format.load()(path, frame, window)  # type: ignore[no-any-return]
     if window:
-        windowed = " or ".join(name for name, one in IMAGE_FORMATS.items() if one.has_window)
+        windowed = " or ".join(name for name, image_format in IMAGE_FORMATS.items() if image_format.has_window)
         raise InputError(
             f"only a {windowed} file has a display window, and {path} is none: leave window (--window) out."
         )
@@ -147,14 +175,14 @@ def _format_of(path: Path, head: bytes) -> ImageFormat:
     """Return the format of a file: by its suffix, else by its first bytes, else the one that needs neither."""
     formats = IMAGE_FORMATS.values()
     name = path.name.lower()
-    by_suffix = [one for one in formats if one.suffixes and name.endswith(one.suffixes)]
-    by_content = [one for one in formats if one.signature and head.startswith(one.signature, one.signature_offset)]
-    others = [one for one in formats if not one.suffixes and not one.signature]
+    by_suffix = [kind for kind in formats if kind.suffixes and name.endswith(kind.suffixes)]
+    by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
+    others = [kind for kind in formats if not kind.suffixes and not kind.signature]
     return (by_suffix + by_content + others)[0]
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no file, or one that cannot be read twice and may never end, such as a pipe."""
+    """Check that a path is a regular file: a pipe, for example, cannot be read twice and may never end."""
     if not path.exists():
         raise InputError(f"there is no image file {path}.")
     if not path.is_file():
@@ -162,13 +190,13 @@ def check_regular(path: Path) -> None:
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Return as many first bytes of a file as any format needs to be recognised; refuse a missing or empty file."""
+    """Return as many first bytes of a file as any format needs to be recognised; raise an error if there are none."""
     try:
         if path.is_dir():
             raise InputError(f"{path} is a directory: give an image file in it.")
         check_regular(path)
         with path.open("rb") as file:
-            head = file.read(max(one.signature_offset + len(one.signature) for one in IMAGE_FORMATS.values()) or 1)
+            head = file.read(max(kind.signature_offset + len(kind.signature) for kind in IMAGE_FORMATS.values()) or 1)
     except OSError as error:
         raise InputError(f"{path} cannot be opened ({error.strerror or reason(error)}).") from None
     if not head:

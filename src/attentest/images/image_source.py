@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 import os
-import tokenize
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import DECODING_ERRORS, MAX_PIXELS, check_regular, chosen_frame, read_image, reason
+from attentest.images.image_file import (
+    DECODING_ERRORS,
+    MAX_PIXELS,
+    check_regular,
+    chosen_frame,
+    decoding,
+    read_image,
+)
+from attentest.registry import IMAGE_FORMATS
 
-SUFFIXES = (".npy", ".npz")
+SUFFIXES = IMAGE_FORMATS[".npy"].suffixes
+"""Suffixes of files that may hold many images."""
 
 COLOURS = (1, 3, 4)
 """Numbers of channels of ordinary images."""
-
-UNREADABLE = (
-    *(*DECODING_ERRORS, tokenize.TokenError, zipfile.BadZipFile),
-    *(NotImplementedError, RuntimeError, KeyError, IndexError),
-)
 
 Header: TypeAlias = "tuple[tuple[int, ...], bool, np.dtype[Any]]"
 """Shape, whether in Fortran order, and dtype of an array."""
@@ -43,20 +45,21 @@ def stack_members(path: Path) -> list[tuple[str | None, int]]:
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"a stack (--stack) must be a .npy or .npz file, got {path}.")
     check_regular(path)
-    with _readable(path):
+    with _stack_decoding(path):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 counts: dict[str | None, int] = {None: _header(file, path, None)[0][0]}
         else:
             with zipfile.ZipFile(path) as archive:
-                counts = {name: _images_in(archive, path, name) for name in _arrays(archive)}
+                arrays = [name.removesuffix(".npy") for name in archive.namelist()]
+                counts = {array: _images_in(archive, path, array) for array in arrays}
     if not counts:
         raise InputError(f"{path} holds no arrays.")
     return [(array, index) for array, count in counts.items() for index in range(count)]
 
 
 def looks_like_a_stack(path: Path) -> bool:
-    """Return whether a file may be a stack that was taken for one image: (k, H, W) looks like (H, W, C)."""
+    """Return whether a file may be a stack that was taken for a single image: (k, H, W) looks like (H, W, C)."""
     if path.suffix.lower() not in SUFFIXES or not path.is_file():
         return False
     if path.suffix.lower() == ".npz":
@@ -64,15 +67,15 @@ def looks_like_a_stack(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             shape = _header(file, path, None)[0]
-    except (InputError, *UNREADABLE):
+    except DECODING_ERRORS:
         return False
     return len(shape) == 4 or shape[-1] not in COLOURS
 
 
 def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:
-    """Return one image of a stack: (H, W) or (H, W, C). Nothing is unpickled."""
+    """Return an image of a stack: (H, W) or (H, W, C). Nothing is unpickled."""
     check_regular(path)
-    with _readable(path):
+    with _stack_decoding(path):
         if array is None:
             with path.open("rb") as file:
                 _header(file, path, None)
@@ -82,29 +85,17 @@ def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:
         return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except UNREADABLE as error:
-        raise InputError(f"{path} is not a readable stack of images ({reason(error)}).") from None
-
-
-def _arrays(archive: zipfile.ZipFile) -> list[str]:
-    return [name.removesuffix(".npy") for name in archive.namelist()]
+def _stack_decoding(path: Path) -> AbstractContextManager[None]:
+    return decoding(f"{path} is not a readable stack of images", quoted=True)
 
 
 def _images_in(archive: zipfile.ZipFile, path: Path, array: str) -> int:
     """Return the number of images of an array; 1 if it is no stack, so that reading it gives the reason."""
     try:
-        return _member_header(archive, path, array)[0][0]
-    except (InputError, *UNREADABLE):
+        with archive.open(f"{array}.npy") as file:
+            return _header(file, path, array)[0][0]
+    except DECODING_ERRORS:
         return 1
-
-
-def _member_header(archive: zipfile.ZipFile, path: Path, array: str) -> Header:
-    with archive.open(f"{array}.npy") as file:
-        return _header(file, path, array)
 
 
 def _header(file: Any, path: Path, array: str | None) -> Header:
@@ -115,8 +106,7 @@ def _header(file: Any, path: Path, array: str | None) -> Header:
         raise ValueError(f"version {version} of the .npy format")
     shape, fortran, dtype = read[version](file)
     where = str(path) if array is None else f"{array} in {path}"
-    if dtype.kind not in "biuf":
-        raise InputError(f"{where} must hold real numbers, got an array of {dtype}.")
+    _check_real(dtype, where)
     if len(shape) not in (3, 4) or 0 in shape:
         raise InputError(f"{where} must be a stack (k, H, W) or (k, H, W, C), got an array of shape {shape}.")
     if math.prod(shape[1:]) > MAX_PIXELS:
@@ -124,25 +114,30 @@ def _header(file: Any, path: Path, array: str | None) -> Header:
     return shape, fortran, dtype
 
 
+def _check_real(dtype: np.dtype[Any], where: object) -> None:
+    if dtype.kind not in "biuf":
+        raise InputError(f"{where} must hold real numbers, got an array of {dtype}.")
+
+
 def _member_of_archive(path: Path, array: str, index: int) -> NDArray[Any]:
-    """Return one image of an array in an archive; only the bytes up to its end are read."""
+    """Return an image of an array in an archive; only the bytes up to its end are read."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{array}.npy") as file:
         shape, fortran, dtype = _header(file, path, array)
-        if fortran:  # the values of one image are spread over the whole array
+        if fortran:  # the values of an image are spread over the whole array
             if math.prod(shape) > MAX_PIXELS:
                 raise InputError(f"{array} in {path} is stored in Fortran order and too large: save it in C order.")
-            whole = np.frombuffer(_exactly(file, dtype.itemsize * math.prod(shape)), dtype)
-            return np.asarray(whole.reshape(shape, order="F")[index])
-        size = math.prod(shape[1:]) * dtype.itemsize
-        file.seek(index * size, 1)
-        return np.frombuffer(_exactly(file, size), dtype).reshape(shape[1:])
+            return np.asarray(_values(file, shape, dtype, "F")[index])
+        file.seek(index * math.prod(shape[1:]) * dtype.itemsize, 1)
+        return _values(file, shape[1:], dtype, "C")
 
 
-def _exactly(file: Any, size: int) -> bytes:
+def _values(file: Any, shape: tuple[int, ...], dtype: np.dtype[Any], order: Literal["C", "F"]) -> NDArray[Any]:
+    """Return the next values of an array in an archive."""
+    size = math.prod(shape) * dtype.itemsize
     content: bytes = file.read(size)
     if len(content) != size:
         raise ValueError("it ends early")
-    return content
+    return np.frombuffer(content, dtype).reshape(shape, order=order)
 
 
 ARCHIVE_SIGNATURE = b"PK"
@@ -155,13 +150,12 @@ def read_npy(path: Path, frame: int | None) -> NDArray[Any]:
         is_archive = file.read(len(ARCHIVE_SIGNATURE)) == ARCHIVE_SIGNATURE
     if is_archive:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
-    try:
-        with np.errstate(over="raise"):  # of a shape whose product does not fit in 64 bits
-            values = np.lib.format.open_memmap(path, mode="r")
-    except (*DECODING_ERRORS, tokenize.TokenError) as error:
-        raise InputError(f"{path} is not a readable .npy array ({reason(error)}).") from None
-    if values.dtype.kind not in "biuf":
-        raise InputError(f"{path} must hold real numbers, got an array of {values.dtype}.")
+    with (
+        decoding(f"{path} is not a readable .npy array", quoted=True),
+        np.errstate(over="raise"),  # of a shape whose product does not fit in 64 bits
+    ):
+        values = np.lib.format.open_memmap(path, mode="r")
+    _check_real(values.dtype, path)
     if values.ndim not in (2, 3) or not values.size:
         raise InputError(f"{path} must hold one image (H, W) or (H, W, C), got an array of shape {values.shape}.")
     if values.size > MAX_PIXELS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import DECODING_ERRORS, MAX_PIXELS, check_pixel_count, chosen_frame, reason
+from attentest.images.image_file import MAX_PIXELS, check_size, chosen_frame, decoding
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
@@ -31,24 +32,26 @@ def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
     """Return the pixels of one frame of a picture file, (H, W) or (H, W, 3), as :func:`picture_pixels` does."""
     from PIL import Image, UnidentifiedImageError
 
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about metadata, and about sizes, which are checked here
+    with warnings.catch_warnings(), _picture_decoding(path):
+        warnings.simplefilter("ignore")  # about metadata, and about sizes, which are checked here
+        try:
             with Image.open(path) as picture:
-                check_pixel_count(picture.width, picture.height, path)
+                check_size(picture.width, picture.height, path)
                 index = chosen_frame(frame, getattr(picture, "n_frames", 1), path)
                 if index != picture.tell():
                     picture.seek(index)
-                    check_pixel_count(picture.width, picture.height, path)
+                    check_size(picture.width, picture.height, path)
                 return picture_pixels(picture, name=str(path))
-    except InputError:
-        raise
-    except UnidentifiedImageError:
-        raise InputError(f"{path} is not an image that can be read: give {IMAGE_FORMATS.choices()}.") from None
-    except Image.DecompressionBombError:
-        raise InputError(f"{path} has more than the {MAX_PIXELS} pixels allowed: crop or shrink it first.") from None
-    except DECODING_ERRORS as error:
-        raise InputError(f"{path} cannot be read as an image ({reason(error)}).") from None
+        except UnidentifiedImageError:
+            raise InputError(f"{path} is not an image that can be read: give {IMAGE_FORMATS.choices()}.") from None
+        except Image.DecompressionBombError:
+            raise InputError(
+                f"{path} has more than the {MAX_PIXELS} pixels allowed: crop or shrink it first."
+            ) from None
+
+
+def _picture_decoding(name: object) -> AbstractContextManager[None]:
+    return decoding(f"{name} cannot be read as an image", quoted=True)
 
 
 def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[Any]:
@@ -69,17 +72,16 @@ def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[A
         is replaced by its colours, or grey values if all colours used are grey. An alpha channel is dropped if every
         pixel is opaque.
     """
-    raw_modes = _raw_modes(picture)
-    _check_depth(picture, raw_modes, name)
+    stored = _stored_pixels(picture)
+    raw_modes = {mode for mode, _ in stored}
+    _check_depth(picture, stored, name)
     if picture.mode not in READABLE_MODES:
         raise InputError(
             f"{name} has mode {picture.mode!r}, but one of {', '.join((*PLAIN_MODES, 'P'))} is needed: "
             "convert it first, for example image.convert('RGB')."
         )
-    try:
+    with _picture_decoding(name):
         pixels, transparent = _split_transparency(_upright(picture), raw_modes)
-    except DECODING_ERRORS as error:
-        raise InputError(f"{name} cannot be read as an image ({reason(error)}).") from None
     if transparent:
         raise InputError(
             f"{name} has mode {picture.mode!r}, and {transparent} of its {picture.width * picture.height} pixels are "
@@ -112,18 +114,26 @@ def _load(picture: PILImage) -> None:
         picture.filename = filename  # type: ignore[attr-defined]
 
 
-def _raw_modes(picture: PILImage) -> set[str]:
-    """Return Pillow's raw modes of a picture that is not loaded yet: how its file stores the pixels."""
-    arguments = [tile[3] for tile in getattr(picture, "tile", []) if len(tile) > 3]
-    firsts = [argument[0] if isinstance(argument, tuple) and argument else argument for argument in arguments]
-    return {first for first in firsts if isinstance(first, str)}
+def _stored_pixels(picture: PILImage) -> set[tuple[str, int]]:
+    """Return how the file of a picture that is not loaded yet stores its pixels.
+
+    These are Pillow's raw modes, each with the greatest level of a PPM picture, which Pillow keeps next to it, or 255.
+    """
+    stored = set()
+    for tile in getattr(picture, "tile", []):
+        arguments = tile[3] if len(tile) > 3 else None
+        listed = arguments if isinstance(arguments, tuple) and arguments else (arguments,)
+        if isinstance(listed[0], str):
+            stored.add((listed[0], listed[1] if tile[0] in ("ppm", "ppm_plain") and len(listed) > 1 else 255))
+    return stored
 
 
-def _check_depth(picture: PILImage, raw_modes: set[str], name: str) -> None:
+def _check_depth(picture: PILImage, stored: set[tuple[str, int]], name: str) -> None:
+    """Check that Pillow reads all bits of a picture."""
     if picture.mode.startswith("I") or picture.mode == "F":
         return
-    depths = getattr(picture, "tag_v2", {}).get(258, (8,))  # bits per sample of a TIFF
-    if any(re.search(";16[BLN]", raw) for raw in raw_modes) or max(depths) > 8 or _is_deep_pixmap(picture):
+    bits_per_sample = getattr(picture, "tag_v2", {}).get(258, (8,))  # of a TIFF
+    if max(bits_per_sample) > 8 or any(re.search(";16[BLN]", mode) or greatest > 255 for mode, greatest in stored):
         raise InputError(
             f"{name} has 16 bits per channel, of which Pillow reads only 8: read it with a package that reads all of "
             "them and give the array, or save it as .npy."
@@ -135,12 +145,6 @@ def _check_depth(picture: PILImage, raw_modes: set[str], name: str) -> None:
         )
 
 
-def _is_deep_pixmap(picture: PILImage) -> bool:
-    """Return whether a PPM picture has levels above 255; its tile holds the largest after the raw mode."""
-    arguments = [tile[3] for tile in getattr(picture, "tile", []) if tile[0] in ("ppm", "ppm_plain")]
-    return any(isinstance(argument, tuple) and argument[1] > 255 for argument in arguments)
-
-
 def _split_transparency(picture: PILImage, raw_modes: set[str]) -> tuple[NDArray[Any], int]:
     """Return the pixels without an alpha channel, and the number of pixels that are not opaque."""
     if picture.mode in ("LA", "RGBA"):
@@ -149,18 +153,14 @@ def _split_transparency(picture: PILImage, raw_modes: set[str]) -> tuple[NDArray
         return np.ascontiguousarray(pixels), int((bands[..., -1] < 255).sum())
     if picture.mode in ("P", "PA"):
         bands = np.array(picture.convert("RGBA"))
-        return _grey_if_all_are(bands[..., :3]), int((bands[..., 3] < 255).sum())
+        grey = bool((bands[..., :3] == bands[..., :1]).all())
+        return np.ascontiguousarray(bands[..., 0] if grey else bands[..., :3]), int((bands[..., 3] < 255).sum())
     pixels = np.array(picture)
     pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
     key = picture.info.get("transparency")
     if key is None:
         return pixels, 0
     return pixels, int(_matches(pixels, key, raw_modes).sum())
-
-
-def _grey_if_all_are(colours: NDArray[Any]) -> NDArray[Any]:
-    grey = bool((colours == colours[..., :1]).all())
-    return np.ascontiguousarray(colours[..., 0] if grey else colours)
 
 
 def _matches(pixels: NDArray[Any], key: Any, raw_modes: set[str]) -> NDArray[np.bool_]:
@@ -175,7 +175,7 @@ def _matches(pixels: NDArray[Any], key: Any, raw_modes: set[str]) -> NDArray[np.
 
 
 def _check_unwrapped(picture: PILImage, pixels: NDArray[Any], name: str) -> None:
-    """Refuse unsigned 32-bit values that Pillow has converted to negative ones."""
+    """Raise an error if Pillow has converted unsigned 32-bit values to negative ones."""
     sample_format = getattr(picture, "tag_v2", {}).get(339, (1,))
     unsigned = hasattr(picture, "tag_v2") and tuple(sample_format) == (1,)
     if picture.mode == "I" and unsigned and bool((pixels < 0).any()):
