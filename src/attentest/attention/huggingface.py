@@ -20,6 +20,7 @@ from attentest.attention.attention_reader import (
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
 from attentest.attention.stored_vit import ViTModel
+from attentest.errors import ModelError
 
 
 def _forward(encoder: nn.Module, images: Tensor) -> Any:
@@ -104,6 +105,18 @@ def family_of(module: nn.Module) -> Family | None:
 def family_of_type(model_type: object) -> Family | None:
     """Return the family of a ``model_type`` of configurations, None for any other value."""
     return next((family for family in FAMILIES if model_type in family.model_types), None)
+
+
+def encoder_class(family: Family) -> Any:
+    """Return the class of a family's encoder; only the file of transformers that defines it is imported, in seconds."""
+    import transformers
+
+    try:
+        return getattr(transformers, family.encoder)
+    except AttributeError:
+        raise ModelError(
+            f"transformers {transformers.__version__} has no {family.name}: install a newer version of it."
+        ) from None
 
 
 def _is_encoder(module: nn.Module) -> bool:

@@ -45,12 +45,11 @@ def model_libraries() -> dict[str, ModelLibrary]:
 
 def readable_models() -> str:
     """Return the models that can be read as error messages list them: "ViT or DeiT of Hugging Face, ViT of timm"."""
-    return ", ".join(f"{_listed(library.models)} of {name}" for name, library in model_libraries().items())
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} or {last}" if most else last
+    listed = []
+    for name, library in model_libraries().items():
+        *most, last = library.models
+        listed.append(f"{', '.join(most)} or {last} of {name}" if most else f"{last} of {name}")
+    return ", ".join(listed)
 
 
 REASONS = {
@@ -70,28 +69,15 @@ REASONS = {
 """Why known types of model cannot be read, by the beginnings of their names or of words in them."""
 
 
-def refusal(model: nn.Module) -> ModelError:
-    """Return the error for a live module that no library recognises."""
-    config = getattr(model, "config", None)
-    kind = str(getattr(config, "model_type", None) or type(model).__name__)
-    return ModelError(f"the model is of type {kind!r}, {_reason(kind)}: {_what_to_do()}")
-
-
-def refusal_of_type(kind: object, where: str) -> ModelError:
-    """Return the error for a saved model of a type that is not read."""
-    return ModelError(f"the model {where} is of type {kind!r}, {_reason(str(kind))}: {_what_to_do()}")
-
-
-def _reason(kind: str) -> str:
-    name = kind.lower().replace("-", "_")
-    for reason, beginnings in REASONS.items():
-        if any(name.startswith(beginning) or f"_{beginning}" in name for beginning in beginnings):
-            return reason
-    return "which attentest does not know"
-
-
-def _what_to_do() -> str:
-    return (
-        f"give one of these: {readable_models()}, or a function from images to scores: "
-        "AttentionTest(function, image_shape=...)."
+def refusal(kind: object, model: str) -> ModelError:
+    """Return the error for a model, as a message calls it, of a type that no library reads."""
+    name = str(kind).lower().replace("-", "_")
+    reasons = (
+        reason
+        for reason, beginnings in REASONS.items()
+        if any(name.startswith(beginning) or f"_{beginning}" in name for beginning in beginnings)
+    )
+    return ModelError(
+        f"{model} is of type {kind!r}, {next(reasons, 'which attentest does not know')}: give one of these: "
+        f"{readable_models()}, or a function from images to scores: AttentionTest(function, image_shape=...)."
     )

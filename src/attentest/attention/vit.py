@@ -208,10 +208,11 @@ def readable(model: nn.Module) -> bool:
 def read_encoder(
     model: nn.Module, image_size: Any = None, device: torch.device | str | None = None, owned: bool = False
 ) -> Encoder:
-    """Return a float64 copy of the vision transformer within a module; refuse a module with none or several."""
+    """Return a float64 copy of the vision transformer within a module; raise an error if it has none or several."""
     found = _transformers_in(model)
     if not found:
-        raise refusal(model)
+        kind = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__
+        raise refusal(str(kind), "the model")
     if len(found) > 1:
         raise ModelError(
             f"the {type(model).__name__} given holds {len(found)} vision transformers: give the one that is meant."

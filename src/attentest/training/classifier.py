@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from attentest.attention.saved_model import quiet_transformers
+from attentest.attention.model_files import quiet_transformers
 from attentest.errors import InputError, ModelError
 from attentest.runs.records import versions
 from attentest.training.bundled import ARCHITECTURES, check_target, patch_size_of
