@@ -55,10 +55,16 @@ SCALE_1 = ("layer_scale1.lambda1", "lambda_1", "ls1.gamma")
 SCALE_2 = ("layer_scale2.lambda1", "lambda_2", "ls2.gamma")
 GATE = ("mlp.gate_proj",)
 GATE_AND_UP = ("mlp.weights_in",)
-UP = ("mlp.fc1", "mlp.up_proj", "mlp.0")
-DOWN = ("mlp.fc2", "mlp.down_proj", "mlp.weights_out", "mlp.3")
-SHARED_BIAS = ("shared_position_bias.relative_position_bias_table",)
-LAYER_BIAS = ("relative_position_bias.relative_position_bias_table",)
+UP = ("mlp.fc1", "mlp.up_proj", "mlp.0", "intermediate.dense")
+DOWN = ("mlp.fc2", "mlp.down_proj", "mlp.weights_out", "mlp.3", "output.dense")
+SHARED_BIAS = (
+    "shared_position_bias.relative_position_bias_table",
+    "encoder.relative_position_bias.relative_position_bias_table",
+)
+LAYER_BIAS = (
+    "relative_position_bias.relative_position_bias_table",
+    "attention.attention.relative_position_bias.relative_position_bias_table",
+)
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": lambda x: x * (1 + torch.erf(x / math.sqrt(2))) / 2,

@@ -44,7 +44,11 @@ def test_a_numpy_function_in_float32_gets_a_wider_bar() -> None:
     ("make", "error", "message"),
     [
         (lambda: bad(model=numpy_softmax), InputError, "with image_shape, a NumPy or torch function, got function"),
-        (lambda: bad(model=numpy_softmax, image_shape=(2, 2)), InputError, "image_shape must be .channels, height"),
+        (
+            lambda: bad(model=numpy_softmax, image_shape=(2, 2)),
+            InputError,
+            "image_shape must be a tuple .channels, height",
+        ),
         (
             lambda: bad(model=numpy_softmax, image_shape=(1, 0, 2)),
             InputError,

@@ -70,7 +70,7 @@ def as_score_function(
         score_properties(model)
         return model
     if image_shape is not None and callable(model) and not isinstance(model, type):
-        return function_scores(model, image_shape, device, batch_size, memory_budget)
+        return function_scores(model, image_shape, device, batch_size=batch_size, memory_budget=memory_budget)
     raise InputError(
         f"model must be a vision transformer, a ScoreFunction or, with image_shape, a NumPy or torch function, "
         f"got {type(model).__name__}: to load a saved model use AttentionTest.from_pretrained."

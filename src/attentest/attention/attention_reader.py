@@ -102,6 +102,11 @@ def pass_to_reader(weights: Tensor) -> None:
         reader(weights)
 
 
+def pass_input_to_reader(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+    """Pass the input of the dropout of attention weights, which does nothing in evaluation mode, to the reader."""
+    pass_to_reader(arguments[0])
+
+
 def plain_attention(
     module: torch.nn.Module,
     query: Tensor,

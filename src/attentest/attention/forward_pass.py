@@ -13,20 +13,22 @@ from torch.nn.functional import layer_norm, linear
 from attentest.attention.aggregation import Aggregation
 from attentest.attention.encoder import Encoder
 
-FIRST_NORM = ("layernorm_before", "norm1", "layer_norm1", "ln_1")
-SECOND_NORM = ("layernorm_after", "norm2", "layer_norm2", "ln_2")
-QUERY = ("q_proj", "attention.attention.query")
-KEY = ("k_proj", "attention.attention.key")
-VALUE = ("v_proj", "attention.attention.value")
-TOGETHER = ("attn.qkv", "self_attention")
-OUTPUT = ("o_proj", "out_proj", "attention.output.dense", "attn.proj")
-UP = ("mlp.fc1", "intermediate.dense", "mlp.0")
-DOWN = ("mlp.fc2", "mlp.3", "output.dense")
-ACTIVATION = ("mlp.activation_fn", "mlp.activation", "mlp.act", "mlp.1", "intermediate.intermediate_act_fn")
-FIRST_SCALE = ("layer_scale1", "ls1")
-SECOND_SCALE = ("layer_scale2", "ls2")
-NORM_BEFORE = ("pre_layrnorm", "norm_pre")
-"""Names of the parts of a layer in transformers, timm and torchvision, and of a norm before the first layer."""
+NAMES = {
+    "first norm": ("layernorm_before", "norm1", "layer_norm1", "ln_1"),
+    "second norm": ("layernorm_after", "norm2", "layer_norm2", "ln_2"),
+    "query": ("q_proj", "attention.attention.query"),
+    "key": ("k_proj", "attention.attention.key"),
+    "value": ("v_proj", "attention.attention.value"),
+    "query, key and value": ("attn.qkv", "self_attention"),
+    "output": ("o_proj", "out_proj", "attention.output.dense", "attn.proj"),
+    "up": ("mlp.fc1", "intermediate.dense", "mlp.0"),
+    "down": ("mlp.fc2", "mlp.3", "output.dense"),
+    "activation": ("mlp.activation_fn", "mlp.activation", "mlp.act", "mlp.1", "intermediate.intermediate_act_fn"),
+    "first scale": ("layer_scale1", "ls1"),
+    "second scale": ("layer_scale2", "ls2"),
+    "norm before layers": ("pre_layrnorm", "norm_pre"),
+}
+"""Names of the parts of a layer, and of a norm before the first layer, in transformers, timm and torchvision."""
 
 
 class Norm(NamedTuple):
@@ -93,53 +95,57 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
     if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
         return None
-    read = [_plain_layer(layer) for layer in layers]
-    first = _named(module, *NORM_BEFORE)
-    norm = None if first is None else _norm(first)
+    plain = [_plain_layer(layer) for layer in layers]
+    first = _part(module, "norm before layers")
+    norm = _norm(first)
     constant = _constant(encoder, layers[0] if norm is None else first)
-    if constant is None or any(layer is None for layer in read):
+    if constant is None:
         return None
-    return PlainWeights(
-        patches=convolutions[0].weight.flatten(1),
-        constant=constant,
-        norm=norm,
-        layers=tuple(layer for layer in read if layer is not None),
-    )
+    known = tuple(layer for layer in plain if layer is not None)
+    if len(known) < len(plain):
+        return None
+    return PlainWeights(patches=convolutions[0].weight.flatten(1), constant=constant, norm=norm, layers=known)
 
 
 def _layers(module: nn.Module, count: int) -> list[nn.Module] | None:
     """Return the layers of a model: the only list of so many modules that have norms of their own."""
-    lists = [part for part in module.modules() if isinstance(part, (nn.ModuleList, nn.Sequential))]
-    found = [list(part) for part in lists if len(part) == count and all(_named(one, *FIRST_NORM) for one in part)]
-    return found[0] if len(found) == 1 else None
+    lists = [
+        list(part)
+        for part in module.modules()
+        if isinstance(part, (nn.ModuleList, nn.Sequential))
+        and len(part) == count
+        and all(_part(layer, "first norm") for layer in part)
+    ]
+    return lists[0] if len(lists) == 1 else None
 
 
 def _plain_layer(layer: nn.Module) -> PlainLayer | None:
-    norms = _norm(_named(layer, *FIRST_NORM)), _norm(_named(layer, *SECOND_NORM))
+    first_norm, second_norm = (_norm(_part(layer, f"{place} norm")) for place in ("first", "second"))
+    first_scale, second_scale = (_scale(_part(layer, f"{place} scale")) for place in ("first", "second"))
     inputs = _inputs(layer)
-    out, up, down = (_affine(_named(layer, *names)) for names in (OUTPUT, UP, DOWN))
-    activation = _named(layer, *ACTIVATION)
-    if norms[0] is None or norms[1] is None or inputs is None or out is None or up is None or down is None:
+    out, up, down = (_affine(_part(layer, part)) for part in ("output", "up", "down"))
+    activation = _part(layer, "activation")
+    if first_norm is None or second_norm is None or inputs is None or out is None or up is None or down is None:
         return None
     if activation is None:
         return None
     return PlainLayer(
-        first_norm=norms[0],
+        first_norm=first_norm,
         inputs=inputs,
-        out=out._replace(scale=_scale(_named(layer, *FIRST_SCALE))),
-        second_norm=norms[1],
+        out=out._replace(scale=first_scale),
+        second_norm=second_norm,
         up=up,
         activation=activation,
-        down=down._replace(scale=_scale(_named(layer, *SECOND_SCALE))),
+        down=down._replace(scale=second_scale),
     )
 
 
-def _named(module: nn.Module, *names: str) -> Any:
-    """Return the part of a module whose name is, or ends in, one of these; None if there is none."""
+def _part(module: nn.Module, part: str) -> Any:
+    """Return the part of a module whose name is, or ends in, one of those of ``NAMES``; None if there is none."""
     parts = dict(module.named_modules())
-    exact = next((parts[name] for name in names if name in parts), None)
-    endings = tuple(f".{name}" for name in names)
-    return exact or next((part for path, part in parts.items() if path.endswith(endings)), None)
+    exact = next((parts[name] for name in NAMES[part] if name in parts), None)
+    endings = tuple(f".{name}" for name in NAMES[part])
+    return exact or next((module for path, module in parts.items() if path.endswith(endings)), None)
 
 
 def _norm(part: Any) -> Norm | None:
@@ -155,31 +161,28 @@ def _affine(part: Any) -> Affine | None:
 
 
 def _scale(part: Any) -> Tensor | None:
-    """Return the factors of a module that scales the features of tokens, if it is one."""
+    """Return the factors of a module that scales the features of tokens, if it does."""
     scale: Tensor | None = getattr(part, "lambda1", getattr(part, "gamma", None))
     return scale
 
 
 def _inputs(layer: nn.Module) -> Affine | None:
     """Return queries, keys and values as one map."""
-    together = _named(layer, *TOGETHER)
-    if together is not None and hasattr(together, "in_proj_weight"):
-        return Affine(together.in_proj_weight, together.in_proj_bias)
+    together = _part(layer, "query, key and value")
     if together is not None:
+        if hasattr(together, "in_proj_weight"):
+            return Affine(together.in_proj_weight, together.in_proj_bias)
         return _affine(together)
-    modules = [_named(layer, *names) for names in (QUERY, KEY, VALUE)]
-    maps = [_affine(module) for module in modules]
-    if any(one is None for one in maps):
+    modules = [_part(layer, part) for part in ("query", "key", "value")]
+    maps = [affine for affine in map(_affine, modules) if affine is not None]
+    if len(maps) < len(modules):
         return None
-    known = [one for one in maps if one is not None]
-    weight, bias = torch.cat([one.weight for one in known]), torch.cat([one.bias for one in known])
-    start = 0
-    for module, one in zip(modules, known, strict=True):
-        end = start + len(one.weight)
-        module.weight.data = weight[start:end]
+    weight, bias = torch.cat([affine.weight for affine in maps]), torch.cat([affine.bias for affine in maps])
+    lengths = [len(affine.weight) for affine in maps]
+    for module, rows, entries in zip(modules, weight.split(lengths), bias.split(lengths), strict=True):
+        module.weight.data = rows
         if module.bias is not None:
-            module.bias.data = bias[start:end]
-        start = end
+            module.bias.data = entries
     return Affine(weight, bias)
 
 

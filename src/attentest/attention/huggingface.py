@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import (
     ATTENTION_NAME,
+    pass_input_to_reader,
     plain_attention,
     resampled_positions,
     set_constant_method,
@@ -51,8 +53,8 @@ class Family:
     model_types
         Its ``model_type`` in configurations.
     encoder
-        The class of transformers that is its encoder. The class that ends in "Backbone" instead of "Model" may be the
-        same encoder with another output.
+        The class of transformers that is its encoder. A class that ends in "Backbone" instead of "Model" may be the
+        same encoder with another output, and one that ends in "Transformer" the encoder within it (transformers 4).
     prefix
         Number of tokens before the patches besides registers: class and distillation tokens.
     class_token
@@ -98,7 +100,7 @@ def family_of(module: nn.Module) -> Family | None:
     if not hasattr(module, "embeddings"):  # such as a backbone that holds an encoder
         return None
     bases = {base.__name__ for base in type(module).__mro__ if base.__module__.startswith(DEFINED_IN)}
-    names = {name.removesuffix("Backbone") + "Model" if name.endswith("Backbone") else name for name in bases}
+    names = {re.sub("(Backbone|Transformer)$", "Model", name) for name in bases}
     return next((family for family in FAMILIES if family.encoder in names), None)
 
 
@@ -135,8 +137,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     weights = stored_dtype(module)  # before an owned one is converted
     encoder: Any = float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
-        _register_attention()
-        encoder.set_attn_implementation(ATTENTION_NAME)
+        _expose_attention(encoder)
     if hasattr(encoder.config, "mask_ratio"):
         encoder.config.mask_ratio = 0.0  # no patch is left out
     _fix_positions(encoder, family, grid)
@@ -157,11 +158,19 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     )
 
 
-def _register_attention() -> None:
-    """Make our attention known to transformers, which is slow to import and here has been imported by the model."""
-    from transformers.modeling_utils import AttentionInterface
+def _expose_attention(encoder: Any) -> None:
+    """Let all layers of a copy compute their attention by our function, or pass their weights to the reader."""
+    from transformers.modeling_utils import AttentionInterface  # slow to import, and here imported by the model before
 
     AttentionInterface.register(ATTENTION_NAME, plain_attention)
+    encoder.config.output_attentions = False  # the model's output is not used, and would need another function
+    encoder.config._attn_implementation = ATTENTION_NAME
+    for module in encoder.modules():
+        # Before transformers 5.10, BEiT has attention of its own, whose eager version computes in the model's dtype.
+        eager = next((base for base in type(module).__mro__ if base.__name__ == "BeitSelfAttention"), None)
+        if eager is not None:
+            module.__class__ = eager
+            module.dropout.register_forward_hook(pass_input_to_reader)
 
 
 def _takes_any_size(encoder: nn.Module) -> bool:

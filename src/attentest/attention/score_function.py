@@ -99,8 +99,8 @@ class ScoreProperties:
 
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
-    """Return the optional attributes of a score function with their defaults; refuse wrong types of any attribute."""
-    _, height, width = _checked_shape(scores.image_shape)
+    """Return the optional attributes of a score function with their defaults, after a check of all attributes."""
+    _, height, width = _checked_shape(scores.image_shape, "the score function's image_shape", (tuple,))
     whole_number(scores.batch_size, "the score function's batch_size", 1, LARGEST_BATCH)
     if not isinstance(scores.device, torch.device):
         raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
@@ -131,7 +131,7 @@ def as_covered(value: Any, input_size: tuple[int, int], name: str = "covered") -
 
 
 def as_truth(value: Any, name: str) -> bool:
-    """Return True or False as a plain bool; refuse anything else."""
+    """Return True or False as a plain bool; raise an error for anything else."""
     if not isinstance(value, (bool, np.bool_)):
         raise InputError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
@@ -141,10 +141,12 @@ def _truth(scores: ScoreFunction, name: str) -> bool:
     return as_truth(getattr(scores, name, False), f"the score function's {name}")
 
 
-def _checked_shape(shape: Any) -> tuple[int, int, int]:
-    if not (isinstance(shape, tuple) and len(shape) == 3 and all(isinstance(side, int) and side > 0 for side in shape)):
-        raise InputError(f"the score function's image_shape must be a tuple (channels, height, width), got {shape!r}.")
-    return shape[0], shape[1], shape[2]
+def _checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, int, int]:
+    if not isinstance(shape, types) or len(shape) != 3:
+        raise InputError(f"{name} must be a tuple (channels, height, width), got {shape!r}.")
+    sides = ("channels", "height", "width")
+    channels, height, width = (whole_number(shape[i], f"{sides[i]} of {name}", 1, 2**20) for i in range(3))
+    return channels, height, width
 
 
 def _description(scores: ScoreFunction) -> dict[str, Any]:
@@ -176,7 +178,45 @@ COPIES = 8
 """Arrays of the size of its input that a function is assumed to hold at a time."""
 
 
-class NumpyScores:
+class _FunctionScores:
+    """The scores of a function of images; the base of :class:`NumpyScores` and :class:`TorchScores`."""
+
+    _on_any_device = True
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        image_shape: tuple[int, int, int],
+        device: torch.device | str | None = None,
+        *,
+        batch_size: int | None = None,
+        memory_budget: int | None = None,
+        exact: bool = False,
+        covered: tuple[int, int] | None = None,
+    ) -> None:
+        self.image_shape = _checked_shape(image_shape, "image_shape")
+        if device is not None and not self._on_any_device:
+            raise InputError(
+                "device is for models and torch functions, and this is a NumPy function (if it also works with torch, "
+                "give attentest.attention.TorchScores(function, image_shape, device))."
+            )
+        self.device = usable_device("cpu" if device is None else device)
+        self.exact = as_truth(exact, "exact")
+        self.covered = as_covered(covered, self.image_shape[1:])
+        self._function = function
+        if batch_size is None:
+            memory = default_memory(self.device) if memory_budget is None else memory_budget
+            affordable = memory // 2 // (COPIES * 8 * math.prod(self.image_shape))
+            self.batch_size = int(min(DEFAULT_BATCH, max(1, affordable)))
+        else:
+            self.batch_size = whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
+
+    def __repr__(self) -> str:
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        return f"{type(self).__name__}({name}, image_shape={self.image_shape})"
+
+
+class NumpyScores(_FunctionScores):
     """A NumPy function from images (m, C, H, W) to scores (m, gh, gw), smooth in the pixels.
 
     It is called on the CPU and has no derivative, so the adaptive search cannot use it; the others can.
@@ -187,6 +227,8 @@ class NumpyScores:
         Computes in float64 if it can: rounding errors of narrower dtypes widen the error bar of p.
     image_shape
         The shape (C, H, W) of its input images.
+    device
+        None: it is for torch functions.
     batch_size, memory_budget
         As in ``AttentionTest``.
     exact
@@ -196,25 +238,7 @@ class NumpyScores:
         whole input.
     """
 
-    def __init__(
-        self,
-        function: NumpyFunction,
-        image_shape: tuple[int, int, int],
-        batch_size: int | None = None,
-        memory_budget: int | None = None,
-        *,
-        exact: bool = False,
-        covered: tuple[int, int] | None = None,
-    ) -> None:
-        self.image_shape = _checked_shape_plain_function(image_shape)
-        self.device = torch.device("cpu")
-        self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
-        self.exact = as_truth(exact, "exact")
-        self.covered = as_covered(covered, self.image_shape[1:])
-        self._function = function
-
-    def __repr__(self) -> str:
-        return f"NumpyScores({_name(self._function)}, image_shape={self.image_shape})"
+    _on_any_device = False
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
@@ -237,7 +261,7 @@ class NumpyScores:
         return torch.from_numpy(np.array(scores, dtype=np.float64))
 
 
-class TorchScores:
+class TorchScores(_FunctionScores):
     """A torch function from images (m, C, H, W), float64, to scores (m, gh, gw), smooth in the pixels.
 
     Parameters
@@ -249,32 +273,9 @@ class TorchScores:
         The shape (C, H, W) of its input images.
     device
         The device of its input images; by default the CPU.
-    batch_size, memory_budget
-        As in ``AttentionTest``.
-    exact, covered
+    batch_size, memory_budget, exact, covered
         As in :class:`NumpyScores`.
     """
-
-    def __init__(
-        self,
-        function: TorchFunction,
-        image_shape: tuple[int, int, int],
-        device: torch.device | str | None = None,
-        batch_size: int | None = None,
-        memory_budget: int | None = None,
-        *,
-        exact: bool = False,
-        covered: tuple[int, int] | None = None,
-    ) -> None:
-        self.image_shape = _checked_shape_plain_function(image_shape)
-        self.device = usable_device("cpu" if device is None else device)
-        self.batch_size = _batch_size(self.image_shape, self.device, batch_size, memory_budget)
-        self.exact = as_truth(exact, "exact")
-        self.covered = as_covered(covered, self.image_shape[1:])
-        self._function = function
-
-    def __repr__(self) -> str:
-        return f"TorchScores({_name(self._function)}, image_shape={self.image_shape})"
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
@@ -286,26 +287,18 @@ class TorchScores:
 
 
 def function_scores(
-    function: Callable[[Any], Any],
-    image_shape: tuple[int, int, int],
-    device: torch.device | str | None,
-    batch_size: int | None,
-    memory_budget: int | None,
+    function: Callable[[Any], Any], image_shape: tuple[int, int, int], device: Any, **options: Any
 ) -> NumpyScores | TorchScores:
     """Return the score function of a NumPy or torch function; a call with a blank image determines which it is.
 
-    Attributes ``exact`` and ``covered`` of the function are those of its scores.
+    Attributes ``exact`` and ``covered`` of the function are those of its scores; ``options`` are the other parameters
+    of :class:`TorchScores`.
     """
-    shape = _checked_shape_plain_function(image_shape)
+    shape = _checked_shape(image_shape, "image_shape")
+    takes_torch = isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape)
+    kind = TorchScores if takes_torch else NumpyScores
     exact, covered = getattr(function, "exact", False), getattr(function, "covered", None)
-    if isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape):
-        return TorchScores(function, shape, device, batch_size, memory_budget, exact=exact, covered=covered)
-    if device is not None:
-        raise InputError(
-            "device is for models and torch functions, and this is a NumPy function (if it also works with torch, "
-            "give attentest.attention.TorchScores(function, image_shape, device))."
-        )
-    return NumpyScores(function, shape, batch_size, memory_budget, exact=exact, covered=covered)
+    return kind(function, shape, device, exact=exact, covered=covered, **options)
 
 
 def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) -> bool:
@@ -319,28 +312,3 @@ def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) ->
         return not isinstance(function(torch.from_numpy(blank)), Tensor)
     except Exception:  # noqa: BLE001
         return True  # it fails on both; the error for the observed image will say how
-
-
-def _checked_shape_plain_function(image_shape: Any) -> tuple[int, int, int]:
-    try:
-        channels, height, width = image_shape
-    except (TypeError, ValueError):
-        raise InputError(f"image_shape must be (channels, height, width), got {image_shape!r}.") from None
-    return (
-        whole_number(channels, "channels of image_shape", 1, 2**20),
-        whole_number(height, "height of image_shape", 1, 2**20),
-        whole_number(width, "width of image_shape", 1, 2**20),
-    )
-
-
-def _batch_size(
-    shape: tuple[int, int, int], device: torch.device, batch_size: int | None, memory_budget: int | None
-) -> int:
-    if batch_size is not None:
-        return whole_number(batch_size, "batch_size", 1, LARGEST_BATCH)
-    memory = default_memory(device) if memory_budget is None else memory_budget
-    return int(min(DEFAULT_BATCH, max(1, memory // 2 // (COPIES * 8 * math.prod(shape)))))
-
-
-def _name(function: object) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
-from attentest.attention.attention_reader import pass_to_reader, resampled_positions, set_constant_method
+from attentest.attention.attention_reader import pass_input_to_reader, resampled_positions, set_constant_method
 from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
 from attentest.attention.model_library import ModelLibrary
 from attentest.errors import ModelError
@@ -33,7 +33,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         )
     for attention in attentions:
         attention.fused_attn = False  # in the copy only
-        attention.attn_drop.register_forward_hook(_pass_input_to_reader)
+        attention.attn_drop.register_forward_hook(pass_input_to_reader)
     _set_size(model, kind, image_size)
     size, grid = pair(model.patch_embed.img_size), pair(model.patch_embed.grid_size)
     if getattr(model, "rope", None) is not None and getattr(model, "dynamic_img_size", False):
@@ -94,11 +94,6 @@ def _channels(model: Any) -> int:
 def _forward(model: nn.Module, images: Tensor) -> Any:
     forward: Any = model.forward_features
     return forward(images)
-
-
-def _pass_input_to_reader(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-    """Read the input of the dropout of attention weights, which does nothing in evaluation mode: the weights."""
-    pass_to_reader(arguments[0])
 
 
 LIBRARY = ModelLibrary(models=("ViT",), package="timm", recognises=_is_transformer, read=_read)

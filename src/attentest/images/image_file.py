@@ -64,11 +64,12 @@ def decoding(problem: str, *errors: type[Exception], quoted: bool = False) -> It
         Whether the sentence ends with what the decoder said, in parentheses. What it says about a medical image may
         quote a tag about the patient.
     """
+    caught: tuple[type[Exception], ...] = (*DECODING_ERRORS, *errors)
     try:
         yield
     except InputError:
         raise
-    except (*DECODING_ERRORS, *errors) as error:
+    except caught as error:
         raise InputError(f"{problem} ({reason(error)})." if quoted else f"{problem}.") from None
 
 
