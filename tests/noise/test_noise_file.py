@@ -242,7 +242,7 @@ def wrapped(noise: str) -> str:
         (wrapped('{"kind": "diagonal", "variance": [[1], [1, 2]]}'), "array of numbers"),
         (wrapped('{"kind": "diagonal", "variance": [true]}'), "real numbers"),
         (wrapped('{"kind": "diagonal", "variance": [1e999]}'), "finite"),
-        (wrapped('{"kind": "diagonal", "variance": {"tensor": "variance"}}'), "no array for 'variance'"),
+        (wrapped('{"kind": "diagonal", "variance": {"tensor": "variance"}}'), "array of real numbers"),
         (wrapped('{"kind": "dense", "covariance": [[1, 2], [2, 1]]}'), "positive semi-definite"),
         (wrapped('{"kind": "stationary", "autocovariance": [[1]], "shape": [1000000, 1000000]}'), "at most 67108864"),
         (wrapped('{"kind": "stationary", "autocovariance": [[0.8, 1, 0.8]], "shape": [4, 4]}'), "negative power"),

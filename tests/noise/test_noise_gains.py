@@ -110,7 +110,7 @@ def test_the_noise_of_a_tested_image_by_its_own_gain() -> None:
 def test_a_scaled_model_says_what_it_is() -> None:
     model = Scaled(AR1(0.5, 2.0), 1.5)
     assert model.record() == {"model": "scaled", "factor": 1.5, "of": AR1(0.5, 2.0).record()}
-    assert model.facts()["factor on standard deviations"] == "1.5"
+    assert "1.5 times as large" in model._repr_html_()
     assert model.size is None
     assert model.sentence().startswith(
         "1.5 times as large as this noise: a standard deviation of 2, and a correlation of 0.5 to"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
@@ -125,7 +125,7 @@ def fit(
     chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options)
     from attentest.images.image_file import read_image
     from attentest.noise import load_noise, save_noise
-    from attentest.noise.model import complete
+    from attentest.noise.model import complete, shown_record
 
     with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
 
@@ -151,7 +151,7 @@ def fit(
         if per_image_gain:
             least, most = chosen.gains_.min(), chosen.gains_.max()
             say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
-        say(", ".join(f"{name} {_shown(value)}" for name, value in complete(chosen.noise_).record().items()))
+        say(", ".join(f"{name} {value}" for name, value in shown_record(complete(chosen.noise_).record()).items()))
         few = ", which is little: tests allow for it, and more images make their intervals shorter"
         say(
             f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
@@ -174,13 +174,14 @@ def show(
     """
     check_files("noise", [file])
     from attentest.noise import load_noise
+    from attentest.noise.model import shown_record
 
     described = load_noise(file).describe()
     if as_json:
         print_json(dict(described))
         return
-    for name, value in described.items():
-        typer.echo(f"{name}: {_shown(value)}")
+    for name, value in shown_record(described).items():
+        typer.echo(f"{name}: {value}")
 
 
 def _check_options(estimator: str, options: Iterable[str]) -> None:
@@ -207,11 +208,3 @@ def _degrees_of_freedom(estimator: NoiseEstimator) -> float:
     halves = np.where(np.arange(pixels) < pixels // 2, 1.0, -1.0)
     eta = np.tile(halves, len(estimator.mean_))[None]
     return float(complete(as_noise(estimator)).degrees_of_freedom(eta)[0])
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{name} {_shown(part)}" for name, part in value.items()) + ")"
-    if isinstance(value, list):
-        return "[" + ", ".join(_shown(part) for part in value) + "]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

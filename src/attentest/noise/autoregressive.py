@@ -11,15 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import real_number
 from attentest.errors import InputError
-from attentest.noise.model import (
-    MOST_LAGS,
-    BaseNoise,
-    FloatArray,
-    deviations_text,
-    lags_text,
-    sample_shape,
-    standard_deviation,
-)
+from attentest.noise.model import BaseNoise, FloatArray, deviations_text, sample_shape, standard_deviation
 
 STEP = 1e-4
 """Step of the numerical derivative with respect to a correlation."""
@@ -143,11 +135,6 @@ class AR1(BaseNoise):
             f"A standard deviation of {self.sigma:.6g}, and a correlation of {self.rho:.6g} to the power of the "
             "distance between two pixels in reading order"
         )
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        lags = lags_text(self.rho ** np.arange(1.0, MOST_LAGS + 1))
-        return {"standard deviation": f"{self.sigma:.4g}", "correlation along rows": lags}
 
 
 class Exponential(BaseNoise):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import BaseNoise, FloatArray, NoiseModel, deviations_text, sample_shape, strongest_text
+from attentest.noise.model import BaseNoise, FloatArray, NoiseModel, deviations_text, sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
@@ -76,15 +76,11 @@ class Dense(BaseNoise):
 
     def words(self) -> str:
         """Return the model in words."""
-        return f"A covariance matrix of all {self.size:,} pixel values"
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {
-            "values per image": str(self.size),
-            "standard deviations": deviations_text(np.diag(self.covariance)),
-            "strongest correlation": strongest_text(self.covariance),
-        }
+        deviations = deviations_text(np.diag(self.covariance))
+        return (
+            f"A covariance matrix of all {self.size:,} pixel values, with the standard deviations {deviations} and "
+            f"{_strongest_text(self.covariance)} as the strongest correlation"
+        )
 
     @cached_property
     def factor(self) -> FloatArray:
@@ -103,6 +99,15 @@ class Dense(BaseNoise):
                 "covariance must be positive semi-definite with some variance, "
                 f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
             ) from None
+
+
+def _strongest_text(covariance: FloatArray) -> str:
+    """Return the strongest correlation between two different values of a covariance (n, n) as text."""
+    deviations = np.sqrt(np.diag(covariance))
+    scale = np.outer(deviations, deviations)
+    correlations = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
+    np.fill_diagonal(correlations, 0.0)
+    return f"{correlations.flat[np.abs(correlations).argmax()]:z.2f}"
 
 
 TOLERANCE = 1e-8

@@ -27,7 +27,6 @@ from attentest.noise.model import (
     deviations_text,
     sample_shape,
     standard_deviation,
-    strongest_text,
 )
 from attentest.registry import NOISE_ESTIMATORS
 
@@ -190,10 +189,6 @@ class Estimated(DerivedNoise):
         """Return how the model was estimated, and whether p allows for that."""
         return estimation_words(self.origin) or super().origin_words()
 
-    def facts(self) -> dict[str, str]:
-        """Return the record, and what there is to know about the model, in words."""
-        return {**{name: str(value) for name, value in self.origin.items()}, **self.of.facts()}
-
     def __repr__(self) -> str:
         origin = ", ".join(f"{name}={value!r}" for name, value in self.origin.items())
         if len(origin) > LONGEST_ORIGIN:
@@ -256,10 +251,6 @@ class Averaged(DerivedNoise):
         """Return the model in words."""
         return f"That of the mean of {self.count} images, each with this noise: {_lower(self.of.words())}"
 
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {"images averaged": str(self.count), **_facts_of(self.of, "of one image")}
-
 
 @dataclass(frozen=True, eq=False)
 class Scaled(DerivedNoise):
@@ -300,10 +291,6 @@ class Scaled(DerivedNoise):
     def words(self) -> str:
         """Return the model in words."""
         return f"{self.factor:.6g} times as large as this noise: {_lower(self.of.words())}"
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {"factor on standard deviations": f"{self.factor:.4g}", **_facts_of(self.of, "before scaling")}
 
 
 NoiseLike: TypeAlias = "NoiseModel | FitsNoise | float"
@@ -457,25 +444,11 @@ class PerChannel(BaseNoise):
         within = _lower(complete(self.spatial).words())
         return f"Channels with the covariance {json.dumps(self.channels.tolist())}, and within each channel: {within}"
 
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {
-            "channels": str(self._mixing.size),
-            "standard deviations of channels": deviations_text(np.diag(self.channels)),
-            "strongest correlation of channels": strongest_text(self.channels),
-            **_facts_of(complete(self.spatial), "within a channel"),
-        }
-
     def _planes(self, length: int) -> tuple[int, int]:
         channels = self._mixing.size
         if length % channels:
             raise InputError(f"this noise model is for images of {channels} channels, but {length} values were given.")
         return channels, length // channels
-
-
-def _facts_of(noise: BaseNoise, where: str) -> dict[str, str]:
-    """Return what there is to know about a noise model that another one is made of."""
-    return {f"{name} {where}": fact for name, fact in noise.facts().items()}
 
 
 def _lower(text: str) -> str:

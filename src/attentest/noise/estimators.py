@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -18,9 +18,9 @@ from attentest.errors import InputError
 from attentest.markup import definition_table
 from attentest.noise.autoregressive import AR1
 from attentest.noise.dense import Dense
-from attentest.noise.derived import PerChannel
+from attentest.noise.derived import PerChannel, as_noise
 from attentest.noise.independent import Diagonal, Isotropic
-from attentest.noise.model import FloatArray, NoiseModel, complete
+from attentest.noise.model import FloatArray, NoiseModel, complete, shown_record
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.noise.stationary import LocallyStationary, Stationary, default_smoothing
 from attentest.noise.stationary_correlation import checked_max_lag
@@ -93,25 +93,24 @@ class NoiseEstimator(ABC):
 
         The noise model of a test has this record, which says how far to trust it.
         """
-        found = {"estimator": type(self).__name__, "images": self.n_images_, **self._chosen()}
-        return found if self._used_share == 1 else {**found, "used_share": self._used_share}
+        record = {"estimator": type(self).__name__, "images": self.n_images_, **self._changed()}
+        return record if self._used_share == 1 else {**record, "used_share": self._used_share}
 
-    def _chosen(self) -> dict[str, Any]:
+    def _changed(self) -> dict[str, Any]:
         """Return the parameters that are not the default."""
         defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
         return {name: value for name, value in self.parameters().items() if value != defaults[name]}
 
     def __repr__(self) -> str:
-        found = [f"n_images_={self.n_images_}", f"noise_={self.noise_!r}"] if hasattr(self, "noise_") else []
-        given = [f"{name}={value!r}" for name, value in self._chosen().items()]
-        return f"{type(self).__name__}({', '.join([*given, *found])})"
+        fitted = {"n_images_": self.n_images_, "noise_": self.noise_} if hasattr(self, "noise_") else {}
+        shown = (f"{name}={value!r}" for name, value in {**self._changed(), **fitted}.items())
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "noise_"):
             return definition_table(repr(self), {"status": "not fitted yet: call fit(images) with reference images"})
-        return definition_table(
-            type(self).__name__, {"reference images": self.n_images_, **complete(self.noise_).facts()}
-        )
+        noise = complete(as_noise(self))
+        return definition_table(type(self).__name__, shown_record(noise.record()), [noise.sentence()])
 
     def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
         """Return the images as the estimate needs them."""
@@ -158,8 +157,7 @@ class PooledVariance(_PooledEstimator):
     """
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
-        covariance = reference.channel_covariance
-        return Isotropic(float(np.sqrt(covariance[0, 0]))) if covariance.size == 1 else PerChannel(covariance)
+        return _with_channels(reference, lambda variance: Isotropic(float(np.sqrt(variance))))
 
 
 class PixelVariance(NoiseEstimator):
@@ -211,10 +209,7 @@ class AR1Covariance(_PooledEstimator):
                 f"neighbouring pixels of the reference images have a correlation of {rho:.6g}, but autoregressive "
                 "noise needs one strictly between -1 and 1: give more or larger images, or use another estimator."
             )
-        covariance = reference.channel_covariance
-        if covariance.size == 1:
-            return AR1(rho, float(np.sqrt(covariance[0, 0])))
-        return PerChannel(covariance, AR1(rho))
+        return _with_channels(reference, lambda variance: AR1(rho, float(np.sqrt(variance))))
 
 
 class StationaryCovariance(_PooledEstimator):
@@ -240,10 +235,13 @@ class StationaryCovariance(_PooledEstimator):
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes = reference.standard_planes
         correlation = reference.correlation(planes, self.max_lag)
-        covariance, shape = reference.channel_covariance, planes.shape[2:]
-        if covariance.size == 1:
-            return Stationary(covariance[0, 0] * correlation, shape)
-        return PerChannel(covariance, Stationary(correlation, shape))
+        return _with_channels(reference, lambda variance: Stationary(variance * correlation, planes.shape[2:]))
+
+
+def _with_channels(reference: ReferenceImages, model: Callable[[float], NoiseModel]) -> NoiseModel:
+    """Return the noise model of a variance; for colour images that of variance 1 with the covariance of channels."""
+    covariance = reference.channel_covariance
+    return model(float(covariance[0, 0])) if covariance.size == 1 else PerChannel(covariance, model(1.0))
 
 
 GAUSSIAN_ENDS = 4.0
@@ -313,10 +311,7 @@ class LocallyStationaryCovariance(NoiseEstimator):
         deviations = np.sqrt(variance)
         standard = np.divide(planes, deviations, out=np.zeros_like(planes), where=varying.used)
         correlation = varying.correlation(standard, self.max_lag)
-        covariance = varying.channel_covariance
-        if covariance.size == 1:
-            return LocallyStationary(float(np.sqrt(covariance[0, 0])) * deviations, correlation)
-        return PerChannel(covariance, LocallyStationary(deviations, correlation))
+        return _with_channels(varying, lambda variance: LocallyStationary(np.sqrt(variance) * deviations, correlation))
 
 
 class ShrunkCovariance(NoiseEstimator):

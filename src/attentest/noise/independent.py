@@ -61,10 +61,6 @@ class Isotropic(BaseNoise):
         """Return the model in words."""
         return f"Independent between pixels, with a standard deviation of {self.sigma:.6g}"
 
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {"standard deviation": f"{self.sigma:.4g}", "pixels": "independent"}
-
 
 class Diagonal(BaseNoise):
     """Independent noise with a variance per pixel.
@@ -147,13 +143,8 @@ class Diagonal(BaseNoise):
 
     def words(self) -> str:
         """Return the model in words."""
-        return f"Independent between pixels, with a standard deviation of its own for each of {self.size:,}"
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        return {
-            "values per image": " x ".join(map(str, self.shape)),
-            "standard deviations": deviations_text(self.variance),
-            "median standard deviation": f"{np.sqrt(np.median(self.variance)):.3g}",
-            "pixels": "independent",
-        }
+        median = float(np.sqrt(np.median(self.variance)))
+        return (
+            f"Independent between pixels, with a standard deviation of its own for each of {self.size:,}, "
+            f"{deviations_text(self.variance)}, their median {median:.3g}"
+        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
-from attentest.errors import InputError, shortened
+from attentest.errors import InputError
 from attentest.markup import definition_table
 from attentest.registry import NOISE_ESTIMATORS
 
@@ -198,7 +198,7 @@ class BaseNoise:
         return {name: getattr(self, name) for name in self.parameters}
 
     def record(self) -> dict[str, Any]:
-        """Return name and parameters as JSON-ready values; of arrays what matters most."""
+        """Return name and parameters as JSON-ready values; of arrays some numbers that matter."""
         return {"model": self.name, **self.arguments()}
 
     def words(self) -> str:
@@ -217,12 +217,8 @@ class BaseNoise:
         """Return the model's name and parameters and its sentence as JSON-ready values."""
         return {**self.record(), "sentence": self.sentence()}
 
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know about the model, in words by name."""
-        return {name: shortened(value) for name, value in self.arguments().items()}
-
     def _repr_html_(self) -> str:
-        return definition_table(type(self).__name__, self.facts())
+        return definition_table(type(self).__name__, shown_record(self.record()), [self.sentence()])
 
     @property
     def _class_name(self) -> str:
@@ -247,10 +243,6 @@ class UserNoise(BaseNoise):
         """Return the model's description."""
         return dict(self.model.describe())
 
-    def facts(self) -> dict[str, str]:
-        """Return the model's description as text."""
-        return {name: shortened(value) for name, value in self.record().items()}
-
     @property
     def _class_name(self) -> str:
         return type(self.model).__name__
@@ -273,6 +265,19 @@ def check_shape(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> 
 def recorded_sentence(record: Mapping[str, Any]) -> str:
     """Return the sentence about a noise model from its description, also if the model is one of the user's own."""
     return str(record.get("sentence", f"{_record_words(record)}; {GIVEN}."))
+
+
+def shown_record(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a description as text, by name, with six digits of numbers."""
+    return {name: _shown(value) for name, value in record.items()}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {part}" for name, part in shown_record(value).items()) + ")"
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(part) for part in value) + "]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _record_words(record: Mapping[str, Any]) -> str:
@@ -322,9 +327,6 @@ def sample_shape(count: int, asked: int | None, size: int | None) -> tuple[int, 
 MOST_LISTED = 4
 """Most standard deviations that are listed; of more, the least and the greatest are given."""
 
-MOST_LAGS = 4
-"""Most lags whose correlations are listed."""
-
 
 def deviations_text(variances: FloatArray) -> str:
     """Return the standard deviations of variances (n,) as text: each of a few, "0.8 to 1.2" of many."""
@@ -332,21 +334,3 @@ def deviations_text(variances: FloatArray) -> str:
         return ", ".join(f"{deviation:.3g}" for deviation in np.sqrt(variances))
     ends = (f"{np.sqrt(variance):.3g}" for variance in (variances.min(), variances.max()))
     return " to ".join(dict.fromkeys(ends))  # one number if they are the same
-
-
-def strongest_text(covariance: FloatArray) -> str:
-    """Return the strongest correlation between two different values of a covariance (n, n) as text."""
-    deviations = np.sqrt(np.diag(covariance))
-    scale = np.outer(deviations, deviations)
-    correlations = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
-    np.fill_diagonal(correlations, 0.0)
-    return f"{correlations.flat[np.abs(correlations).argmax()]:z.2f}"
-
-
-def lags_text(correlations: FloatArray) -> str:
-    """Return correlations at the lags 1, 2, ... as text, the first of them."""
-    listed = correlations[:MOST_LAGS]
-    if not len(listed):
-        return "0"
-    values = ", ".join(f"{value:z.2f}" for value in listed)
-    return f"{values} at {'lags' if len(listed) > 1 else 'lag'} {', '.join(map(str, range(1, len(listed) + 1)))}"

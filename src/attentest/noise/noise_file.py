@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -34,8 +34,8 @@ class NoiseFormat(Protocol):
     def encode(self, tree: dict[str, Any]) -> bytes:
         """Return the content of a file for nested dictionaries with JSON values and arrays as leaves."""
 
-    def read(self, path: Path) -> tuple[Any, dict[str, FloatArray]]:
-        """Return the JSON values of a file and its arrays by name; where an array belongs is ``{"tensor": name}``.
+    def read(self, path: Path) -> Any:
+        """Return what a file holds, with arrays, or nested lists of their numbers, in their places.
 
         A file that cannot be read raises an OSError or a ValueError.
         """
@@ -50,13 +50,13 @@ class JsonFormat:
         """Return the content of a file."""
         return _encoded(tree)
 
-    def read(self, path: Path) -> tuple[Any, dict[str, FloatArray]]:
-        """Return the JSON values of a file, which has no arrays."""
-        return _decoded(path.read_text(encoding="utf-8")), {}
+    def read(self, path: Path) -> Any:
+        """Return what a file holds."""
+        return _decoded(path.read_text(encoding="utf-8"))
 
 
 class SafetensorsFormat:
-    """Safetensors, with everything but the arrays as JSON in the metadata."""
+    """Safetensors, with everything but the arrays as JSON in the metadata; there an array is ``{"tensor": name}``."""
 
     largest_file: ClassVar[int] = 2**31  # a covariance of 16,384 x 16,384 pixels
 
@@ -68,18 +68,29 @@ class SafetensorsFormat:
         without_arrays = _moved_arrays(tree, tensors, "")
         return bytes(save(tensors, {FORMAT: _encoded(without_arrays).decode()}))
 
-    def read(self, path: Path) -> tuple[Any, dict[str, FloatArray]]:
-        """Return the JSON values of a file and its arrays by name."""
+    def read(self, path: Path) -> Any:
+        """Return what a file holds, with its arrays."""
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(path, framework="numpy") as file:
-                content = _decoded((file.metadata() or {}).get(FORMAT, "null"))
-                if content is None:
-                    return None, {}
-                return content, {name: _float64(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+                unused = set(file.keys())
+
+                def array(name: str) -> FloatArray:
+                    if name not in unused:
+                        raise ValueError(f"it has no array for {name!r}")
+                    unused.remove(name)
+                    values: FloatArray = file.get_tensor(name)
+                    if values.dtype != np.float64:
+                        raise ValueError(f"its array {name!r} is of {values.dtype}, not float64")
+                    return values
+
+                content = _decoded((file.metadata() or {}).get(FORMAT, "null"), array)
         except SafetensorError as error:
             raise ValueError(str(error)) from None
+        if content is not None and unused:
+            raise ValueError(f"it has arrays that no model uses, {min(unused)!r} first")
+        return content
 
 
 def _encoded(tree: Any) -> bytes:
@@ -87,22 +98,21 @@ def _encoded(tree: Any) -> bytes:
     return json.dumps(content, allow_nan=False, default=np.ndarray.tolist).encode()
 
 
-def _decoded(text: str) -> Any:
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_without_duplicates)
+def _decoded(text: str, array: Callable[[str], FloatArray] | None = None) -> Any:
+    """Return JSON values, with arrays in the places of their names; names that occur twice and NaN are errors."""
 
+    def values_of(pairs: list[tuple[str, Any]]) -> Any:
+        values: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in values:  # of which JSON readers keep either value
+                raise ValueError(f"it gives {shortened(name)} more than once")
+            values[name] = value
+        return array(values["tensor"]) if array is not None and set(values) == {"tensor"} else values
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; raise an error if it has a name twice, of which JSON readers keep either value."""
-    values: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in values:
-            raise ValueError(f"it gives {shortened(name)} more than once")
-        values[name] = value
-    return values
+    def no_constant(name: str) -> NoReturn:
+        raise ValueError(f"it has {name} among its numbers")
 
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"it has {name} among its numbers")
+    return json.loads(text, parse_constant=no_constant, object_pairs_hook=values_of)
 
 
 def _moved_arrays(value: Any, tensors: dict[str, FloatArray], name: str) -> Any:
@@ -113,13 +123,6 @@ def _moved_arrays(value: Any, tensors: dict[str, FloatArray], name: str) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: _moved_arrays(part, tensors, f"{name}.{key}".strip(".")) for key, part in value.items()}
-
-
-def _float64(name: str, values: Any) -> FloatArray:
-    if values.dtype != np.float64:
-        raise ValueError(f"its array {name!r} is of {values.dtype}, not float64")
-    array: FloatArray = values
-    return array
 
 
 LONGEST_REASON = 200
@@ -162,7 +165,7 @@ def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
                 f"the noise file {source} has {size} bytes, but one ending in {suffix} may have at most "
                 f"{file_format.largest_file}: is it something else?"
             )
-        content, tensors = file_format.read(source)
+        content = file_format.read(source)
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, InputError):
             raise
@@ -177,12 +180,9 @@ def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
             f"reads version {VERSION}: save the noise model again, or use the attentest that wrote it."
         )
     try:
-        model = _model(content.get("noise"), tensors)
-        if tensors:
-            raise InputError(f"it has arrays that no model uses, {min(tensors)!r} first.")
+        return _model(content.get("noise"))
     except (InputError, RecursionError) as error:
         raise InputError(f"the noise file {source} cannot be used: {_shortened(error)}.") from None
-    return model
 
 
 def _path_and_format(path: Any) -> tuple[Path, str, NoiseFormat]:
@@ -208,8 +208,8 @@ def _tree(noise: NoiseModel) -> dict[str, Any]:
     return {"kind": kind, **arguments, **nested}
 
 
-def _model(tree: Any, tensors: dict[str, FloatArray]) -> NoiseModel:
-    """Return the model of nested dictionaries, and remove its arrays from ``tensors``."""
+def _model(tree: Any) -> NoiseModel:
+    """Return the model of nested dictionaries."""
     kind = tree.get("kind") if isinstance(tree, Mapping) else None
     if not isinstance(kind, str) or kind not in NOISE_MODELS:
         raise InputError(f"its kind of model must be {NOISE_MODELS.choices()}, got {str(kind)[:LONGEST_REASON]}.")
@@ -218,21 +218,9 @@ def _model(tree: Any, tensors: dict[str, FloatArray]) -> NoiseModel:
     if set(values) != set(model.parameters):
         got = ", ".join(sorted(values))[:LONGEST_REASON] or "nothing"
         raise InputError(f"the model {kind!r} needs {', '.join(model.parameters)}, got {got}.")
-    arguments = {name: _argument(name, value, model.parameters[name], tensors) for name, value in values.items()}
-    loaded: NoiseModel = model(**arguments)
+    nested = {name: _model(value) for name, value in values.items() if model.parameters[name] is NoiseModel}
+    loaded: NoiseModel = model(**{**values, **nested})
     return loaded
-
-
-def _argument(name: str, value: Any, kind: type, tensors: dict[str, FloatArray]) -> Any:
-    """Return the argument that a file's value stands for, by the type that the model declares for it."""
-    if kind is NoiseModel:
-        return _model(value, tensors)
-    if kind is not np.ndarray or not isinstance(value, Mapping):
-        return value
-    where = value.get("tensor")
-    if not isinstance(where, str) or where not in tensors:
-        raise InputError(f"it has no array for {name!r}.")
-    return tensors.pop(where)
 
 
 def _shortened(error: BaseException) -> str:

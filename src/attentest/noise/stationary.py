@@ -19,7 +19,6 @@ from attentest.noise.model import (
     FloatArray,
     NoiseModel,
     deviations_text,
-    lags_text,
     sample_shape,
     standard_deviation,
 )
@@ -209,23 +208,14 @@ class Stationary(BaseNoise):
 
     def _words_with(self, deviation: str) -> str:
         """Return the model in words, with its standard deviation in words."""
-        down, across = (side // 2 for side in self.autocovariance.shape)
+        rows, columns = (side // 2 for side in self.autocovariance.shape)
+        down, across = self._correlations()
         return (
             f"A standard deviation {deviation}, and a correlation that depends only on how far apart two pixels are, "
-            f"up to {down} rows and {across} columns"
+            f"up to {rows} rows and {columns} columns: {down[:1].sum():z.2f} of neighbours in a column and "
+            f"{across[:1].sum():z.2f} in a row, 1/e at {_falls_within(down):.1f} rows and "
+            f"{_falls_within(across):.1f} columns"
         )
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        down, across = self._correlations()
-        down_to, across_to = _falls_within(down), _falls_within(across)
-        return {
-            "pixels per image": "{} x {}".format(*self.shape),
-            "standard deviation": f"{self._deviation:.4g}",
-            "correlation down columns": lags_text(down),
-            "correlation along rows": lags_text(across),
-            "correlation falls to 1/e within": f"{down_to:.1f} pixels down, {across_to:.1f} across",
-        }
 
     @property
     def _deviation(self) -> float:
@@ -417,15 +407,9 @@ class LocallyStationary(BaseNoise):
 
     def words(self) -> str:
         """Return the model in words."""
-        least, most = self._flat.min(), self._flat.max()
-        return self._correlation._words_with(f"from {least:.6g} to {most:.6g}, by the place in the image")
-
-    def facts(self) -> dict[str, str]:
-        """Return what there is to know, in words."""
-        facts = {**self._correlation.facts(), "standard deviation": f"{self._range}, by the pixel"}
-        if not self._flat.all():
-            facts["pixels without noise"] = f"{np.mean(self._flat == 0):.1%}"
-        return facts
+        least, most, without = self._flat.min(), self._flat.max(), np.mean(self._flat == 0)
+        none = f" (none at {without:.1%} of the pixels)" if without else ""
+        return self._correlation._words_with(f"from {least:.6g} to {most:.6g}, by the place in the image{none}")
 
     @property
     def _flat(self) -> FloatArray:

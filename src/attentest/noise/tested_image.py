@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -96,7 +97,7 @@ SMALLEST_SIDE = 4
 """Least side of an image for the wavelet estimate: below it the median is of fewer than four coefficients."""
 
 
-class _PerImage:
+class _PerImage(ABC):
     """What estimators of the noise of each tested image have in common.
 
     Attributes
@@ -107,13 +108,13 @@ class _PerImage:
 
     name: ClassVar[str]
 
+    @abstractmethod
     def origin(self) -> dict[str, Any]:
         """Return the record of how the noise of an image is estimated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def words(self) -> str:
         """Return what the noise of an image is, in words."""
-        raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """Return the method and its sentence as JSON-ready values."""
@@ -121,7 +122,7 @@ class _PerImage:
         return {"model": self.name, **origin, "sentence": f"{self.words()}; {estimation_words(origin)}."}
 
     def _repr_html_(self) -> str:
-        return definition_table(repr(self), {"noise": f"{self.origin()['origin']}: approximate"})
+        return definition_table(repr(self), {"noise": self.describe()["sentence"]})
 
 
 @dataclass(frozen=True)
