@@ -321,10 +321,10 @@ def test_an_interrupt_while_starting_ends_in_one_sentence(tmp_path: Path) -> Non
     ("command", "where", "kept"),
     [
         ("bench counts", "studies.benchmark.counts.read_record", "what was printed is complete."),
-        ("demo", "results.figures.figure_file.check_figure_path", "what was printed is complete."),  # --out is a file
+        ("demo", "presentation.figure.check_figure_path", "what was printed is complete."),  # --out is a file
         (
             "calibrate --noise 1",
-            "api.AttentionTest.from_pretrained",
+            "pipeline.attention_test.AttentionTest.from_pretrained",
             "what was printed, and what is in an --out directory, is complete.",
         ),
     ],

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import quick_brain
 from attentest import read_image
 from attentest.cli import app
-from attentest.cli.engine_options import EngineOptions
+from attentest.cli.options import EngineOptions
 from attentest.errors import InputError
 from attentest.noise import load_noise
 from attentest.runs.records import alone_in, read_runs

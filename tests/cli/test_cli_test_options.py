@@ -363,7 +363,7 @@ def test_files_are_written_before_anything_is_printed(monkeypatch: pytest.Monkey
     def closed(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(sys.modules["attentest.cli.batch_report"], "print_table", closed)
+    monkeypatch.setattr(sys.modules["attentest.cli.batch"], "print_table", closed)
     assert run("0.npy", "--noise", "1", *QUICK, "--csv", "t.csv", "--figure", "f.png").exit_code == 1
     assert Path("t.csv").exists()
     assert Path("f.png").exists()

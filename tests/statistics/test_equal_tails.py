@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from attentest import AttentionTest, Results
-from attentest.cli.batch_output import json_lines
+from attentest.cli.batch import json_lines
 from attentest.cli.option_names import option_names
 from attentest.errors import InputError
 from attentest.presentation.words import contradict

@@ -19,9 +19,8 @@ from typer.testing import CliRunner, Result
 
 from attentest import InputError
 from attentest.cli import app
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.findings import print_findings
-from attentest.cli.output import Interrupted, Move
+from attentest.cli.options import EngineOptions
+from attentest.cli.output import Interrupted, Move, print_findings
 from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import trial

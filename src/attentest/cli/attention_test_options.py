@@ -8,15 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.option_value import (
-    as_aggregation,
-    as_chosen_channels,
-    as_chosen_contrast,
-    as_noise_model,
-    as_range,
-    as_size,
-    noise_file,
-)
 from attentest.cli.options import (
     COMPARED,
     DEFAULT_MAX_EVALUATIONS,
@@ -31,6 +22,15 @@ from attentest.cli.options import (
     DeviceOption,
     RegionUnitsName,
     SearchOption,
+)
+from attentest.cli.values import (
+    as_aggregation,
+    as_chosen_channels,
+    as_chosen_contrast,
+    as_noise_model,
+    as_range,
+    as_size,
+    noise_file,
 )
 from attentest.errors import InputError
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, REGION_UNITS

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.findings import print_findings
-from attentest.cli.number_range import within
-from attentest.cli.option_group import with_options_of
-from attentest.cli.option_value import all_or_count
-from attentest.cli.options import DeviceOption, ReportJsonOption
-from attentest.cli.output import Interrupted, Move, progress_bar, say
+from attentest.cli.command import with_options_of
+from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, within
+from attentest.cli.output import Interrupted, Move, print_findings, progress_bar, say
+from attentest.cli.values import all_or_count
 from attentest.errors import InputError, counted
 
 if TYPE_CHECKING:

@@ -10,20 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.interruption import Interruption
-from attentest.cli.number_range import within
+from attentest.cli.command import with_options_of
 from attentest.cli.option_checks import check_files
-from attentest.cli.option_group import with_options_of
 from attentest.cli.option_names import own_options, with_option_names
-from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
+    EngineOptions,
     EstimatorName,
     FrameOption,
     ReportJsonOption,
@@ -31,9 +26,10 @@ from attentest.cli.options import (
     SeedOption,
     WindowOption,
     check_level,
+    within,
 )
-from attentest.cli.output import SOME_FAILED, print_json, progress_bar, say, table_console
-from attentest.cli.record_header import record_header
+from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
+from attentest.cli.values import as_image_shape, as_true_noise, noise_file
 from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
@@ -211,6 +207,7 @@ def _recorded(
     if out is None:
         yield [], range(count), None
         return
+    from attentest.cli.batch import record_header
     from attentest.runs.records import RecordFile, alone_in
     from attentest.simulation.calibration.calibration import check_row
 
@@ -238,16 +235,20 @@ def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true
 
 
 def _print_calibration(calibration: Calibration) -> None:
-    headings = ("level", "selective: p at most the level", "of a valid test at most", "naive: p at most the level")
-    estimated = calibration.plug_in_rates is not None
-    plug_in = ("estimated noise taken for the truth: p at most the level",) if estimated else ()
-    table = Table(*headings, *plug_in, title=counted(len(calibration.pvalues), "null image"))
-    levels = calibration.alphas, calibration.rates, calibration.limits, calibration.naive_rates
-    others = calibration.plug_in_rates or ((),) * len(calibration.alphas)
-    for alpha, rate, limit, naive, other in zip(*levels, others, strict=True):
-        last = (escape(str(other)),) if estimated else ()
-        table.add_row(f"{alpha:g}", escape(str(rate)), str(limit), escape(str(naive)), *last)
-    table_console().print(table)
+    from attentest.presentation.terminal_table import Column, print_table
+
+    columns = {
+        "level": [f"{alpha:g}" for alpha in calibration.alphas],
+        "selective: p at most the level": calibration.rates,
+        "of a valid test at most": calibration.limits,
+        "naive: p at most the level": calibration.naive_rates,
+    }
+    if calibration.plug_in_rates is not None:
+        columns["estimated noise taken for the truth: p at most the level"] = calibration.plug_in_rates
+    print_table(
+        [Column(heading=heading, cells=list(map(str, cells))) for heading, cells in columns.items()],
+        title=counted(len(calibration.pvalues), "null image"),
+    )
     typer.echo(calibration.conclusion())
 
 

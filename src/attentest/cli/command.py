@@ -1,18 +1,21 @@
-"""Commands that refuse options given twice, whose errors name options and whose help begins with examples."""
+"""Commands of attentest, groups of options that several of them share, and what they check before they run."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attentest.cli.help_page import print_help
-from attentest.cli.interruption import on_interrupt, usually_kept
 from attentest.cli.option_names import option_names, options_of
+from attentest.cli.output import on_interrupt, usually_kept
 from attentest.errors import NOISE_GUIDE, InputError
 
 ADVICE = {
@@ -96,3 +99,69 @@ def check_empty_paths(parameters: Iterable[Any], given: Mapping[str, Any], value
         )
         if "" in texts and any(isinstance(path, Path) for path in paths):
             raise InputError(f"{max(parameter.opts, key=len)} must be a path, got an empty text.")
+
+
+CommandFunction = Callable[..., None]
+
+
+def with_options_of(group: type, leave_out: Collection[str] = ()) -> Callable[[CommandFunction], CommandFunction]:
+    """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
+
+    Parameters
+    ----------
+    group
+        A dataclass whose fields are annotated like the parameters of a command.
+    leave_out
+        Fields that are no options of this command: they keep their defaults.
+    """
+    hints = get_type_hints(group, include_extras=True)
+    options = [
+        _parameter(
+            field.name, hints[field.name], inspect.Parameter.empty if field.default is MISSING else field.default
+        )
+        for field in fields(group)
+        if field.name not in leave_out
+    ]
+
+    def decorate(command: CommandFunction) -> CommandFunction:
+        group_parameter = ""
+        parameters: list[inspect.Parameter] = []
+        for own in inspect.signature(command, eval_str=True).parameters.values():
+            if own.annotation is group:
+                group_parameter = own.name
+                parameters += options
+            else:
+                parameters.append(_parameter(own.name, own.annotation, own.default))
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            chosen = group(**{option.name: values.pop(option.name) for option in options})
+            command(**{group_parameter: chosen}, **values)
+
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    # Keyword-only, so that a parameter without a default may follow one with a default.
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def refuse_options_before(context: typer.Context, purpose: str) -> None:
+    """Refuse options of a group before one of its commands, where they would have no effect.
+
+    Parameters
+    ----------
+    context
+        That of the group.
+    purpose
+        What the options of the group itself are for, such as "running experiments".
+    """
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = name.replace("_", "-").removeprefix("as-")
+            raise InputError(f"--{option} is for {purpose}: options of {context.invoked_subcommand} come after it.")

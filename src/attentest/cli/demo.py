@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
-from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level
+from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level, within
 from attentest.cli.output import print_json, progress_bar, say
-from attentest.cli.result_table import print_table
 
 if TYPE_CHECKING:
     from attentest.results.batch import Results
@@ -44,6 +42,7 @@ def demo(
     Example:
     attentest demo --out demo.png
     """
+    from attentest.cli.result_table import print_table
     from attentest.presentation.figure import check_figure_path, save_figure
     from attentest.presentation.result_figure import results_figure
     from attentest.results.rows import rows_of

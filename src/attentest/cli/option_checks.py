@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.option_names import option_names
-from attentest.cli.option_value import as_saved_kinds, noise_file
 from attentest.cli.options import SPECTRAL
+from attentest.cli.values import as_saved_kinds, noise_file
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
 

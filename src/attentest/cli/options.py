@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.cli.number_range import within
-from attentest.errors import InputError
-from attentest.registry import NOISE_ESTIMATORS, REGION_UNITS, SEARCHES, Part, Registry
+from attentest.errors import InputError, shortened
+from attentest.registry import ENGINES, NOISE_ESTIMATORS, REGION_UNITS, SEARCHES, Part, Registry
+
+Check = Callable[[typer.CallbackParam, int | None], int | None]
+
+
+def within(least: int, most: int | None = None) -> Check:
+    """Return the callback of an option that takes a whole number in a range; one that is left out may be None.
+
+    Typer's own bounds (``min=``) would end in a message of another form than those of the library.
+    """
+    bounds = f"at least {least}" if most is None else f"at least {least} and at most {most}"
+
+    def check(option: typer.CallbackParam, value: int | None) -> int | None:
+        if value is not None and (value < least or (most is not None and value > most)):
+            raise InputError(f"{max(option.opts, key=len)} must be {bounds}, got {shortened(value)}.")
+        return value
+
+    return check
+
 
 PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
     "Output",
@@ -113,3 +132,80 @@ def check_level(level: float, option: str = "--alpha") -> None:
     """Refuse a significance level, or another probability, outside (0, 1)."""
     if not 0 < level < 1:
         raise InputError(f"{option} must lie strictly between 0 and 1, got {level}.")
+
+
+if TYPE_CHECKING:
+    from attentest.runs.engine import Engine
+
+    EngineName = str
+else:
+    EngineName = names_in(ENGINES)
+
+MOST = 10_000
+"""Largest number of workers, or of cores of one."""
+
+LOCAL, RAY = "local", "ray"
+"""The default engine, and the one that may be on other machines."""
+
+WITH_WORKERS = " or ".join(name for name in ENGINES if name != LOCAL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """Options that say where the work of a command is done."""
+
+    engine: Annotated[
+        EngineName,
+        typer.Option(help=f"Where the work is done: {ENGINES.choices()}.", metavar="NAME", rich_help_panel=WORKERS),
+    ] = LOCAL
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help="For --engine ray: address of a running cluster, such as auto.",
+            show_default="one on this machine",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help=f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each "
+            "GPU four processes or one worker of ray.",
+            metavar="N",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            help=f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an "
+            "even share of all.",
+            metavar="N",
+            rich_help_panel=WORKERS,
+        ),
+    ] = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the work is done in this process."""
+        return self.engine == LOCAL
+
+    def check(self) -> None:
+        """Refuse options that the engine does not have; nothing is imported."""
+        for option, given in (("--address", self.address), ("--workers", self.workers), ("--cores", self.cores)):
+            if self.is_local and given is not None:
+                engines = RAY if option == "--address" else WITH_WORKERS
+                raise InputError(f"{option} is for --engine {engines}, which is not there: add it.")
+        if self.address is not None and self.engine != RAY:
+            raise InputError(f"--address is for --engine {RAY}, not for --engine {self.engine}: leave it out.")
+        for option, number in (("--workers", self.workers), ("--cores", self.cores)):
+            if number is not None and not 1 <= number <= MOST:
+                raise InputError(f"{option} must be at least 1 and at most {MOST}, got {number}.")
+
+    def chosen(self) -> Engine:
+        """Return the engine that the options choose."""
+        self.check()
+        given = {"address": self.address, "workers": self.workers, "cores": self.cores}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        found: Engine = ENGINES.load(str(self.engine))(**chosen)
+        return found

@@ -7,15 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.image_list import image_sources
-from attentest.cli.interruption import Interruption
-from attentest.cli.number_range import within
+from attentest.cli.command import with_options_of
+from attentest.cli.images import image_sources
 from attentest.cli.option_checks import check_files
-from attentest.cli.option_group import with_options_of
-from attentest.cli.option_value import as_image_shape, as_true_noise, noise_file
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
@@ -26,8 +22,10 @@ from attentest.cli.options import (
     SeedOption,
     WindowOption,
     check_level,
+    within,
 )
-from attentest.cli.output import print_json, progress_bar, say, table_console
+from attentest.cli.output import Interruption, print_json, progress_bar, say
+from attentest.cli.values import as_image_shape, as_true_noise, noise_file
 from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, REGION_UNITS
 
@@ -205,30 +203,24 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    headings = (
-        "region",
-        "gamma",
-        "signal",
-        f"rejected at {plan.alpha:g}",
-        "difference",
-        "length",
-        "coverage",
-        "IoU",
-        "evaluations",
+    from attentest.presentation.terminal_table import Column, print_table
+
+    table = plan.table()
+    rates = zip(*(table[name] for name in ("rejected", "rejected_low", "rejected_high")), strict=True)
+    columns = {
+        "region": table["region"],
+        "gamma": [f"{gamma:g}" for gamma in table["randomise"]],
+        "signal": [f"{signal:.3g}" for signal in table["signal"]],
+        f"rejected at {plan.alpha:g}": [f"{rate:.3g} [{low:.3g}, {high:.3g}]" for rate, low, high in rates],
+        "difference": map(_cell, table["difference"]),
+        "length": map(_cell, table["median_length"]),
+        "coverage": map(_cell, table["coverage"]),
+        "IoU": map(_cell, table["iou"]),
+        "evaluations": [f"{count:.0f}" for count in table["evaluations"]],
+    }
+    print_table(
+        [Column(heading=heading, cells=list(cells), is_text=heading == "region") for heading, cells in columns.items()]
     )
-    table = Table(*headings)
-    columns = plan.table()
-    for row in zip(*columns.values(), strict=True):
-        values = dict(zip(columns, row, strict=True))
-        table.add_row(
-            values["region"],
-            f"{values['randomise']:g}",
-            f"{values['signal']:.3g}",
-            f"{values['rejected']:.3g} \\[{values['rejected_low']:.3g}, {values['rejected_high']:.3g}]",
-            *(_cell(values[name]) for name in ("difference", "median_length", "coverage", "iou")),
-            f"{values['evaluations']:.0f}",
-        )
-    table_console().print(table)
     typer.echo(plan.summary())
 
 

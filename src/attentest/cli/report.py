@@ -11,13 +11,11 @@ from typing import Annotated
 
 import typer
 
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
-from attentest.cli.options import AlphaOption, ReportJsonOption, check_level
+from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, check_level, within
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError
-from attentest.presentation.report.page import MOST_CARDS, NAME, USUAL_CARDS, check_report_path
+from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
 
 REPORT = "report.html"
 """Name of the report in a folder of records, unless another is asked for."""
@@ -74,6 +72,8 @@ def report(
 
 def check_report_option(path: Path, option: str, inputs: Iterable[Path] = ()) -> None:
     """Refuse a report that cannot be written, before anything is computed; messages name the option."""
+    from attentest.presentation.report.page import NAME, check_report_path
+
     with option_names({f"the file name of {NAME}": option}):
         check_report_path(path, inputs)
 

@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
-from attentest.cli.command import Command
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.findings import print_findings
-from attentest.cli.number_range import within
-from attentest.cli.option_group import with_options_of
-from attentest.cli.options import DeviceOption, ReportJsonOption, SeedOption
-from attentest.cli.output import Interrupted, progress_bar, say, table_console
-from attentest.cli.subcommand import refuse_options_before
+from attentest.cli.command import Command, refuse_options_before, with_options_of
+from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, SeedOption, within
+from attentest.cli.output import Interrupted, print_findings, progress_bar, say
 from attentest.errors import InputError, counted
 from attentest.files import make_directory
 
@@ -209,13 +203,18 @@ def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
 @reproduce.command("list", cls=Command)
 def list_experiments() -> None:
     """List the experiments, and how many trials each takes with each preset."""
+    from attentest.presentation.terminal_table import Column, print_table
     from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 
-    table = Table("experiment", "in the paper", *(f"trials, {name}" for name in PRESETS))
-    for experiment in EXPERIMENTS.values():
-        counts = [sum(count for _, count in experiment.series(preset, False)) for preset in PRESETS.values()]
-        table.add_row(experiment.name, experiment.where, *(f"{count:,}" for count in counts))
-    table_console().print(table)
+    experiments = EXPERIMENTS.values()
+    columns = [
+        Column(heading="experiment", cells=[experiment.name for experiment in experiments], is_text=True),
+        Column(heading="in the paper", cells=[experiment.where for experiment in experiments], is_text=True),
+    ]
+    for name, preset in PRESETS.items():
+        counts = [sum(count for _, count in experiment.series(preset, False)) for experiment in experiments]
+        columns.append(Column(heading=f"trials, {name}", cells=[f"{count:,}" for count in counts]))
+    print_table(columns)
 
 
 def _announce(settings: RunSettings, out: Path) -> None:

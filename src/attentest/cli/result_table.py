@@ -1,22 +1,73 @@
-"""Tables of results on the terminal."""
+"""Tables of results on the terminal, with their footnotes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.text import Text
-
-from attentest.cli.fitted_table import ALWAYS, Column, fitted
 from attentest.cli.option_names import own_options, with_option_names
-from attentest.cli.output import table_width
-from attentest.cli.table_notes import disagreements, marked, shared_notes
+from attentest.presentation.image_names import shown
+from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
 from attentest.presentation.words import component_notes, row_notes
+from attentest.results.rows import Row
 
-if TYPE_CHECKING:
-    from attentest.results.rows import Row
+MOST_DISAGREEMENTS = 10
+"""Largest number of certificates that contradict the search of which the numbers are printed."""
+
+MARKS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def marked(notes: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the marks of each row, given its notes, and each note once, with its mark before it."""
+    marks = dict(zip(dict.fromkeys(note for some in notes for note in some), MARKS, strict=False))
+    return [" ".join(sorted(marks[note] for note in some)) for some in notes], [
+        f"{mark}: {note}." for note, mark in marks.items()
+    ]
+
+
+def shared_notes(row: Row, interval_level: float | None, simultaneous: bool) -> Iterator[str]:
+    """Yield what must be said of the test that all rows share: how regions were chosen, which noise was assumed.
+
+    Parameters
+    ----------
+    row
+        One of the rows.
+    interval_level
+        Level of the confidence intervals that are shown; None if none are.
+    simultaneous
+        Whether they are those that cover together.
+    """
+    from attentest.statistics.alternative import ONE_SIDED
+
+    if row["region_unit"] == "patches":
+        yield "regions consist of whole patches (--region patches)"
+    if row["gamma"]:
+        seed = row["randomise_seed"]
+        option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"
+        yield f"regions were chosen on the images plus noise of {row['gamma']:g} times their own ({option})"
+    if row["approximate_noise"]:
+        yield "approximate: the noise was estimated from the tested images themselves (--noise)"
+    if row["alternative"] == "equal-tailed":
+        yield "p is twice the probability of the smaller tail (--alternative equal-tailed)"
+    if interval_level is not None and simultaneous:
+        yield (
+            f"intervals are simultaneous: those of an image all cover together with {100 * interval_level:.10g}% "
+            "(Bonferroni); each by itself is in --json and --csv"
+        )
+    if interval_level is not None and row["alternative"] in ONE_SIDED:
+        yield f"intervals have one end, as the alternative is one-sided (--alternative {row['alternative']})"
+
+
+def disagreements(rows: Iterable[Row]) -> list[str]:
+    """Return in words where certificates contradict the search."""
+    found = []
+    for row in rows:
+        if not row.get("certificate_agrees", True):
+            component = f", component {row['component']}" if "component" in row else ""
+            found.append(f"{shown(row['image'])}{component}: {row['certificate_summary']}.")
+    more = len(found) - MOST_DISAGREEMENTS
+    return found if more <= 0 else [*found[:MOST_DISAGREEMENTS], f"and {more} more certificates that contradict it."]
+
 
 NO_VALUE = "-"
 """Cell of what a row does not have: no cell is empty, so that programs can tell them apart."""
@@ -144,9 +195,7 @@ def _print_lines(
         notes.append(f"no room for {', '.join(left_out)}: use {wider}.")
     if table.is_shortened:
         notes.append(f"names are shortened: use {wider} to see all of them.")
-    console, width = Console(highlight=False), table_width()
-    for note in notes:
-        console.print(Text(note), width=width, soft_wrap=width is None)
+    print_notes(notes)
 
 
 def _alternatives(texts: Sequence[str]) -> str:

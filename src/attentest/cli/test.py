@@ -8,11 +8,8 @@ from typing import Annotated
 import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.batch_report import print_results, say_failures, write_tables
-from attentest.cli.engine_options import EngineOptions
-from attentest.cli.image_list import image_sources
-from attentest.cli.interruption import Interruption
-from attentest.cli.number_range import within
+from attentest.cli.command import with_options_of
+from attentest.cli.images import image_sources
 from attentest.cli.option_checks import (
     as_certification,
     check_inputs,
@@ -23,7 +20,6 @@ from attentest.cli.option_checks import (
     is_folder,
     saved_kinds,
 )
-from attentest.cli.option_group import with_options_of
 from attentest.cli.options import (
     CERTIFICATE,
     COMPARED,
@@ -31,18 +27,19 @@ from attentest.cli.options import (
     OUTPUT,
     SEARCH,
     AlphaOption,
+    EngineOptions,
     FrameOption,
     JsonOption,
     RetryOption,
     WindowOption,
     check_level,
+    within,
 )
-from attentest.cli.output import SOME_FAILED
+from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.report import check_report_option, picture_kinds, records_folder, write_folder_report
-from attentest.cli.run_log import RunLog
 from attentest.errors import InputError
 from attentest.files import make_directory
-from attentest.presentation.report.page import MOST_CARDS, USUAL_CARDS
+from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
 
 DEFAULT_CONFIDENCE = 0.95
@@ -289,23 +286,23 @@ def test(
         raise InputError("--report-cards is for --report, which is not there: add it.")
     if out is not None:
         make_directory(out)
+    from attentest.cli.batch import BatchOutput, RunLog, print_results, say_failures, tested_rows, write_tables
+
     log = context.with_resource(RunLog())
     folder = context.with_resource(records_folder(out, report, where))
     kinds, unasked = picture_kinds(kinds, save, len(sources), where)
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
-    from attentest.cli.batch import tested_rows
-    from attentest.cli.batch_output import BatchOutput
     from attentest.pipeline.file_run import BatchRun, SavedArrays
 
     figures = None
     if figure is not None:
-        from attentest.cli.figure_output import FigureOutput
+        from attentest.cli.figures import FigureOutput
 
         figures = FigureOutput(place=Path(figure), is_folder=is_folder(figure), alpha=alpha)
     sensitivities = None
     if sensitivity:
-        from attentest.cli.sensitivity_output import SensitivityOutput
+        from attentest.cli.figures import SensitivityOutput
 
         sensitivities = SensitivityOutput(
             names=[source.name for source in sources],

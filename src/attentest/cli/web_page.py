@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from attentest.cli.number_range import within
 from attentest.cli.option_names import option_names
-from attentest.cli.options import DeviceOption
+from attentest.cli.options import DeviceOption, within
 from attentest.cli.output import say
 from attentest.errors import InputError
 

@@ -311,7 +311,8 @@ class Results(Sequence[AttentionTestResult]):
         progress
             True for a bar, or a function that is called with (results drawn, results to be drawn).
         """
-        from attentest.presentation.report.page import MOST_CARDS, check_report_path, write_report
+        from attentest.presentation.report import MOST_CARDS
+        from attentest.presentation.report.page import check_report_path, write_report
         from attentest.presentation.report.tested_batch import batch_of_results
 
         target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)

@@ -16,6 +16,7 @@ from attentest.errors import InputError
 from attentest.files import check_output_path, write_complete
 from attentest.presentation.figure import new_figure
 from attentest.presentation.notebook import interval_text
+from attentest.presentation.report import USUAL_CARDS
 from attentest.presentation.report.content import report_content
 from attentest.presentation.report.pictures import CardPictures
 from attentest.presentation.report.tested_batch import TestedBatch
@@ -30,12 +31,6 @@ NAME = "the report"
 
 JSON_SUFFIX = ".json"
 SUFFIXES = (".html", ".htm", JSON_SUFFIX)
-
-USUAL_CARDS = 200
-"""Most results that a report describes in detail, unless told otherwise."""
-
-MOST_CARDS = 100_000
-"""Upper limit on that number, against typing errors."""
 
 
 def is_json(path: Path) -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from attentest.contrast import Channels, Contrast
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
+
 LONGEST_NUMBER = 18
 """Largest number of digits, so that the number fits in 64 bits."""
 

@@ -15,6 +15,7 @@ from attentest.registry import IMAGE_FORMATS
 if TYPE_CHECKING:
     from attentest.images.image_source import ImageSource
 
+
 LISTS = (".txt", ".list")
 """Suffixes of text files with a path on each line."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -12,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from attentest.cli.image_names import ELLIPSIS, common_folder, shortened, shown
-from attentest.cli.output import table_width
+from attentest.presentation.image_names import ELLIPSIS, common_folder, shortened, shown
 
 GAP = 2
 """Cells between two columns."""
@@ -27,6 +27,9 @@ NAME_SHARE = 4
 ALWAYS = 0
 """Rank of columns that are never left out."""
 
+WIDE_PAGE = 160
+"""Cells of a line of a file, in tables whose cells are broken."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
@@ -37,7 +40,7 @@ class Column:
     heading
         Its heading.
     cells
-        A text for each row.
+        A text for each row, which may have a style.
     rank
         Where there is no room for all columns, those of greater rank are left out first; ``ALWAYS`` are never.
     is_text
@@ -45,14 +48,14 @@ class Column:
     """
 
     heading: str
-    cells: Sequence[str]
+    cells: Sequence[str | Text]
     rank: int = ALWAYS
     is_text: bool = False
 
     @property
     def width(self) -> int:
         """Cells of the terminal that it takes."""
-        return max(cell_len(text) for text in (*self.heading.split("\n"), *self.cells))
+        return max(cell_len(str(text)) for text in (*self.heading.split("\n"), *self.cells))
 
     @property
     def folded(self) -> Column:
@@ -86,22 +89,75 @@ class FittedTable:
 
     def print(self) -> None:
         """Print it on standard output."""
-        console = Console(width=total_width(self.columns), highlight=False)
         if self.folder:
-            console.print(Text(f"images in {self.folder}"), soft_wrap=True)
-        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-        for column in self.columns:
-            table.add_column(
-                Text(column.heading),
-                justify="left" if column.is_text else "right",
-                vertical="bottom",
-                width=column.width,
-                no_wrap=True,
-            )
-        last_of_group = set(accumulate(self.groups)) if any(size > 1 for size in self.groups) else set()
-        for number, cells in enumerate(zip(*(column.cells for column in self.columns), strict=True), start=1):
-            table.add_row(*(Text(cell) for cell in cells), end_section=number in last_of_group)
-        console.print(table)
+            Console(highlight=False).print(Text(f"images in {self.folder}"), soft_wrap=True)
+        print_table(self.columns, groups=self.groups, width=total_width(self.columns))
+
+
+def print_table(
+    columns: Sequence[Column],
+    *,
+    title: str = "",
+    caption: str = "",
+    groups: Sequence[int] = (),
+    separated: bool = False,
+    width: int | None = None,
+) -> None:
+    """Print a table on standard output.
+
+    Parameters
+    ----------
+    columns
+        The columns.
+    title, caption
+        A line above it, and one below.
+    groups
+        Number of rows of each group; if there are groups of more than one row, a line is left free between groups.
+    separated
+        Whether a line is left free between all rows.
+    width
+        Cells of a line, which is never broken; None to break what is too long for the terminal, or for a wide page if
+        it is printed to a file.
+    """
+    console = Console(width=table_width() or WIDE_PAGE if width is None else width, highlight=False)
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        show_lines=separated,
+        pad_edge=False,
+        padding=(0, GAP - 1, 0, 0),
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+    )
+    for column in columns:
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.is_text else "right",
+            vertical="bottom" if width is not None else "top",
+            width=None if width is None else column.width,
+            no_wrap=width is not None,
+        )
+    last_of_group = set(accumulate(groups)) if any(size > 1 for size in groups) else set()
+    for number, cells in enumerate(zip(*(column.cells for column in columns), strict=True), start=1):
+        table.add_row(
+            *(Text(cell) if isinstance(cell, str) else cell for cell in cells), end_section=number in last_of_group
+        )
+    console.print(table)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print sentences on standard output, each on lines as long as those of tables."""
+    console, width = Console(highlight=False), table_width()
+    for note in notes:
+        console.print(Text(note), width=width, soft_wrap=width is None)
+
+
+def table_width() -> int | None:
+    """Return the width for tables: that of the terminal, or COLUMNS; None, any, if it goes to a file."""
+    console, columns = Console(), os.environ.get("COLUMNS", "")
+    return console.width if console.is_terminal or (columns.isdigit() and int(columns) > 0) else None
 
 
 def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int]) -> FittedTable:
