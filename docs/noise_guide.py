@@ -250,7 +250,7 @@ def draw_rates(images: int, device: str | None) -> None:
             search=SpectralSearch(tol=1e-3),
             device=device,
         )
-        (rates[name],) = calibrate(test, images, 0, noise=truth, alphas=(0.05,)).rates
+        (rates[name],) = calibrate(test, images, 0, true_noise=truth, alphas=(0.05,)).rates
         print(f"| {name} | {rates[name].value:.3f} ({rates[name].low:.3f} to {rates[name].high:.3f}) |", flush=True)
     draw_bars(rates)
 

@@ -24,7 +24,7 @@ from attentest import AttentionTest, InputError, __version__, bundled_model
 from attentest.cli import app
 from attentest.noise import AR1
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import null_rows
+from attentest.simulation.calibration.null_images import NullImages
 from attentest.training.classifier import TrainedModel
 from command_line import run_main
 
@@ -343,14 +343,16 @@ def test_an_interrupt_names_only_outputs_that_the_command_has(
 def test_an_interrupt_in_the_middle_leaves_a_report(
     saved_tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    all_rows = NullImages.rows
+
     def two(*arguments: Any, **options: Any) -> Iterator[Any]:
-        results = null_rows(*arguments, **options)
+        results = all_rows(*arguments, **options)
         yield next(results)
         yield next(results)
         os.kill(os.getpid(), signal.SIGINT)
         yield from results
 
-    monkeypatch.setattr("attentest.simulation.calibration.calibrate.null_rows", two)
+    monkeypatch.setattr(NullImages, "rows", two)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         done = run_main(capsys, "calibrate", "--noise", "1", "--model", str(saved_tiny_model), "--tol", "1e-3",

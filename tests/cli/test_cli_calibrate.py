@@ -17,20 +17,20 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 import attentest.presentation.figure
-import attentest.simulation.calibration.calibrate
 from attentest import AttentionTest, InputError
 from attentest.cli import app
 from attentest.cli.output import Interrupted
 from attentest.images.sample import Sample
 from attentest.noise import Diagonal, Isotropic, save_noise
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.calibrate import null_rows
-from attentest.simulation.calibration.figure import calibration_figure
-from attentest.simulation.null_images import NullImages
+from attentest.simulation.calibration.null_images import NullImages
+from attentest.simulation.images import SimulatedImages
 from command_line import full_disk, kill_at_random
 
 MODEL = "tiny"
 """A link in the working directory."""
+
+all_rows = NullImages.rows
 
 
 @pytest.fixture(autouse=True)
@@ -127,19 +127,19 @@ def test_one_null_image_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(attentest.simulation.calibration.calibrate, "null_rows", interrupted)
+    monkeypatch.setattr(NullImages, "rows", interrupted)
     assert str(run("--noise", "1", "--images", "1").exception) == "0 of 1 null image was finished."
 
 
 @pytest.mark.parametrize("finished", [0, 3])
 def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> Iterator[object]:
-        rows = null_rows(*arguments, **options)  # type: ignore[arg-type]
+        rows = all_rows(*arguments, **options)  # type: ignore[arg-type]
         for _ in range(finished):
             yield next(rows)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attentest.simulation.calibration.calibrate, "null_rows", interrupted)
+    monkeypatch.setattr(NullImages, "rows", interrupted)
     done = run("--noise", "1", "--images", "50", "--out", "out", "--json")
     assert isinstance(done.exception, Interrupted)
     assert f"{finished} of 50 null images were finished" in str(done.exception)
@@ -153,10 +153,10 @@ def test_an_interrupt_reports_what_was_done(finished: int, monkeypatch: pytest.M
 
 def test_the_report_shows_what_searches_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     def wide(*arguments: object, **options: object) -> Iterator[object]:
-        for row in null_rows(*arguments, **options):  # type: ignore[arg-type]
+        for row in all_rows(*arguments, **options):  # type: ignore[arg-type]
             yield {**row, "status": "max_evaluations", "p_low": 0.0, "p_high": 1.0}
 
-    monkeypatch.setattr(attentest.simulation.calibration.calibrate, "null_rows", wide)
+    monkeypatch.setattr(NullImages, "rows", wide)
     done = run("--noise", "1", "--images", "3", "--alpha", "0.2")
     assert "searches that ended with status 'max_evaluations': 3\nerror bars that contain 0.2: 3\n" in done.stdout
     (level,) = report("--noise", "1", "--images", "3", "--alpha", "0.2")["levels"]  # type: ignore[misc]
@@ -165,7 +165,7 @@ def test_the_report_shows_what_searches_left_open(monkeypatch: pytest.MonkeyPatc
 
 def test_the_figure_takes_one_image_and_rates_of_zero() -> None:
     test = AttentionTest.from_pretrained(MODEL, noise=1.0, search=SpectralSearch(tol=1e-3))
-    figure = calibration_figure(attentest.calibrate(test, 1))
+    figure = attentest.calibrate(test, 1).figure()
     figure.savefig(os.devnull, format="png")
     quantiles, rates = figure.axes
     assert quantiles.get_title() == "p-values of 1 null image"
@@ -196,12 +196,12 @@ def rows_on_disk() -> list[dict[str, Any]]:
 
 def fail_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int]) -> None:
     """Let images of some numbers be too small for the model."""
-    original = NullImages.image
+    original = SimulatedImages.image
 
-    def image(self: NullImages, number: int) -> Sample:
+    def image(self: SimulatedImages, number: int) -> Sample:
         return Sample(pixels=np.zeros((1, 3, 3)), levels=None) if number in numbers else original(self, number)
 
-    monkeypatch.setattr(NullImages, "image", image)
+    monkeypatch.setattr(SimulatedImages, "image", image)
 
 
 @pytest.mark.usefixtures("without_figures")

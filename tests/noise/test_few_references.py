@@ -28,7 +28,7 @@ from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 from attentest.results.rows import row_of
 from attentest.search import SpectralSearch
-from attentest.simulation.null_images import NullImages, ReestimatedNoise
+from attentest.simulation.calibration.null_images import NullImages, ReestimatedNoise
 from attentest.statistics.randomised_law import RandomisedStudent
 from attentest.statistics.truncated_law import TruncatedStudent
 from toys import SoftmaxScores, tiny_vit
@@ -206,15 +206,15 @@ def test_calibration_of_known_noise_has_no_second_rate() -> None:
 def test_calibration_with_an_estimate_estimates_anew_from_as_many_images() -> None:
     references = RNG.normal(size=(3, 2, 2))
     test = AttentionTest(BatchedScores(), noise=StationaryCovariance(1).fit(references))
-    images = NullImages.of(test, 0, mean=None, image_shape=None, noise=None)
+    images = NullImages.of(test, 0)
     assert isinstance(images.estimated, ReestimatedNoise)
     assert images.estimated.images == 3
     assert isinstance(images.estimated.estimator, StationaryCovariance)
     assert images.estimated.estimator.max_lag == 1
     many = AttentionTest(BatchedScores(), noise=PooledVariance().fit(RNG.normal(size=(101, 2, 2))))
-    assert NullImages.of(many, 0, mean=None, image_shape=None, noise=None).estimated is None
+    assert NullImages.of(many, 0).estimated is None
     # Another noise to draw from than that of the test: the test keeps its own.
-    assert NullImages.of(test, 0, mean=None, image_shape=None, noise=1.0).estimated is None
+    assert NullImages.of(test, 0, true_noise=1.0).estimated is None
 
 
 def test_reference_images_of_an_image_are_its_own_and_the_same_again() -> None:

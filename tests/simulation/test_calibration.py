@@ -15,8 +15,8 @@ from attentest.contrast import Reference, RegionMean
 from attentest.noise import AR1, Diagonal, FromImage
 from attentest.search import SpectralSearch
 from attentest.simulation.calibration.calibration import ALPHAS, ERROR_RATE, Calibration, check_row
-from attentest.simulation.images import seed_from
-from attentest.simulation.null_images import NullImages
+from attentest.simulation.calibration.null_images import NullImages
+from attentest.simulation.images import SimulatedImages
 from attentest.statistics.multiple_testing import rejection_limits
 from shuffled_engine import ShuffledEngine
 from toys import ConstantScores, SoftmaxScores, tiny_vit
@@ -50,7 +50,9 @@ def test_the_selective_test_is_calibrated_and_the_naive_one_is_not(calibration: 
 
 def test_a_wrong_noise_model_shows(calibration: Calibration) -> None:
     """Noise three times as large as the test believes."""
-    wrong = calibrate(AttentionTest(BatchedScores(), noise=1.0, search=SpectralSearch(tol=1e-3)), 300, 1, noise=3.0)
+    wrong = calibrate(
+        AttentionTest(BatchedScores(), noise=1.0, search=SpectralSearch(tol=1e-3)), 300, 1, true_noise=3.0
+    )
     assert not wrong.calibrated
     assert wrong.ks_pvalue < 0.01
     assert "more often than its level" in wrong.summary()
@@ -76,7 +78,7 @@ def test_the_same_seed_gives_the_same_images() -> None:
 
 
 def null_images(test: AttentionTest, rng: Any = 7, **options: Any) -> NullImages:
-    return NullImages.of(test, rng, **{"mean": None, "image_shape": None, "noise": None, **options})
+    return NullImages.of(test, rng, **options)
 
 
 def rows_of(images: NullImages, numbers: Iterable[int]) -> list[dict[str, Any]]:
@@ -107,7 +109,7 @@ def test_an_image_depends_on_the_seed_and_its_number_alone(noise: Any) -> None:
         scores.batch_size = batch_size
         return null_images(AttentionTest(scores, noise=noise, search=SpectralSearch(tol=1e-3), **options))
 
-    drawings = NullImages.image, NullImages.reference
+    drawings = SimulatedImages.image, SimulatedImages.reference
     whole = images(1024, contrast=Reference(noise=0.5))
     known = {row["image"]: row["p"] for row in rows_of(whole, range(12))}
     draw = random.Random(0)
@@ -116,18 +118,20 @@ def test_an_image_depends_on_the_seed_and_its_number_alone(noise: Any) -> None:
         numbers = draw.sample(range(12), 7)
         for number in numbers:
             for drawn in drawings:
-                np.testing.assert_array_equal(drawn(again, number).pixels, drawn(whole, number).pixels)
+                np.testing.assert_array_equal(drawn(again.images, number).pixels, drawn(whole.images, number).pixels)
         found = rows_of(again, numbers)
         assert [row["image"] for row in found] == numbers
         assert [row["p"] for row in found] == pytest.approx([known[number] for number in numbers], abs=1e-9)
-    assert len({drawn(whole, number).pixels.tobytes() for number in range(12) for drawn in drawings}) == 24
-    np.testing.assert_array_equal(images(5).image(3).pixels, whole.image(3).pixels)  # with references and without
+    assert len({drawn(whole.images, number).pixels.tobytes() for number in range(12) for drawn in drawings}) == 24
+    np.testing.assert_array_equal(
+        images(5).images.image(3).pixels, whole.images.image(3).pixels
+    )  # with references and without
 
 
 def test_a_generator_gives_one_seed() -> None:
     generator = np.random.default_rng(3)
-    first, second = (null_images(vit(), generator).seed for _ in range(2))
-    assert first == seed_from(3) != second
+    first, second = (null_images(vit(), generator).images.seed for _ in range(2))
+    assert first == null_images(vit(), 3).images.seed != second
 
 
 def test_any_engine_gives_the_same_calibration() -> None:
@@ -156,7 +160,7 @@ class Fragile(BatchedScores):
 def test_images_that_cannot_be_tested_are_reported(engine: Any) -> None:
     test = AttentionTest(Fragile(), noise=1.0, search=SpectralSearch(tol=1e-2))
     images = null_images(test, 0)
-    bad = [number for number in range(60) if images.image(number).pixels[0, 0, 0] > 2]
+    bad = [number for number in range(60) if images.images.image(number).pixels[0, 0, 0] > 2]
     found = calibrate(test, 60, engine=engine)
     # The search walks through pixel values above 2, too, so that more images fail than those.
     assert set(bad) <= set(found.failures)
@@ -197,9 +201,9 @@ def test_a_mean_image_needs_a_reference() -> None:
 
 def test_noise_from_the_image_is_calibrated_with_noise_that_is_given() -> None:
     test = vit(noise=FromImage())
-    with pytest.raises(InputError, match="say with noise="):
+    with pytest.raises(InputError, match="say with true_noise="):
         calibrate(test, 5)
-    assert calibrate(test, 20, noise=1.0).rates[0].total == 20
+    assert calibrate(test, 20, true_noise=1.0).rates[0].total == 20
 
 
 def test_a_grey_noise_model_means_grey_images() -> None:
@@ -352,7 +356,7 @@ def test_progress_is_reported() -> None:
         ({"mean": np.zeros((8, 8)), "image_shape": (9, 9)}, "but image_shape says .9, 9."),
         ({"image_shape": 8}, "image_shape must be .H, W. or .C, H, W., got 8"),
         ({"image_shape": (8, 0)}, "a side in image_shape must be at least 1"),
-        ({"noise": Diagonal(np.ones(5))}, "the noise model is for 5 pixels"),
+        ({"true_noise": Diagonal(np.ones(5))}, "the noise model is for 5 pixels"),
     ],
 )
 def test_bad_input_ends_in_one_sentence(options: dict[str, Any], message: str) -> None:

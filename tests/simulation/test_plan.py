@@ -16,11 +16,11 @@ from torch import Tensor
 from attentest import AttentionTest, InputError, Plan, Preprocessing, plan
 from attentest.contrast import Reference
 from attentest.noise import AR1, Dense, Diagonal, FromImage, Isotropic, PerChannel
+from attentest.presentation.figure import new_figure
 from attentest.search import SpectralSearch
 from attentest.simulation.images import noise_deviation
-from attentest.simulation.power.figure import power_figure
-from attentest.simulation.power.plan import Design, SimulatedTests
 from attentest.simulation.power.simulate import Simulation
+from attentest.simulation.power.simulated_tests import Design, SimulatedTests
 from attentest.statistics.conditional_power import detectable_means
 from attentest.statistics.multiple_testing import rate_of
 from attentest.statistics.randomised_law import RandomisedNormal
@@ -135,12 +135,12 @@ def simulated(test: AttentionTest, n: int = 2, rng: int = 0, **options: Any) -> 
         "side": None,
         "backgrounds": None,
         "image_shape": None,
-        "noise": None,
+        "true_noise": None,
         "alpha": 0.05,
         "power": 0.8,
         "confidence_level": None,
     }
-    return Simulation.of(test, n, rng, **{**defaults, **options})
+    return Simulation(test, n, rng, **{**defaults, **options})
 
 
 def test_backgrounds_are_the_true_means() -> None:
@@ -206,9 +206,9 @@ def test_the_deviation_of_the_noise_is_that_of_a_pixel() -> None:
 
 
 def test_noise_from_the_image_needs_noise_to_draw_from() -> None:
-    with pytest.raises(InputError, match="say with noise="):
+    with pytest.raises(InputError, match="say with true_noise="):
         plan(bright(noise=FromImage()), 2)
-    assert simulated(bright(noise=FromImage()), noise=2.0).noise_deviation == pytest.approx(2.0)
+    assert simulated(bright(noise=FromImage()), true_noise=2.0).noise_deviation == pytest.approx(2.0)
 
 
 def row(gamma: float, delta: float, count: int, total: int = 100, **values: Any) -> SimulatedTests:
@@ -325,9 +325,14 @@ def test_the_figure_has_a_panel_for_what_is_there(deltas: tuple[float, ...], lev
         for delta in deltas
         for gamma in (0.0, 0.5, 1.0)
     ]
-    figure = power_figure(planned(*tests, confidence_level=level))
+    figure = planned(*tests, confidence_level=level).figure()
     assert len(figure.axes) == 1 + (deltas[-1] > 0) + (level is not None)
     figure.canvas.draw()
+    axes = list(new_figure(9.0, 3.0).subplots(1, len(figure.axes), squeeze=False)[0])
+    drawn = planned(*tests, confidence_level=level).plot(axes)
+    assert [panel.get_title() for panel in drawn] == [panel.get_title() for panel in figure.axes]
+    with pytest.raises(InputError, match="Matplotlib Axes"):
+        planned(*tests, confidence_level=level).plot([*axes, axes[0]])
 
 
 def test_table_and_figure_show_one_median_length() -> None:
@@ -336,13 +341,13 @@ def test_table_and_figure_show_one_median_length() -> None:
     assert [each.length_quartiles for each in tests] == [(1, 3, 4), (1, np.inf, np.inf), (1, 2, 3)]
     found = planned(*tests, confidence_level=0.95)
     assert found.table()["median_length"] == [3, np.inf, 2]
-    (line,) = power_figure(found).axes[-1].lines
+    (line,) = found.figure().axes[-1].lines
     assert np.array_equal(line.get_ydata(), [3, np.nan, 2], equal_nan=True)
 
 
 def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() -> None:
     other = replace(row(0, 0, 3), design=Design(0.0, "patches"))
-    figure = power_figure(planned(row(0, 0, 3), other, row(0, 1, 90, overlaps=np.ones(3)), confidence_level=0.95))
+    figure = planned(row(0, 0, 3), other, row(0, 1, 90, overlaps=np.ones(3)), confidence_level=0.95).figure()
     assert [axes.get_title() for axes in figure.axes] == [
         "power, regions of pixels",
         "power, regions of patches",
@@ -350,7 +355,7 @@ def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() ->
     ]
     figure.canvas.draw()
     endless = planned(row(0, 0, 3, lengths=np.full(5, np.inf)), confidence_level=0.95)
-    assert len(power_figure(endless).axes) == 2
+    assert len(endless.figure().axes) == 2
     assert endless.to_dict()["tests"][0]["mean_length"] == "inf"
 
 
@@ -397,7 +402,7 @@ def test_progress_is_reported_in_tests() -> None:
         ({"backgrounds": []}, "backgrounds must hold at least one value"),
         ({"backgrounds": [np.zeros((6, 6))], "image_shape": (6, 6)}, "leave one of them out"),
         ({"image_shape": (9, 9)}, "the model takes images of"),
-        ({"noise": Diagonal(np.ones(5))}, "the noise that images are drawn from: the noise model is for 5 pixels"),
+        ({"true_noise": Diagonal(np.ones(5))}, "the noise that images are drawn from: the noise model is for 5 pixels"),
         ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1"),
         ({"power": 0.0}, "power must lie strictly between 0 and 1"),
         ({"confidence_level": 1.0}, "confidence_level must lie strictly"),

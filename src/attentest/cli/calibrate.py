@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from attentest.runs.engine import Engine
     from attentest.runs.records import Row
     from attentest.simulation.calibration.calibration import Calibration
-    from attentest.simulation.null_images import NullImages
+    from attentest.simulation.calibration.null_images import NullImages
 
 REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
 """Files in the output directory: what is reported, and the rows of the images that it is reported from."""
@@ -155,9 +155,9 @@ def calibrate(
     options.check()
 
     from attentest.images.image_file import read_image
-    from attentest.simulation.calibration.calibrate import image_count, null_rows, with_true_hypotheses
+    from attentest.simulation.calibration.calibrate import image_count
     from attentest.simulation.calibration.calibration import ALPHAS, Calibration
-    from attentest.simulation.null_images import NullImages
+    from attentest.simulation.calibration.null_images import NullImages
 
     image_count(images)
     drawn_from = as_true_noise(true_noise, options.noise)
@@ -166,7 +166,7 @@ def calibrate(
         seed,
         mean=None if mean is None else read_image(mean, frame=frame, window=window),
         image_shape=image_shape,
-        noise=drawn_from,
+        true_noise=drawn_from,
         reference_images=reference_images,
         estimator=None if estimator is None else str(estimator),
     )
@@ -176,8 +176,8 @@ def calibrate(
         _recorded(null_images, images, seed, engine, out, retry) as (known, numbers, write),
         progress_bar(f"testing {counted(len(numbers), 'null image')}") as progress,
     ):
-        new = null_rows(null_images, numbers, engine, progress, write)
-        rows = with_true_hypotheses(interruption.until(map(_with_option_names, chain(known, new))))
+        new = null_images.rows(numbers, engine, progress, write)
+        rows = interruption.until(map(_with_option_names, chain(known, new)))
         first = next(rows, None)
         calibration = None if first is None else Calibration.of(chain([first], rows), tuple(alpha or ALPHAS))
     if calibration is not None:
@@ -237,26 +237,15 @@ def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true
 def _print_calibration(calibration: Calibration) -> None:
     from attentest.presentation.terminal_table import Column, print_table
 
-    columns = {
-        "level": [f"{alpha:g}" for alpha in calibration.alphas],
-        "selective: p at most the level": calibration.rates,
-        "of a valid test at most": calibration.limits,
-        "naive: p at most the level": calibration.naive_rates,
-    }
-    if calibration.plug_in_rates is not None:
-        columns["estimated noise taken for the truth: p at most the level"] = calibration.plug_in_rates
-    print_table(
-        [Column(heading=heading, cells=list(map(str, cells))) for heading, cells in columns.items()],
-        title=counted(len(calibration.pvalues), "null image"),
-    )
+    columns = [Column(heading=heading, cells=cells) for heading, cells in calibration.text_table().items()]
+    print_table(columns, title=counted(len(calibration.pvalues), "null image"))
     typer.echo(calibration.conclusion())
 
 
 def _write(report: dict[str, Any], calibration: Calibration, out: Path) -> None:
     from attentest.files import write_complete
     from attentest.presentation.figure import save_figure
-    from attentest.simulation.calibration.figure import calibration_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
-    save_figure(calibration_figure(calibration), out / FIGURE)
+    save_figure(calibration.figure(), out / FIGURE)
     say(f"report: {out / REPORT}, figure: {out / FIGURE}")

@@ -154,7 +154,7 @@ def power(
     from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
 
     drawn_from = as_true_noise(true_noise, options.noise)
-    simulation = Simulation.of(
+    simulation = Simulation(
         options.attention_test(),
         images,
         seed,
@@ -164,7 +164,7 @@ def power(
         side=side,
         backgrounds=[source.read() for source in sources] or None,
         image_shape=shape,
-        noise=drawn_from,
+        true_noise=drawn_from,
         alpha=alpha,
         power=target,
         confidence_level=None if decide else 0.95,
@@ -205,36 +205,19 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
 def _print_plan(plan: Plan) -> None:
     from attentest.presentation.terminal_table import Column, print_table
 
-    table = plan.table()
-    rates = zip(*(table[name] for name in ("rejected", "rejected_low", "rejected_high")), strict=True)
-    columns = {
-        "region": table["region"],
-        "gamma": [f"{gamma:g}" for gamma in table["randomise"]],
-        "signal": [f"{signal:.3g}" for signal in table["signal"]],
-        f"rejected at {plan.alpha:g}": [f"{rate:.3g} [{low:.3g}, {high:.3g}]" for rate, low, high in rates],
-        "difference": map(_cell, table["difference"]),
-        "length": map(_cell, table["median_length"]),
-        "coverage": map(_cell, table["coverage"]),
-        "IoU": map(_cell, table["iou"]),
-        "evaluations": [f"{count:.0f}" for count in table["evaluations"]],
-    }
+    columns = plan.text_table()
     print_table(
-        [Column(heading=heading, cells=list(cells), is_text=heading == "region") for heading, cells in columns.items()]
+        [Column(heading=heading, cells=cells, is_text=heading == "region") for heading, cells in columns.items()]
     )
     typer.echo(plan.summary())
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
 
 
 def _write(report: dict[str, Any], plan: Plan, out: Path) -> None:
     from attentest.files import write_complete
     from attentest.presentation.figure import save_figure
     from attentest.presentation.tables import write_csv
-    from attentest.simulation.power.figure import power_figure
 
     write_complete(out / REPORT, (json.dumps(report, indent=1, allow_nan=False) + "\n").encode(), "the report")
     write_csv(plan.table(), out / TABLE)
-    save_figure(power_figure(plan), out / FIGURE)
+    save_figure(plan.figure(), out / FIGURE)
     say(f"report: {out / REPORT}, table: {out / TABLE}, figure: {out / FIGURE}")

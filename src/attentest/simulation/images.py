@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,11 +14,13 @@ from scipy.integrate import cumulative_simpson
 from scipy.optimize import brentq
 
 from attentest.checks import as_generator
+from attentest.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
 from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, as_noise
 from attentest.noise.model import check_shape
 from attentest.pipeline.attention_test import AttentionTest
+from attentest.results.result import AttentionTestResult
 
 UNIT_NOISE = Isotropic(1.0)
 """The noise of the paper's images."""
@@ -80,70 +82,17 @@ def signal_images(
     return images, squares
 
 
-IMAGE, REFERENCE, ESTIMATION = 0, 1, 2
-"""What is drawn for an image, as the last of the numbers that seed it: itself, its reference in the contrast, and the
-images from which its noise is estimated."""
-
-
-def noise_to_draw(test: AttentionTest, noise: NoiseLike | None, shapes: Iterable[tuple[int, int, int]]) -> NoiseModel:
-    """Return the noise model to draw images of shapes (C, H, W) from: as given, or that of the test."""
-    chosen = test.noise if noise is None else noise
-    if isinstance(chosen, ImageNoise):
-        raise InputError(
-            "the test makes its noise out of each image, so images cannot be drawn from it: say with noise= what they "
-            "are drawn from, such as noise=1.0."
-        )
-    model = as_noise(chosen)
-    try:
-        for shape in shapes:
-            check_shape(model, shape)
-    except InputError as error:
-        drawn = "" if noise is None else "the noise that images are drawn from: "
-        raise InputError(f"{drawn}{error}") from None
-    return model
-
-
-def reference_noise_to_draw(test: AttentionTest, noise: NoiseModel) -> NoiseModel | None:
-    """Return the noise of the reference images of images with a noise; None if references have none."""
-    reference = test.contrast.reference
-    if reference is None or reference.exact:
-        return None
-    return noise if reference.noise is None else reference.noise
-
-
-def seed_from(rng: np.random.Generator | int) -> tuple[int, ...]:
-    """Return whole numbers that seed all images of a run: drawn once from a generator, or from a seed for one."""
-    return tuple(as_generator(rng).integers(2**63, size=2).tolist())
-
-
-def drawn_image(mean: Sample, noise: NoiseModel | None, seed: Sequence[int]) -> Sample:
-    """Return an image with a mean image, its black and white, and noise from a generator of its own.
-
-    Parameters
-    ----------
-    mean
-        The mean image.
-    noise
-        Noise model; None for an image without noise.
-    seed
-        Whole numbers that this image alone has. It is drawn by itself, so that it does not depend on any other image,
-        not even in the last digit of a product of matrices.
-    """
-    if noise is None:
-        return mean
-    drawn = noise.sample(np.random.default_rng(seed), 1, mean.pixels.size)
-    return Sample(pixels=mean.pixels + drawn.reshape(mean.shape), levels=mean.levels)
-
-
 def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
-    """Return the mean of the images to draw: as given, or zero with the shape that is given or that the model takes."""
+    """Return the mean of the images to draw; by default zero, of a shape that is given or that the model takes."""
+    if not isinstance(test, AttentionTest):
+        raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
     if mean is not None:
-        centre = as_sample(mean)
-        if image_shape is not None and as_shape(image_shape) != centre.shape:
-            raise InputError(f"the mean image has (C, H, W) = {centre.shape}, but image_shape says {image_shape}.")
-        return centre
+        sample = as_sample(mean)
+        if image_shape is not None and as_shape(image_shape) != sample.shape:
+            raise InputError(f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.")
+        return sample
     if image_shape is not None:
-        return _zeros(as_shape(image_shape))
+        return Sample(pixels=np.zeros(as_shape(image_shape)), levels=None)
     changes = test.preprocessing
     if changes is not None and (changes.resize is not None or changes.crop is not None):
         raise InputError(
@@ -152,58 +101,106 @@ def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) ->
         )
     channels, height, width = test.image_shape
     one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
-    return _zeros((1 if one_channel else channels, height, width))
+    return Sample(pixels=np.zeros((1 if one_channel else channels, height, width)), levels=None)
 
 
-def _zeros(shape: tuple[int, ...]) -> Sample:
-    return Sample(pixels=np.zeros(shape), levels=None)
-
-
-SQUARE = 2
-"""Place of a square among what is drawn for an image, beside IMAGE and REFERENCE."""
+IMAGE, REFERENCE, SQUARE = 0, 1, 2
+"""What is drawn for an image, as the last of the numbers that seed it: itself, its reference, the place of a square."""
 
 EXAMINED_PIXELS = 64
 """Pixels whose variances are averaged, spread evenly over the image: the variance of one takes a product with Sigma."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PlantedSquares:
-    """Images by number, the same however many there are and in whatever order they are drawn.
+class SimulatedImages:
+    """Images by number: a background, a square where a height is given, and noise.
 
-    Images of one number have the same background, place of the square and noise, whatever the height of the square.
+    An image depends on the seed and its number alone, so it is the same however many images there are and in whatever
+    order they are drawn. Images of one number have the same background, place of the square and noise, whatever the
+    height of the square.
 
     Parameters
     ----------
     backgrounds
         Means of the images without the square; image i has that of i modulo their number.
-    side
-        Side of the square in pixels; None for a third of the shorter side of the image, as in the paper.
     noise
         Noise model of the images.
     reference_noise
         Noise model of their references; None for references without noise.
+    has_references
+        Whether the test compares images with references.
     seed
         Whole numbers from which everything is drawn.
+    side
+        Side of the square in pixels; None for a third of the shorter side of the image, as in the paper.
     """
 
     backgrounds: tuple[Sample, ...]
-    side: int | None
     noise: NoiseModel
     reference_noise: NoiseModel | None
+    has_references: bool
     seed: tuple[int, ...]
+    side: int | None = None
 
-    def image(self, number: int, height: float) -> Sample:
+    @classmethod
+    def of(
+        cls,
+        test: AttentionTest,
+        rng: np.random.Generator | int,
+        *,
+        backgrounds: Sequence[Sample],
+        true_noise: NoiseLike | None,
+        side: int | None = None,
+    ) -> SimulatedImages:
+        """Return images for a test, after a check that the test can take them.
+
+        Parameters
+        ----------
+        test
+            The test.
+        rng
+            A seed; or a generator, from which a seed is drawn.
+        backgrounds, side
+            As above.
+        true_noise
+            Noise to draw from; None for that of the test.
+        """
+        noise = _noise_to_draw(test, true_noise, [background.shape for background in backgrounds])
+        reference = test.contrast.reference
+        reference_noise = None
+        if reference is not None and not reference.exact:
+            reference_noise = noise if reference.noise is None else reference.noise
+        images = cls(
+            backgrounds=tuple(backgrounds),
+            noise=noise,
+            reference_noise=reference_noise,
+            has_references=reference is not None,
+            seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
+            side=side,
+        )
+        for number in range(len(backgrounds)):
+            try:
+                test.check(images.image(number), reference=images.reference(number) if images.has_references else None)
+            except InputError as error:
+                raise InputError(f"image {number}: {error}" if len(backgrounds) > 1 else str(error)) from None
+        return images
+
+    def image(self, number: int, height: float = 0.0) -> Sample:
         """Return an image whose square has a height, in the units of the pixels."""
-        mean = Sample(pixels=self.mean(number, height), levels=self.background(number).levels)
-        return drawn_image(mean, self.noise, self._seed(number, IMAGE))
+        return self._drawn(self.mean(number, height), self.noise, number, IMAGE)
 
     def reference(self, number: int) -> Sample:
         """Return the reference of an image: its background with noise of its own."""
-        return drawn_image(self.background(number), self.reference_noise, self._seed(number, REFERENCE))
+        return self._drawn(self.background(number).pixels, self.reference_noise, number, REFERENCE)
 
-    def mean(self, number: int, height: float) -> NDArray[np.float64]:
+    def references(self, numbers: Iterable[int]) -> Iterator[Sample] | None:
+        """Return the references of images; None if the test compares images with none."""
+        return map(self.reference, numbers) if self.has_references else None
+
+    def mean(self, number: int, height: float = 0.0) -> NDArray[np.float64]:
         """Return the mean (C, H, W) of an image."""
-        return self.background(number).pixels + height * self.square(number)
+        background = self.background(number).pixels
+        return background + height * self.square(number) if height else background
 
     def background(self, number: int) -> Sample:
         """Return the background of an image."""
@@ -216,13 +213,59 @@ class PlantedSquares:
     def square(self, number: int) -> NDArray[np.bool_]:
         """Return the pixels (H, W) of the square of an image."""
         size, side = self.background(number).shape[1:], self.side_of(number)
-        top, left = np.random.default_rng(self._seed(number, SQUARE)).integers(0, np.array(size) - side + 1)
+        top, left = self._rng(number, SQUARE).integers(0, np.array(size) - side + 1)
         mask = np.zeros(size, dtype=bool)
         mask[top : top + side, left : left + side] = True
         return mask
 
-    def _seed(self, number: int, stream: int) -> tuple[int, ...]:
-        return (*self.seed, number, stream)
+    def contrast_terms(
+        self, test: AttentionTest, result: AttentionTestResult, number: int, height: float = 0.0
+    ) -> NDArray[np.float64]:
+        """Return terms (2, C, H, W), those of an image and of its reference, whose sum is the true value eta' mu."""
+        seen = result.part, result.region, result.seen
+        background = self.background(number).pixels
+        channels = channel_weights(result.settings["channels"], len(background))[:, None, None]
+        return np.stack(
+            [
+                (channels * weights if weights.ndim == 2 else weights) * mean
+                for weights, mean in (
+                    (test.contrast.weights(*seen), self.mean(number, height)),
+                    (test.contrast.reference_weights(*seen), background),
+                )
+            ]
+        )
+
+    def _drawn(self, mean: NDArray[np.float64], noise: NoiseModel | None, number: int, stream: int) -> Sample:
+        """Return a mean (C, H, W) with noise, and with black and white of the background.
+
+        Each image is drawn by itself, so that it does not depend on others even in the last digit of a matrix product.
+        """
+        levels = self.background(number).levels
+        if noise is None:
+            return Sample(pixels=mean, levels=levels)
+        drawn = noise.sample(self._rng(number, stream), 1, mean.size)
+        return Sample(pixels=mean + drawn.reshape(mean.shape), levels=levels)
+
+    def _rng(self, number: int, stream: int) -> np.random.Generator:
+        return np.random.default_rng((*self.seed, number, stream))
+
+
+def _noise_to_draw(test: AttentionTest, true_noise: NoiseLike | None, shapes: Iterable[Any]) -> NoiseModel:
+    """Return the model to draw the noise of images of shapes (C, H, W) from: the true noise, or that of the test."""
+    noise = test.noise if true_noise is None else true_noise
+    if isinstance(noise, ImageNoise):
+        raise InputError(
+            "the test makes its noise out of each image, so images cannot be drawn from it: say with true_noise= what "
+            "they are drawn from, such as true_noise=1.0."
+        )
+    model = as_noise(noise)
+    try:
+        for shape in shapes:
+            check_shape(model, shape)
+    except InputError as error:
+        drawn = "" if true_noise is None else "the noise that images are drawn from: "
+        raise InputError(f"{drawn}{error}") from None
+    return model
 
 
 def noise_deviation(noise: NoiseModel, size: int) -> float:
@@ -302,5 +345,5 @@ def nearly_gaussian(family: str, distance: float) -> NearlyGaussian:
     low, high = (distance_at(end) for end in ends)
     if not low < distance < high:
         raise InputError(f"the distance of {family} must lie between {low:.2g} and {high:.2g}, got {distance}.")
-    found = brentq(lambda log_shape: distance_at(log_shape) - distance, *ends, xtol=SHAPE_TOLERANCE)
-    return NearlyGaussian(family=family, shape=float(np.exp(found)))
+    log_shape = brentq(lambda log_shape: distance_at(log_shape) - distance, *ends, xtol=SHAPE_TOLERANCE)
+    return NearlyGaussian(family=family, shape=float(np.exp(log_shape)))

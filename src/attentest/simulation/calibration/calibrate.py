@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from attentest.checks import confidence, whole_number
-from attentest.errors import AttentestWarning
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseEstimator, NoiseLike
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.progress import Progress, ProgressLike, progress_reports
+from attentest.progress import ProgressLike, progress_reports
 from attentest.runs.engine import Engine, as_engine
-from attentest.runs.records import Row
 from attentest.simulation.calibration.calibration import ALPHAS, Calibration, significance_levels
-from attentest.simulation.null_images import FALSE_HYPOTHESIS, NullImages
+from attentest.simulation.calibration.null_images import NullImages
 
 MOST_IMAGES = 10**8
 """Upper limit on the number of null images, against typing errors."""
@@ -29,7 +26,7 @@ def calibrate(
     *,
     mean: ImageLike | None = None,
     image_shape: tuple[int, ...] | None = None,
-    noise: NoiseLike | None = None,
+    true_noise: NoiseLike | None = None,
     reference_images: int | None = None,
     estimator: str | NoiseEstimator | None = None,
     alphas: Sequence[float] = ALPHAS,
@@ -58,7 +55,7 @@ def calibrate(
     image_shape
         (H, W) or (C, H, W) of the images; by default that of the mean image, or of the model's input where there is no
         preprocessing.
-    noise
+    true_noise
         Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
     reference_images
         Estimate the noise anew for each null image, from so many reference images drawn for it, and test with the
@@ -85,58 +82,14 @@ def calibrate(
         rng,
         mean=mean,
         image_shape=image_shape,
-        noise=noise,
+        true_noise=true_noise,
         reference_images=reference_images,
         estimator=estimator,
     )
     with progress_reports(progress, len(numbers)) as report:
-        rows = with_true_hypotheses(null_rows(images, numbers, chosen, report))
-        return Calibration.of(rows, levels, confidence_level)
+        return Calibration.of(images.rows(numbers, chosen, report), levels, confidence_level)
 
 
 def image_count(n: int) -> int:
-    """Return a number of null images; refuse what is none."""
+    """Check a number of null images."""
     return whole_number(n, "n (the number of null images)", 1, MOST_IMAGES)
-
-
-def null_rows(
-    images: NullImages,
-    numbers: Sequence[int],
-    engine: Engine,
-    progress: Progress | None = None,
-    write: Callable[[list[Row]], None] | None = None,
-) -> Iterator[Row]:
-    """Yield the rows of null images as they are finished, in whatever order that is.
-
-    Parameters
-    ----------
-    images
-        The images.
-    numbers
-        Which of them to test.
-    engine
-        Where they are tested.
-    progress
-        Called with (images done, number of images).
-    write
-        Called with the rows that are finished together, before they are yielded.
-    """
-    for _, rows in engine.run(images, numbers, progress):
-        if write is not None:
-            write(rows)
-        yield from rows
-
-
-def with_true_hypotheses(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows of null images, and warn once if the hypothesis is false for one because the mean is not constant."""
-    warned = False
-    for row in rows:
-        if not warned and FALSE_HYPOTHESIS in row:
-            warned = True
-            warnings.warn(
-                "with this mean image the hypothesis is false, so rejections are not errors: the compared means "
-                "differ by themselves (for images with content use the contrast Reference()).",
-                AttentestWarning,
-                stacklevel=2,
-            )
-        yield row

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from attentest.checks import level
-from attentest.errors import InputError, counted, shortened
+from attentest.checks import confidence, level
+from attentest.errors import AttentestWarning, InputError, counted, shortened
 from attentest.markup import row_table
+from attentest.presentation.figure import checked_axes, new_figure, shown_figure
 from attentest.presentation.words import number_text
 from attentest.runs.records import check_numbers, check_texts
 from attentest.search import CONVERGED
+from attentest.simulation.calibration.figure import SIZE, WIDTHS, draw_quantiles, draw_rates
 from attentest.statistics.multiple_testing import Rate, rate_of, rejection_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 ALPHAS = (0.01, 0.05, 0.10)
@@ -36,6 +41,9 @@ NUMBERS = ("p", "p_low", "p_high", "naive_p")
 
 PLUG_IN = "plug_in_p"
 """P-value in the row of an image whose noise was estimated, if the estimate is taken for the truth."""
+
+FALSE_HYPOTHESIS = "false_hypothesis"
+"""What the row of an image has whose mean makes the hypothesis false."""
 
 MOST_REASONS = 3
 """Reasons for failures that a summary names, the most frequent ones."""
@@ -56,13 +64,8 @@ class Calibration:
         Least and greatest selective p-value compatible with what each search knows.
     alphas
         Significance levels.
-    rates, naive_rates
-        Rejection rates at these levels. The Wilson interval of each is for that rate alone; the verdict does not use
-        them.
-    limits
-        For each level, the number of rejections above which the test is called one that rejects too often. A valid
-        test exceeds one of the limits or more with probability at most ``ERROR_RATE`` = 1%: they are exact, by the
-        joint distribution of binomial counts, for every number of images.
+    confidence_level
+        Level of the intervals of the rates.
     statuses
         Number of searches by status.
     failures
@@ -71,21 +74,16 @@ class Calibration:
     plug_in_pvalues : (n,)
         Selective p-values if the noise, which was estimated for each image from reference images, is taken to be known;
         None if it was not estimated.
-    plug_in_rates
-        Rejection rates of these.
     """
 
     pvalues: NDArray[np.float64]
     pvalue_bounds: NDArray[np.float64]
     naive_pvalues: NDArray[np.float64]
     alphas: tuple[float, ...]
-    rates: tuple[Rate, ...]
-    naive_rates: tuple[Rate, ...]
-    limits: tuple[int, ...]
+    confidence_level: float
     statuses: dict[str, int]
-    failures: dict[int, str] = field(default_factory=dict)
-    plug_in_pvalues: NDArray[np.float64] | None = None
-    plug_in_rates: tuple[Rate, ...] | None = None
+    failures: dict[int, str]
+    plug_in_pvalues: NDArray[np.float64] | None
 
     @classmethod
     def of(
@@ -98,43 +96,72 @@ class Calibration:
         rows
             A row for each image, in any order; they are consumed one by one. Each has the number of its "image", and
             either "p", "p_low", "p_high", "naive_p" and "status", or the "error" because of which it was not tested.
-        alphas
-            Significance levels.
-        confidence_level
-            Level of the intervals of the rates.
+        alphas, confidence_level
+            As above.
         """
         levels = significance_levels(alphas)
         tested: dict[int, tuple[Any, ...]] = {}
-        failed: dict[int, str] = {}
+        failures: dict[int, str] = {}
+        warned = False
         for row in rows:
+            if not warned and FALSE_HYPOTHESIS in row:
+                warned = True
+                warnings.warn(
+                    "with this mean image the hypothesis is false, so rejections are not errors: the compared means "
+                    "differ by themselves (for images with content use the contrast Reference()).",
+                    AttentestWarning,
+                    stacklevel=2,
+                )
             if "error" in row:
-                failed[row["image"]] = row["error"]
+                failures[row["image"]] = row["error"]
             else:
                 tested[row["image"]] = (*(row[name] for name in NUMBERS), row.get(PLUG_IN, np.nan), row["status"])
         if not tested:
-            if failed:
-                number, reason = min(failed.items())
+            if failures:
+                number, reason = min(failures.items())
                 raise InputError(
-                    f"of {counted(len(failed), 'null image')} none could be tested; image {number}: {reason}"
+                    f"of {counted(len(failures), 'null image')} none could be tested; image {number}: {reason}"
                 )
             raise InputError("there are no results to calibrate by: give at least one.")
-        ordered = [tested[number] for number in sorted(tested)]
-        numbers = np.array([row[:-1] for row in ordered], dtype=np.float64)
-        selective, naive, bounds, plug_in = numbers[:, 0], numbers[:, 3], numbers[:, 1:3], numbers[:, 4]
-        estimated = not np.any(np.isnan(plug_in))
+        *columns, statuses = zip(*(tested[number] for number in sorted(tested)), strict=True)
+        selective, low, high, naive, plug_in = np.array(columns, dtype=np.float64)
         return cls(
             pvalues=selective,
-            pvalue_bounds=bounds,
+            pvalue_bounds=np.stack([low, high], axis=1),
             naive_pvalues=naive,
             alphas=levels,
-            rates=tuple(rate_of(selective <= alpha, confidence_level) for alpha in levels),
-            naive_rates=tuple(rate_of(naive <= alpha, confidence_level) for alpha in levels),
-            limits=rejection_limits(levels, len(tested) + len(failed), ERROR_RATE),
-            statuses=dict(Counter(row[-1] for row in ordered)),
-            failures=dict(sorted(failed.items())),
-            plug_in_pvalues=plug_in if estimated else None,
-            plug_in_rates=tuple(rate_of(plug_in <= a, confidence_level) for a in levels) if estimated else None,
+            confidence_level=confidence(confidence_level),
+            statuses=dict(Counter(statuses)),
+            failures=dict(sorted(failures.items())),
+            plug_in_pvalues=None if np.any(np.isnan(plug_in)) else plug_in,
         )
+
+    @property
+    def rates(self) -> tuple[Rate, ...]:
+        """Rejection rates at the levels; the Wilson interval of each is for that rate alone, not for the verdict."""
+        return self._rates(self.pvalues)
+
+    @property
+    def naive_rates(self) -> tuple[Rate, ...]:
+        """Rejection rates of the test that ignores the selection."""
+        return self._rates(self.naive_pvalues)
+
+    @property
+    def plug_in_rates(self) -> tuple[Rate, ...] | None:
+        """Rejection rates if the estimated noise is taken to be known; None if it was not estimated."""
+        return None if self.plug_in_pvalues is None else self._rates(self.plug_in_pvalues)
+
+    def _rates(self, pvalues: NDArray[np.float64]) -> tuple[Rate, ...]:
+        return tuple(rate_of(pvalues <= alpha, self.confidence_level) for alpha in self.alphas)
+
+    @cached_property
+    def limits(self) -> tuple[int, ...]:
+        """For each level, the number of rejections above which the test is called one that rejects too often.
+
+        A valid test exceeds one of the limits or more with probability at most ``ERROR_RATE`` = 1%: they are exact, by
+        the joint distribution of binomial counts, for every number of images.
+        """
+        return rejection_limits(self.alphas, len(self._all_bounds), ERROR_RATE)
 
     @property
     def rejections(self) -> tuple[tuple[int, int], ...]:
@@ -190,11 +217,14 @@ class Calibration:
 
     def summary(self) -> str:
         """Return the rates and the conclusion, in words."""
-        lines = [counted(len(self.pvalues), "null image")]
-        plug_in = ("" for _ in self.alphas) if self.plug_in_rates is None else map(_plug_in_text, self.plug_in_rates)
-        for alpha, rate, other, naive in zip(self.alphas, self.rates, plug_in, self.naive_rates, strict=True):
-            lines.append(f"p <= {alpha:g}: selective {rate}, {other}naive {naive}")
-        return "\n".join([*lines, self.conclusion()])
+        named = {"selective": self.rates, "naive": self.naive_rates}
+        if self.plug_in_rates is not None:
+            named["with the estimated noise taken for the truth"] = self.plug_in_rates
+        lines = [
+            f"p <= {alpha:g}: {', '.join(f'{name} {rates[place]}' for name, rates in named.items())}"
+            for place, alpha in enumerate(self.alphas)
+        ]
+        return "\n".join([counted(len(self.pvalues), "null image"), *lines, self.conclusion()])
 
     def conclusion(self) -> str:
         """Return the test of uniformity, the limits and the verdict, in words."""
@@ -236,11 +266,6 @@ class Calibration:
             f"{uneven if self.ks_pvalue < UNEVEN else ''}"
         )
 
-    @property
-    def error_rate(self) -> float:
-        """Probability, at most, that a valid test is called one that rejects too often."""
-        return ERROR_RATE
-
     def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
         """Draw the p-values against those of a perfect test, and the rejection rates with their limits.
 
@@ -251,13 +276,16 @@ class Calibration:
         axes
             Two axes to draw on; by default those of a new figure.
         """
-        from attentest.presentation.figure import checked_axes, shown_figure
-        from attentest.simulation.calibration.figure import SIZE, WIDTHS, draw_calibration
+        drawn_on = checked_axes(_axes(shown_figure) if axes is None else axes, 2)
+        ks_pvalues = {"naive": self.naive_ks_pvalue, "selective": self.ks_pvalue}
+        draw_quantiles(drawn_on[0], {"naive": self.naive_pvalues, "selective": self.pvalues}, ks_pvalues)
+        limits = np.array(self.limits) / len(self.pvalues)
+        draw_rates(drawn_on[1], self.alphas, {"naive": self.naive_rates, "selective": self.rates}, limits, ERROR_RATE)
+        return drawn_on
 
-        chosen = shown_figure(*SIZE).subplots(1, 2, width_ratios=WIDTHS) if axes is None else axes
-        given = checked_axes(chosen, 2)
-        draw_calibration(given, self)
-        return given
+    def figure(self) -> Figure:
+        """Return the same as a figure that no window shows, for a file."""
+        return self.plot(_axes(new_figure))[0].get_figure(root=True)  # type: ignore[return-value]
 
     def __repr__(self) -> str:
         rates = (f"{rate.value:.3g} at {alpha:g}" for alpha, rate in zip(self.alphas, self.rates, strict=True))
@@ -265,16 +293,23 @@ class Calibration:
         tested = counted(len(self.pvalues), "null image")
         return f"Calibration({tested}{failed}, rejected {', '.join(rates)}, calibrated={self.calibrated})"
 
-    def _repr_html_(self) -> str:
-        columns = ["level", "selective: rejected", "limit", "naive (not valid): rejected"]
-        levels = zip(self.alphas, self.rates, self.limits, self.naive_rates, strict=True)
-        total = len(self.pvalues) + len(self.failures)
-        rows = [[f"{alpha:g}", rate, f"{limit} of {total}", naive] for alpha, rate, limit, naive in levels]
+    def text_table(self) -> dict[str, list[str]]:
+        """Return the columns that the command line and notebooks show."""
+        total = len(self._all_bounds)
+        columns = {
+            "level": [f"{alpha:g}" for alpha in self.alphas],
+            "selective: p at most the level": list(map(str, self.rates)),
+            "of a valid test at most": [f"{limit} of {total}" for limit in self.limits],
+            "naive (not valid): p at most the level": list(map(str, self.naive_rates)),
+        }
         if self.plug_in_rates is not None:
-            columns.append("estimated noise taken for the truth: rejected")
-            rows = [[*row, rate] for row, rate in zip(rows, self.plug_in_rates, strict=True)]
+            columns["estimated noise taken for the truth: p at most the level"] = list(map(str, self.plug_in_rates))
+        return columns
+
+    def _repr_html_(self) -> str:
+        columns = self.text_table()
         title = f"Calibration on {counted(len(self.pvalues), 'null image')}"
-        return row_table(title, columns, rows, self.conclusion().split("\n"))
+        return row_table(title, list(columns), zip(*columns.values(), strict=True), self.conclusion().split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values."""
@@ -308,7 +343,7 @@ class Calibration:
 
 
 def significance_levels(alphas: Any) -> tuple[float, ...]:
-    """Return significance levels as plain floats; refuse an empty list and what is no level."""
+    """Return significance levels as plain floats; raise an error if there are none, or one is not a level."""
     if not isinstance(alphas, Iterable) or isinstance(alphas, str):
         raise InputError(f"alphas must be a list of significance levels, got {alphas!r}.")
     levels = tuple(level(alpha) for alpha in alphas)
@@ -331,9 +366,10 @@ def check_row(row: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} must lie between 0 and 1, got {row[name]}")
 
 
-def _plug_in_text(rate: Rate) -> str:
-    return f"with the estimated noise taken for the truth {rate}, "
-
-
 def _described(rate: Rate) -> dict[str, Any]:
     return {"rate": rate.value, "low": rate.low, "high": rate.high, "count": rate.count, "total": rate.total}
+
+
+def _axes(make: Callable[[float, float], Figure]) -> Any:
+    """Return the two axes of a figure that is made of a width and a height in inches."""
+    return make(*SIZE).subplots(1, 2, width_ratios=WIDTHS)

@@ -2,120 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import binom
 
 from attentest.errors import InputError, counted
 from attentest.markup import row_table
-from attentest.statistics.multiple_testing import Rate
+from attentest.presentation.figure import (
+    BLUE,
+    GREY,
+    VERMILION,
+    checked_axes,
+    make_logarithmic,
+    new_figure,
+    shown_figure,
+)
+from attentest.record import json_number
+from attentest.simulation.power.simulated_tests import Design, Detectable, SimulatedTests
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-class Design(NamedTuple):
-    """How the region is chosen: the gamma of ``AttentionTest(randomise=)`` and what regions consist of."""
+DIFFERENCE = ("difference", "difference_low", "difference_high")
+"""Columns of the detectable difference and of the ends of its interval."""
 
-    randomise: float
-    region: str
+REGION_STYLES = ((BLUE, "o"), (VERMILION, "s"))
+"""Colours and markers of the kinds of region, where gamma is on the axis."""
 
-    def __str__(self) -> str:
-        gamma = f"gamma {self.randomise:g}" if self.randomise else "not randomised"
-        return f"{self.region}, {gamma}"
+MARKERS = "osD^v"
+"""Of the values of gamma, where the signal is on the axis."""
 
+REJECTED = "share of images rejected (bars: 95% intervals)"
 
-class Detectable(NamedTuple):
-    """The least that a test finds with the asked-for power, in the units of the pixels, with its Monte-Carlo error.
+PANEL_SIDE = 4.6
+"""Width of a panel in inches."""
 
-    ``low`` and ``high`` are the ends of a 95% interval of ``value``, possibly infinite.
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SimulatedTests:
-    """The tests of simulated images with one design and one height of the planted signal.
-
-    Parameters
-    ----------
-    design
-        How the region was chosen.
-    delta
-        Height of the signal in standard deviations of the noise; 0 if there is none.
-    rejected
-        Share of the images with p at most alpha, with its Wilson interval. Only what is certain counts.
-    undecided
-        Number of images whose error bar contains alpha.
-    coverage
-        Share of the confidence intervals that hold the true value; None if there are no intervals.
-    lengths : (n,)
-        Lengths of the confidence intervals over those of the naive ones; None if there are no two-sided intervals.
-    differences : (n,)
-        Least true difference of each image, in the units of the pixels, that its test finds with the asked-for power,
-        given the region that was chosen; None if there are no intervals.
-    overlaps : (n,)
-        Pixels in both the region and the signal over those in either (IoU); None without a signal.
-    evaluations
-        Mean number of model evaluations per image.
-    """
-
-    design: Design
-    delta: float
-    rejected: Rate
-    undecided: int
-    coverage: Rate | None
-    lengths: NDArray[np.float64] | None
-    differences: NDArray[np.float64] | None
-    overlaps: NDArray[np.float64] | None
-    evaluations: float
-
-    def __repr__(self) -> str:
-        return f"SimulatedTests({self.design}, delta={self.delta:g}, rejected {self.rejected})"
-
-    @property
-    def median_length(self) -> float | None:
-        """Median of the lengths."""
-        return None if self.lengths is None else float(np.median(self.lengths))
-
-    @property
-    def length_quartiles(self) -> tuple[float, float, float] | None:
-        """Lower quartile, median and upper quartile of the lengths, some of which may be infinite."""
-        if self.lengths is None or self.median_length is None:
-            return None
-        low, high = np.quantile(self.lengths, [0.25, 0.75], method="inverted_cdf")
-        return float(low), self.median_length, float(high)
-
-    @property
-    def mean_length(self) -> float | None:
-        """Mean of the lengths; infinite if one interval is."""
-        return None if self.lengths is None else float(np.mean(self.lengths))
-
-    @property
-    def detectable_difference(self) -> Detectable | None:
-        """Median of the differences, with its 95% interval, by their ranks."""
-        if self.differences is None:
-            return None
-        ordered = np.sort(self.differences)
-        rank = int(binom.ppf(0.025, len(ordered), 0.5))  # the interval from this to the same from the end
-        low, high = (0.0, np.inf) if rank == 0 else (ordered[rank - 1], ordered[-rank])
-        return Detectable(float(np.median(ordered)), float(low), float(high))
-
-    @property
-    def mean_overlap(self) -> float | None:
-        """Mean of the overlaps."""
-        return None if self.overlaps is None else float(np.mean(self.overlaps))
-
-    @property
-    def overlap_error(self) -> float | None:
-        """Standard error of the mean of the overlaps; None for fewer than two."""
-        if self.overlaps is None or len(self.overlaps) < 2:
-            return None
-        return float(np.std(self.overlaps, ddof=1) / np.sqrt(len(self.overlaps)))
+LONG = 10.0
+"""From this ratio of the longest to the shortest on, lengths are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,12 +90,12 @@ class Plan:
 
     def of(self, design: Design) -> tuple[SimulatedTests, ...]:
         """Return the tests of a design, by height of the signal."""
-        found = sorted((tests for tests in self.tests if tests.design == design), key=lambda tests: tests.delta)
-        if not found:
+        of_design = sorted((tests for tests in self.tests if tests.design == design), key=lambda tests: tests.delta)
+        if not of_design:
             raise InputError(
                 f"this plan has no tests of {Design(*design)}: it has {'; '.join(map(str, self.designs))}."
             )
-        return tuple(found)
+        return tuple(of_design)
 
     def detectable(self, design: Design) -> Detectable | None:
         """Return the least height of the signal that a design finds with the asked-for power; None without signals.
@@ -175,12 +104,13 @@ class Plan:
         height. It is infinite if the power is not reached. If it is reached at the least height already, the value is
         that height, and the true one is at most that.
         """
-        tests = self.of(design)
-        deltas = [each.delta for each in tests]
+        deltas = [tests.delta for tests in self.of(design)]
+        rejected = [tests.rejected for tests in self.of(design)]
         if deltas[-1] == 0:
             return None
-        ends = ([getattr(each.rejected, name) for each in tests] for name in ("value", "high", "low"))
-        value, low, high = (_crossing(deltas, rates, self.power) for rates in ends)
+        value = _crossing(deltas, [rate.value for rate in rejected], self.power)
+        low = _crossing(deltas, [rate.high for rate in rejected], self.power)
+        high = _crossing(deltas, [rate.low for rate in rejected], self.power)
         if low == deltas[0]:
             low = 0.0
         return Detectable(*(self.noise_deviation * delta for delta in (value, low, high)))
@@ -191,46 +121,72 @@ class Plan:
         "a signal of 1.8 [1.6, 2.1] is found with a probability of 0.8", "power 0.8 is not reached at any height up to
         3: rejected there 0.2 [0.1334, 0.2888] (20 of 100)".
         """
-        found = self.detectable(design)
-        if found is None:
+        signal = self.detectable(design)
+        if signal is None:
             return ""
-        tests = self.of(design)
-        weakest, strongest = tests[0], tests[-1]
-        least, most = (f"{self.noise_deviation * each.delta:.3g}" for each in (weakest, strongest))
-        if np.isinf(found.value):
+        weakest, strongest = self.of(design)[0], self.of(design)[-1]
+        if np.isinf(signal.value):
             return (
-                f"power {self.power:g} is not reached at any height up to {most}: rejected there {strongest.rejected}"
+                f"power {self.power:g} is not reached at any height up to {self.signal(strongest):.3g}: rejected there "
+                f"{strongest.rejected}"
             )
         if weakest.rejected.value >= self.power:
-            where = f"at the least height, {least}, already" if weakest.delta else "without a signal"
+            where = f"at the least height, {self.signal(weakest):.3g}, already" if weakest.delta else "without a signal"
             return f"power {self.power:g} is reached {where}: rejected there {weakest.rejected}"
-        end = f"above {most}" if np.isinf(found.high) else f"{found.high:.3g}"
-        return f"a signal of {found.value:.3g} [{found.low:.3g}, {end}] is found with a probability of {self.power:g}"
+        end = f"above {self.signal(strongest):.3g}" if np.isinf(signal.high) else f"{signal.high:.3g}"
+        return f"a signal of {signal.value:.3g} [{signal.low:.3g}, {end}] is found with a probability of {self.power:g}"
+
+    def signal(self, tests: SimulatedTests) -> float:
+        """Return the height of the signal of tests, in the units of the pixels."""
+        return self.noise_deviation * tests.delta
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row of numbers for each design and height of the signal; None where there is nothing to say."""
+        return [
+            {
+                "region": tests.design.region,
+                "randomise": tests.design.randomise,
+                "delta": tests.delta,
+                "signal": self.signal(tests),
+                "images": tests.rejected.total,
+                "rejected": tests.rejected.value,
+                "rejected_low": tests.rejected.low,
+                "rejected_high": tests.rejected.high,
+                "undecided": tests.undecided,
+                "coverage": None if tests.coverage is None else tests.coverage.value,
+                "median_length": tests.median_length,
+                "mean_length": tests.mean_length,
+                **dict(zip(DIFFERENCE, tests.detectable_difference or (None, None, None), strict=True)),
+                "iou": tests.mean_overlap,
+                "iou_error": tests.overlap_error,
+                "evaluations": tests.evaluations,
+            }
+            for tests in self.tests
+        ]
 
     def table(self) -> dict[str, list[Any]]:
-        """Return columns with a row for each design and height of the signal; None where there is nothing to say."""
+        """Return the rows as columns."""
+        rows = self.rows()
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def text_table(self) -> dict[str, list[str]]:
+        """Return the columns that the command line and notebooks show."""
+
+        def column(name: str, form: str = ".3g") -> list[str]:
+            return ["" if row[name] is None else format(row[name], form) for row in rows]
+
+        rows = self.rows()
+        ends = zip(column("rejected"), column("rejected_low"), column("rejected_high"), strict=True)
         return {
-            "region": [each.design.region for each in self.tests],
-            "randomise": [each.design.randomise for each in self.tests],
-            "delta": [each.delta for each in self.tests],
-            "signal": [each.delta * self.noise_deviation for each in self.tests],
-            "images": [each.rejected.total for each in self.tests],
-            "rejected": [each.rejected.value for each in self.tests],
-            "rejected_low": [each.rejected.low for each in self.tests],
-            "rejected_high": [each.rejected.high for each in self.tests],
-            "undecided": [each.undecided for each in self.tests],
-            "coverage": [None if each.coverage is None else each.coverage.value for each in self.tests],
-            "median_length": [each.median_length for each in self.tests],
-            "mean_length": [each.mean_length for each in self.tests],
-            **{
-                f"difference{suffix}": [
-                    None if found is None else found[i] for found in (each.detectable_difference for each in self.tests)
-                ]
-                for i, suffix in enumerate(("", "_low", "_high"))
-            },
-            "iou": [each.mean_overlap for each in self.tests],
-            "iou_error": [each.overlap_error for each in self.tests],
-            "evaluations": [each.evaluations for each in self.tests],
+            "region": column("region", ""),
+            "gamma": column("randomise", "g"),
+            "signal": column("signal"),
+            f"rejected at {self.alpha:g}": [f"{value} [{low}, {high}]" for value, low, high in ends],
+            "difference": column("difference"),
+            "length": column("median_length"),
+            "coverage": column("coverage"),
+            "IoU": column("iou"),
+            "evaluations": column("evaluations", ".0f"),
         }
 
     def summary(self) -> str:
@@ -257,43 +213,70 @@ class Plan:
         return f"Plan({designs}, deltas {deltas}, {images} each, alpha={self.alpha:g})"
 
     def _repr_html_(self) -> str:
-        columns = ("region", "gamma", "signal", "rejected", "coverage", "median length over naive", "IoU with signal")
-        rows = [
-            (
-                each.design.region,
-                f"{each.design.randomise:g}",
-                f"{each.delta * self.noise_deviation:.3g}",
-                each.rejected,
-                "" if each.coverage is None else f"{each.coverage.value:.3g}",
-                "" if each.median_length is None else f"{each.median_length:.3g}",
-                "" if each.mean_overlap is None else f"{each.mean_overlap:.2f}",
-            )
-            for each in self.tests
-        ]
-        return row_table(f"Plan at alpha = {self.alpha:g}", columns, rows, self.summary().split("\n"))
+        columns = self.text_table()
+        rows = zip(*columns.values(), strict=True)
+        return row_table(f"Plan at alpha = {self.alpha:g}", list(columns), rows, self.summary().split("\n"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values; infinite numbers become "inf"."""
-        columns = self.table()
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        detectable = [
+            design._asdict() | dict(zip(("signal", "low", "high"), self.detectable(design) or (None,) * 3, strict=True))
+            for design in self.designs
+        ]
         return {
             "alpha": self.alpha,
             "power": self.power,
             "confidence_level": self.confidence_level,
             "noise_deviation": self.noise_deviation,
             "side": self.side,
-            "detectable": [{**design._asdict(), **_described(self.detectable(design))} for design in self.designs],
-            "tests": [{name: _json_ready(value) for name, value in row.items()} for row in rows],
+            "detectable": [_json_ready(row) for row in detectable],
+            "tests": [_json_ready(row) for row in self.rows()],
         }
 
+    def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
+        """Draw the power against the height of the signal, and IoU and length of intervals against gamma.
 
-def _described(found: Detectable | None) -> dict[str, Any]:
-    values = (None, None, None) if found is None else found
-    return dict(zip(("signal", "low", "high"), map(_json_ready, values), strict=True))
+        Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        axes
+            Axes to draw on, as many as there are panels: one for the power, with several heights of the signal one for
+            each kind of region; one for IoU if there is a signal; and one for the intervals if there are any. By
+            default those of a new figure.
+        """
+        panels = self._panels()
+        drawn_on = _panel_axes(shown_figure, len(panels)) if axes is None else checked_axes(axes, len(panels))
+        for draw, panel_axes in zip(panels, drawn_on, strict=True):
+            draw(panel_axes)
+            panel_axes.grid(axis="y", color=GREY, alpha=0.18)
+            panel_axes.set_axisbelow(True)
+        return drawn_on
+
+    def figure(self) -> Figure:
+        """Return the same as a figure that no window shows, for a file."""
+        drawn_on = self.plot(_panel_axes(new_figure, len(self._panels())))
+        return drawn_on[0].get_figure(root=True)  # type: ignore[return-value]
+
+    def _panels(self) -> list[Callable[[Axes], None]]:
+        # The least height that a design finds with the asked-for power, or the greatest of all.
+        reached = [tests.delta for tests in self.tests if tests.rejected.value >= self.power and tests.delta > 0]
+        delta = min(reached, default=self.deltas[-1])
+        about = f"signal of {self.noise_deviation * delta:.3g}" if delta else "no signal planted"
+        drawings = [] if len(self.deltas) > 1 else [_draw_rejected]
+        if delta:
+            drawings.append(_draw_overlaps)
+        if any(tests.lengths is not None for tests in self.tests):
+            drawings.append(_draw_lengths)
+        regions = _regions(self) if len(self.deltas) > 1 else ()
+        return [
+            *(partial(_draw_power, plan=self, region=region) for region in regions),
+            *(partial(draw, plan=self, delta=delta, about=about) for draw in drawings),
+        ]
 
 
-def _json_ready(value: Any) -> Any:
-    return "inf" if value == float("inf") else value
+def _json_ready(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: json_number(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
 def _crossing(deltas: Sequence[float], rates: Iterable[float], target: float) -> float:
@@ -307,3 +290,99 @@ def _crossing(deltas: Sequence[float], rates: Iterable[float], target: float) ->
             return before[0] + share * (delta - before[0])
         before = delta, rate
     return float("inf")
+
+
+def _panel_axes(make: Callable[[float, float], Figure], count: int) -> list[Axes]:
+    """Return the axes of so many panels on a figure, which is made of a width and a height in inches."""
+    columns = 2 if count == 4 else count
+    rows = count // columns
+    figure = make(PANEL_SIDE * columns, 0.9 * PANEL_SIDE * rows)
+    return list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+
+
+def _regions(plan: Plan) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(design.region for design in plan.designs))
+
+
+def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
+    from matplotlib import colormaps
+
+    designs = [design for design in plan.designs if design.region == region]
+    shades = colormaps["viridis"](np.linspace(0.0, 0.8, len(designs)))
+    width = max(plan.deltas) - min(plan.deltas)
+    for number, (design, marker) in enumerate(zip(designs, cycle(MARKERS), strict=False)):
+        tests = plan.of(design)
+        # Moved aside a little, so that bars do not hide each other.
+        aside = 0.015 * width * (number - (len(designs) - 1) / 2)
+        at = plan.noise_deviation * np.array([each.delta + aside for each in tests])
+        rates = [each.rejected for each in tests]
+        label = f"gamma {design.randomise:g}" if design.randomise else "not randomised"
+        axes.vlines(at, [rate.low for rate in rates], [rate.high for rate in rates], color=shades[number], lw=1)
+        axes.plot(at, [rate.value for rate in rates], color=shades[number], lw=1.8, marker=marker, ms=4, label=label)
+    # Labels where the curves are not: they rise from the lower left to the upper right.
+    for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
+        axes.axhline(value, color=GREY, lw=1, ls=style)
+        axes.annotate(
+            f"{text} {value:g}",
+            (0.0 if side == "left" else 1.0, value),
+            xycoords=("axes fraction", "data"),
+            xytext=(3 if side == "left" else -3, 3),
+            textcoords="offset points",
+            ha=side,
+            fontsize=8.5,
+            color=GREY,
+        )
+    axes.set(ylim=(0, 1.03), xlabel="height of the signal, in units of the pixels", ylabel=REJECTED)
+    axes.set_title(f"power, regions of {region}")
+    axes.legend(loc="center left", bbox_to_anchor=(0.0, 0.6), fontsize=8.5)
+
+
+Bar: TypeAlias = tuple[float, float, float]
+"""A value and the ends of its bar."""
+
+
+def _draw_rejected(axes: Axes, plan: Plan, delta: float, about: str) -> None:
+    _draw_by_gamma(axes, plan, delta, lambda tests: (tests.rejected.value, tests.rejected.low, tests.rejected.high))
+    axes.set(ylim=(0, 1.03), ylabel=REJECTED, title=f"rejected, {about}")
+
+
+def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
+    def bar(tests: SimulatedTests) -> Bar:
+        mean, error = tests.mean_overlap or 0.0, 2 * (tests.overlap_error or 0.0)
+        return mean, mean - error, mean + error
+
+    _draw_by_gamma(axes, plan, delta, bar)
+    axes.set(ylim=(0, 1.03), title=f"quality of the region, {about}")
+    axes.set_ylabel("mean overlap of region and signal, as IoU\n(bars: two standard errors)")
+
+
+def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:
+    def bar(tests: SimulatedTests) -> Bar:
+        low, middle, high = tests.length_quartiles or (np.nan, np.nan, np.nan)
+        return middle, low, high
+
+    _draw_by_gamma(axes, plan, delta, bar)
+    low, high = axes.dataLim.intervaly
+    if np.isfinite(high) and high > LONG * low:
+        make_logarithmic(axes, "y")
+    elif np.isfinite(high):
+        axes.set_ylim(0, 1.1 * high)
+    axes.set_ylabel("median length, as a multiple of the naive one\n(bars: quartiles)")
+    axes.set_title(f"confidence intervals, {about}")
+
+
+def _draw_by_gamma(axes: Axes, plan: Plan, delta: float, bar: Callable[[SimulatedTests], Bar]) -> None:
+    """Draw a quantity of the tests with one height of the signal against gamma, a line for each kind of region."""
+    gammas = sorted({design.randomise for design in plan.designs})
+    regions = _regions(plan)
+    for number, (region, (colour, marker)) in enumerate(zip(regions, cycle(REGION_STYLES), strict=False)):
+        tests = [each for each in plan.tests if each.delta == delta and each.design.region == region]
+        bars = np.array([bar(each) for each in tests]).reshape(-1, 3)  # none if the simulation was interrupted
+        bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
+        aside = 0.06 * (number - (len(regions) - 1) / 2)
+        at = np.array([gammas.index(each.design.randomise) + aside for each in tests])
+        axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
+        axes.plot(at, bars[:, 0], color=colour, lw=1.8, marker=marker, ms=5, label=f"regions of {region}")
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)")
+    axes.legend(fontsize=8.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple
@@ -12,24 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.checks import confidence, level, real_number, strictly_between_0_and_1, whole_number
-from attentest.contrast import channel_weights
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, as_sample
+from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.results.result import AttentionTestResult
 from attentest.results.selective_inference import confidence_intervals_of
-from attentest.simulation.images import (
-    PlantedSquares,
-    mean_image,
-    noise_deviation,
-    noise_to_draw,
-    reference_noise_to_draw,
-    seed_from,
-)
-from attentest.simulation.power.plan import Design, Plan, SimulatedTests
+from attentest.simulation.images import SimulatedImages, mean_image, noise_deviation
+from attentest.simulation.power.plan import Plan
+from attentest.simulation.power.simulated_tests import Design, SimulatedTests
 from attentest.statistics.alternative import ONE_SIDED
 from attentest.statistics.conditional_power import detectable_means
 from attentest.statistics.multiple_testing import rate_of
@@ -67,7 +59,7 @@ def plan(
     side: int | None = None,
     backgrounds: Iterable[ImageLike] | None = None,
     image_shape: tuple[int, ...] | None = None,
-    noise: NoiseLike | None = None,
+    true_noise: NoiseLike | None = None,
     alpha: float = 0.05,
     power: float = 0.8,
     confidence_level: float | None = 0.95,
@@ -104,7 +96,7 @@ def plan(
     image_shape
         (H, W) or (C, H, W) of the constant background; by default that of the model's input where there is no
         preprocessing.
-    noise
+    true_noise
         Noise to draw from; by default that of the test. Another one shows the effect of a wrong noise model.
     alpha
         Significance level.
@@ -124,7 +116,7 @@ def plan(
     >>> planned.tests[0].rejected.total
     2
     """
-    simulation = Simulation.of(
+    simulation = Simulation(
         test,
         n,
         rng,
@@ -134,7 +126,7 @@ def plan(
         side=side,
         backgrounds=backgrounds,
         image_shape=image_shape,
-        noise=noise,
+        true_noise=true_noise,
         alpha=alpha,
         power=power,
         confidence_level=confidence_level,
@@ -143,18 +135,13 @@ def plan(
         return simulation.plan(simulation.tests(report))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Simulation:
-    """The simulation of :func:`plan`, ready to run.
+    """The simulation of :func:`plan`, whose parameters it takes and checks, before hours of computation and not after.
 
-    Parameters
+    Attributes
     ----------
-    test, alpha, power, confidence_level
-        As in :func:`plan`.
     images
         The images.
-    count
-        Number of images for each design and height.
     designs
         How regions are chosen.
     deltas
@@ -163,19 +150,8 @@ class Simulation:
         Standard deviation of the noise of a pixel.
     """
 
-    test: AttentionTest
-    images: PlantedSquares
-    count: int
-    designs: tuple[Design, ...]
-    deltas: tuple[float, ...]
-    noise_deviation: float
-    alpha: float
-    power: float
-    confidence_level: float | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         test: AttentionTest,
         n: int,
         rng: np.random.Generator | int,
@@ -186,50 +162,45 @@ class Simulation:
         side: int | None,
         backgrounds: Iterable[ImageLike] | None,
         image_shape: tuple[int, ...] | None,
-        noise: NoiseLike | None,
+        true_noise: NoiseLike | None,
         alpha: float,
         power: float,
         confidence_level: float | None,
-    ) -> Simulation:
-        """Check the arguments of :func:`plan`, before hours of computation and not after."""
-        if not isinstance(test, AttentionTest):
-            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
-        count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
-        designs = _designs(test, randomise, region)
-        if deltas is None:
-            deltas = DELTAS if backgrounds is None else (0.0,)
-        heights = tuple(sorted({_height(delta) for delta in _listed(deltas, "deltas")}))
-        tests = count * len(designs) * len(heights)
-        if tests > MOST_TESTS:
-            raise InputError(f"n = {count} would take {tests} tests, and at most {MOST_TESTS} are possible.")
-        means = _backgrounds(test, backgrounds, image_shape)
-        drawn_from = noise_to_draw(test, noise, (mean.shape for mean in means))
-        if count < len(means):
+    ) -> None:
+        if backgrounds is None:
+            means = [mean_image(test, None, image_shape)]
+        elif image_shape is None:
+            means = [mean_image(test, image, None) for image in _listed(backgrounds, "backgrounds")]
+        else:
             raise InputError(
-                f"n = {count} would leave out backgrounds after the first {count} of {len(means)}: give n={len(means)} "
-                "or more, or fewer backgrounds."
+                "image_shape is for a constant background, but backgrounds are given: leave one of them out."
+            )
+        if deltas is None:
+            deltas = DELTAS if backgrounds is None else 0.0
+        self.test = test
+        self.count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
+        self.designs = _designs(test, randomise, region)
+        self.deltas = sorted({_height(delta) for delta in _listed(deltas, "deltas")})
+        if len(self) > MOST_TESTS:
+            raise InputError(f"n = {n} would take {len(self)} tests, and at most {MOST_TESTS} are possible.")
+        if self.count < len(means):
+            raise InputError(
+                f"n = {n} would leave out backgrounds after the first {n} of {len(means)}: give n={len(means)} or "
+                "more, or fewer backgrounds."
             )
         if side is not None:
-            side = _side(side, means)
-        images = PlantedSquares(
-            backgrounds=means,
-            side=side,
-            noise=drawn_from,
-            reference_noise=reference_noise_to_draw(test, drawn_from),
-            seed=seed_from(rng),
-        )
-        _check_images(test, images, backgrounds is not None)
-        return cls(
-            test=test,
-            images=images,
-            count=count,
-            designs=designs,
-            deltas=heights,
-            noise_deviation=noise_deviation(drawn_from, means[0].pixels.size),
-            alpha=level(alpha),
-            power=strictly_between_0_and_1(power, "power"),
-            confidence_level=None if confidence_level is None else confidence(confidence_level),
-        )
+            sizes = [mean.shape[1:] for mean in means]
+            side = whole_number(side, "side (of the square, in pixels)", 1, min(map(min, sizes)))
+            if (side, side) in sizes:
+                raise InputError(
+                    f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
+                    "give a smaller one."
+                )
+        self.images = SimulatedImages.of(test, rng, backgrounds=means, true_noise=true_noise, side=side)
+        self.noise_deviation = noise_deviation(self.images.noise, means[0].pixels.size)
+        self.alpha = level(alpha)
+        self.power = strictly_between_0_and_1(power, "power")
+        self.confidence_level = None if confidence_level is None else confidence(confidence_level)
 
     def __len__(self) -> int:
         """Return the number of tests."""
@@ -265,53 +236,41 @@ class Simulation:
 
     def _tests(self, design: Design, delta: float, progress: Progress) -> SimulatedTests:
         test = self.test.with_region(design.region).with_randomise(design.randomise)
-        sign = -1 if test.settings["alternative"] == "less" else 1
-        height = sign * delta * self.noise_deviation
+        alternative = test.settings["alternative"]
+        height = (-1 if alternative == "less" else 1) * delta * self.noise_deviation
         numbers = range(self.count)
         results = test.with_confidence_level(self.confidence_level).stream(
             (self.images.image(number, height) for number in numbers),
             progress,
-            references=None if test.contrast.reference is None else map(self.images.reference, numbers),
+            references=self.images.references(numbers),
             alpha=self.alpha if self.confidence_level is None else None,
         )
         decisions: list[bool | None] = []
         evaluations: list[int] = []
         overlaps: list[float] = []
         intervals: list[_Interval] = []
-        while some := list(islice(results, RESULTS_TOGETHER)):
-            numbered = list(enumerate(some, len(decisions)))
-            decisions += [result.reject_at(self.alpha) for result in some]
-            evaluations += [result.evaluations for result in some]
+        while batch := list(islice(results, RESULTS_TOGETHER)):
+            numbered = list(enumerate(batch, len(decisions)))
+            decisions += [result.reject_at(self.alpha) for result in batch]
+            evaluations += [result.evaluations for result in batch]
             if delta:
                 overlaps += [_overlap(result.region, self.images.square(number)) for number, result in numbered]
             if self.confidence_level is not None:
-                truths = [self._true_value(test, result, number, height) for number, result in numbered]
-                intervals += _intervals(some, truths, self.confidence_level, self.alpha, self.power)
-        two_sided = test.settings["alternative"] not in ONE_SIDED
+                truths = [
+                    float(self.images.contrast_terms(test, result, number, height).sum()) for number, result in numbered
+                ]
+                intervals += _intervals(batch, truths, self.confidence_level, self.alpha, self.power)
         return SimulatedTests(
             design=design,
             delta=delta,
             rejected=rate_of(np.array([decision is True for decision in decisions])),
             undecided=decisions.count(None),
-            coverage=rate_of(np.array([each.covers for each in intervals])) if intervals else None,
-            lengths=np.array([each.length for each in intervals]) if intervals and two_sided else None,
-            differences=np.array([each.difference for each in intervals]) if intervals else None,
-            overlaps=np.array(overlaps) if overlaps else None,
+            coverage=rate_of(np.array([interval.covers for interval in intervals])) if intervals else None,
+            lengths=_array([interval.length for interval in intervals if alternative not in ONE_SIDED]),
+            differences=_array([interval.difference for interval in intervals]),
+            overlaps=_array(overlaps),
             evaluations=float(np.mean(evaluations)),
         )
-
-    def _true_value(self, test: AttentionTest, result: AttentionTestResult, number: int, height: float) -> float:
-        """Return what the contrast of a result is of images without noise: eta' mu."""
-        mean, background = self.images.mean(number, height), self.images.background(number).pixels
-        seen = result.part, result.region, result.seen
-        channels = channel_weights(result.settings["channels"], len(mean))[:, None, None]
-        total = 0.0
-        for weights, pixels in (
-            (test.contrast.weights(*seen), mean),
-            (test.contrast.reference_weights(*seen), background),
-        ):
-            total += float(((channels * weights if weights.ndim == 2 else weights) * pixels).sum())
-        return total
 
 
 class _Interval(NamedTuple):
@@ -331,14 +290,18 @@ def _intervals(
     """
     law = type(results[0].law).stack([result.law for result in results])
     means = detectable_means(law, [result.intervals for result in results], results[0].alternative, alpha, power)
-    found = []
+    measured = []
     intervals = confidence_intervals_of(results, confidence_level)
     for result, interval, truth, mean in zip(results, intervals, truths, means, strict=True):
         naive = result.naive_confidence_interval(confidence_level)
         naive_length = naive.high - naive.low
         length = (interval.high - interval.low) / naive_length if np.isfinite(naive_length) else np.nan
-        found.append(_Interval(truth in interval, length, float(mean * result.standard_error)))
-    return found
+        measured.append(_Interval(truth in interval, length, float(mean * result.standard_error)))
+    return measured
+
+
+def _array(values: list[float]) -> NDArray[np.float64] | None:
+    return np.array(values) if values else None
 
 
 def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
@@ -347,42 +310,12 @@ def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
 
 
 def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
-    """Return each region with each gamma; refuse what the test refuses."""
+    """Return each kind of region with each gamma, after the test has checked both."""
     units = tuple(dict.fromkeys(test.with_region(unit).settings["region_unit"] for unit in _listed(region, "region")))
     gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
     for gamma in gammas:
         test.with_randomise(gamma)
     return tuple(Design(float(gamma), unit) for unit in units for gamma in gammas)
-
-
-def _backgrounds(test: AttentionTest, backgrounds: Any, image_shape: Any) -> tuple[Sample, ...]:
-    if backgrounds is None:
-        return (mean_image(test, None, image_shape),)
-    if image_shape is not None:
-        raise InputError("image_shape is for a constant background, but backgrounds are given: leave one of them out.")
-    return tuple(as_sample(image) for image in _listed(backgrounds, "backgrounds"))
-
-
-def _side(side: Any, means: Sequence[Sample]) -> int:
-    """Return the side of a square that fits in each image and is not all of it."""
-    shortest = min(min(mean.shape[1:]) for mean in means)
-    chosen = whole_number(side, "side (of the square, in pixels)", 1, shortest)
-    if any(mean.shape[1:] == (chosen, chosen) for mean in means):
-        raise InputError(
-            f"side = {chosen} makes the square all of the image, so that there is nothing to compare it with: give a "
-            "smaller one."
-        )
-    return chosen
-
-
-def _check_images(test: AttentionTest, images: PlantedSquares, named: bool) -> None:
-    """Refuse images that the test cannot take; ``named`` if they have backgrounds to name."""
-    for number in range(len(images.backgrounds)):
-        reference = None if test.contrast.reference is None else images.reference(number)
-        try:
-            test.check(images.image(number, 0.0), reference=reference)
-        except InputError as error:
-            raise InputError(f"image {number}: {error}" if named else str(error)) from None
 
 
 def _height(delta: Any) -> float:
@@ -394,7 +327,7 @@ def _height(delta: Any) -> float:
 
 
 def _listed(values: Any, name: str) -> list[Any]:
-    """Return one value or several as a list; refuse none at all."""
+    """Return a value or several as a list; raise an error if there is none."""
     if isinstance(values, (str, Real)):
         return [values]
     if not isinstance(values, Iterable):

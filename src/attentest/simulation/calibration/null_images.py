@@ -1,11 +1,11 @@
-"""Null images by number, and their tests, with noise known or estimated anew: work that any engine can do."""
+"""The tests of null images, with noise that is known or estimated anew: work that any engine can do."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, add_values
+from attentest.images.sample import ImageLike, add_values
 from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
 from attentest.noise.model import complete, described
 from attentest.pipeline.attention_test import AttentionTest
@@ -22,19 +22,13 @@ from attentest.pipeline.many_images import Tested
 from attentest.progress import Progress
 from attentest.registry import NOISE_ESTIMATORS
 from attentest.results.result import AttentionTestResult
-from attentest.runs.engine import FailedImage, timed_batches
+from attentest.runs.engine import Engine, FailedImage, timed_batches
 from attentest.runs.records import Row
-from attentest.simulation.calibration.calibration import PLUG_IN
-from attentest.simulation.images import (
-    ESTIMATION,
-    IMAGE,
-    REFERENCE,
-    drawn_image,
-    mean_image,
-    noise_to_draw,
-    reference_noise_to_draw,
-    seed_from,
-)
+from attentest.simulation.calibration.calibration import FALSE_HYPOTHESIS, PLUG_IN
+from attentest.simulation.images import SimulatedImages, mean_image
+
+ESTIMATION = 2
+"""Follows the seed of the reference images from which the noise of an image is estimated."""
 
 MOST_IMAGES = 10**5
 """Upper limit on the number of reference images, against typing errors."""
@@ -65,11 +59,27 @@ class ReestimatedNoise:
     images: int
     seed: tuple[int, ...]
 
+    @classmethod
+    def of(
+        cls, truth: NoiseModel, estimator: str | NoiseEstimator | None, images: int, seed: tuple[int, ...]
+    ) -> ReestimatedNoise:
+        """Return noise that is estimated by an estimator or its name; by default by the one for noise of this kind."""
+        chosen = complete(truth).fresh_estimator() if estimator is None else estimator
+        if isinstance(chosen, str):
+            chosen = NOISE_ESTIMATORS.load(chosen)()
+        if not isinstance(chosen, NoiseEstimator):
+            raise InputError(
+                f"estimator must be one of {', '.join(NOISE_ESTIMATORS)}, or an estimator from attentest.noise, got "
+                f"{type(chosen).__name__}."
+            )
+        count = whole_number(images, "the number of reference images", chosen.LEAST_IMAGES, MOST_IMAGES)
+        return cls(truth=truth, estimator=chosen, images=count, seed=seed)
+
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise of an image (C, H, W), estimated from reference images of its own."""
-        found = hashlib.blake2b(digest_size=16)
-        add_values(found, pixels)
-        rng = np.random.default_rng([*self.seed, int.from_bytes(found.digest())])
+        digest = hashlib.blake2b(digest_size=16)
+        add_values(digest, pixels)
+        rng = np.random.default_rng([*self.seed, int.from_bytes(digest.digest())])
         drawn = self.truth.sample(rng, self.images, pixels.size).reshape(self.images, *pixels.shape)
         # An array of one channel is an image (H, W); of several they come last.
         channels_last = drawn[:, 0] if pixels.shape[0] == 1 else np.moveaxis(drawn, 1, -1)
@@ -80,37 +90,6 @@ class ReestimatedNoise:
         name = type(self.estimator).__name__
         return {"model": "estimated anew", "estimator": name, "images": self.images, "of": dict(self.truth.describe())}
 
-
-def reestimated(
-    truth: NoiseModel, estimator: str | NoiseEstimator | None, images: int, seed: tuple[int, ...]
-) -> ReestimatedNoise:
-    """Return noise that is estimated anew for each image.
-
-    Parameters
-    ----------
-    truth
-        The true noise.
-    estimator
-        An estimator, or its name; by default that of the true noise, or the one for noise of its kind.
-    images
-        Number of reference images.
-    seed
-        Whole numbers from which these are drawn.
-    """
-    chosen = complete(truth).fresh_estimator() if estimator is None else estimator
-    if isinstance(chosen, str):
-        chosen = NOISE_ESTIMATORS.load(chosen)()
-    if not isinstance(chosen, NoiseEstimator):
-        raise InputError(
-            f"estimator must be one of {', '.join(NOISE_ESTIMATORS)}, or an estimator from attentest.noise, got "
-            f"{type(chosen).__name__}."
-        )
-    count = whole_number(images, "the number of reference images", chosen.LEAST_IMAGES, MOST_IMAGES)
-    return ReestimatedNoise(truth=truth, estimator=chosen, images=count, seed=seed)
-
-
-FALSE_HYPOTHESIS = "false_hypothesis"
-"""What the row of an image has whose mean makes the hypothesis false."""
 
 ROUNDING = 1e-12
 """A sum below this fraction of its terms is rounding error."""
@@ -128,24 +107,15 @@ class NullImages:
     ----------
     test
         The test.
-    mean
-        Mean of the images, and of their references.
-    noise
-        Noise model of the images.
-    reference_noise
-        Noise model of their references, if the contrast is with one; None for references without noise.
-    seed
-        Whole numbers from which everything is drawn.
+    images
+        The images, all with the same background.
     estimated
         How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn for
         it. None if the test has a noise model of its own.
     """
 
     test: AttentionTest
-    mean: Sample
-    noise: NoiseModel
-    reference_noise: NoiseModel | None
-    seed: tuple[int, ...]
+    images: SimulatedImages
     estimated: ReestimatedNoise | None = None
 
     @classmethod
@@ -154,62 +124,66 @@ class NullImages:
         test: AttentionTest,
         rng: np.random.Generator | int,
         *,
-        mean: ImageLike | None,
-        image_shape: tuple[int, ...] | None,
-        noise: NoiseLike | None,
+        mean: ImageLike | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        true_noise: NoiseLike | None = None,
         reference_images: int | None = None,
         estimator: str | NoiseEstimator | None = None,
     ) -> NullImages:
-        """Return the null images of :func:`calibrate`; refuse those that the test cannot take."""
-        if not isinstance(test, AttentionTest):
-            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
-        centre = mean_image(test, mean, image_shape)
-        drawn_from = noise_to_draw(test, noise, [centre.shape])
-        seed = seed_from(rng)
+        """Return the null images of :func:`calibrate`, after a check that the test can take them."""
+        background = mean_image(test, mean, image_shape)
+        images = SimulatedImages.of(test, rng, backgrounds=[background], true_noise=true_noise)
+        truth = images.noise
         if reference_images is None:
             if estimator is not None:
                 raise InputError("an estimator is for reference images: say how many with reference_images=.")
-            known_from = drawn_from.images if noise is None and isinstance(drawn_from, Estimated) else None
-            reference_images = known_from if known_from is not None and known_from <= MOST_BY_DEFAULT else None
+            known_from = truth.images if true_noise is None and isinstance(truth, Estimated) else None
+            if known_from is not None and known_from <= MOST_BY_DEFAULT:
+                reference_images = known_from
         estimated = None
         if reference_images is not None:
-            estimated = reestimated(drawn_from, estimator, reference_images, (*seed, ESTIMATION))
-        images = cls(
-            test=(test if estimated is None else test.with_noise(estimated)).with_confidence_level(None),
-            mean=centre,
-            noise=drawn_from,
-            reference_noise=reference_noise_to_draw(test, drawn_from),
-            seed=seed,
-            estimated=estimated,
-        )
-        test.check(images.image(0), reference=images.reference(0) if images.has_references else None)
-        return images
-
-    def image(self, number: int) -> Sample:
-        """Return an image."""
-        return drawn_image(self.mean, self.noise, (*self.seed, number, IMAGE))
-
-    @property
-    def has_references(self) -> bool:
-        """Whether images are compared with references."""
-        return self.test.contrast.reference is not None
-
-    def reference(self, number: int) -> Sample:
-        """Return the reference of an image: its mean with noise of its own."""
-        return drawn_image(self.mean, self.reference_noise, (*self.seed, number, REFERENCE))
+            estimated = ReestimatedNoise.of(truth, estimator, reference_images, (*images.seed, ESTIMATION))
+            test = test.with_noise(estimated)
+        return cls(test=test.with_confidence_level(None), images=images, estimated=estimated)
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
-        mean = hashlib.sha256()
-        add_values(mean, self.mean.pixels)
+        (mean,) = self.images.backgrounds
+        digest = hashlib.sha256()
+        add_values(digest, mean.pixels)
         return {
             "images": "null images",
-            "shape": list(self.mean.shape),
-            "mean_sha256": mean.hexdigest(),
-            "black_and_white": self.mean.levels,
-            "drawn_noise": described(self.noise),
+            "shape": list(mean.shape),
+            "mean_sha256": digest.hexdigest(),
+            "black_and_white": mean.levels,
+            "drawn_noise": described(self.images.noise),
             **({} if self.estimated is None else {"estimated": self.estimated.describe()}),
         }
+
+    def rows(
+        self,
+        numbers: Sequence[int],
+        engine: Engine,
+        progress: Progress | None = None,
+        write: Callable[[list[Row]], None] | None = None,
+    ) -> Iterator[Row]:
+        """Yield the rows of images as they are finished, in whatever order that is.
+
+        Parameters
+        ----------
+        numbers
+            Which images to test.
+        engine
+            Where they are tested.
+        progress
+            Called with (images done, number of images).
+        write
+            Called with the rows that are finished together, before they are yielded.
+        """
+        for _, rows in engine.run(self, numbers, progress):
+            if write is not None:
+                write(rows)
+            yield from rows
 
     @property
     def device(self) -> torch.device:
@@ -219,9 +193,9 @@ class NullImages:
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of images, given by their numbers, batch by batch."""
         batches = self.test.stream_batches(
-            map(self.image, tasks),
+            map(self.images.image, tasks),
             None if progress is None else lambda done, _: progress(done, len(tasks)),
-            references=map(self.reference, tasks) if self.has_references else None,
+            references=self.images.references(tasks),
             on_error="row",
         )
         for numbers, batch, start in timed_batches(tasks, batches):
@@ -239,7 +213,7 @@ class NullImages:
         if isinstance(tested, FailedImage):
             return {"error": tested.reason}
         (result,) = tested
-        values = {
+        return {
             "p": result.pvalue,
             "p_low": result.pvalue_bounds[0],
             "p_high": result.pvalue_bounds[1],
@@ -248,13 +222,12 @@ class NullImages:
             **({} if self.estimated is None else {PLUG_IN: result.with_known_noise().pvalue}),
             "status": result.status,
             "evaluations": result.evaluations,
+            **({FALSE_HYPOTHESIS: True} if self._is_false(result) else {}),
         }
-        return values | ({FALSE_HYPOTHESIS: True} if self._false_hypothesis(result) else {})
 
-    def _false_hypothesis(self, result: AttentionTestResult) -> bool:
+    def _is_false(self, result: AttentionTestResult) -> bool:
         """Return whether the compared means differ by themselves, because the mean is not constant."""
-        if not self.mean.pixels.any():
+        if not self.images.mean(0).any():
             return False
-        contrast, seen = self.test.contrast, (result.part, result.region, result.seen)
-        terms = (contrast.weights(*seen) + contrast.reference_weights(*seen)) * self.mean.pixels
-        return bool(np.abs(terms.sum(axis=(-2, -1))).max() > ROUNDING * np.abs(terms).sum())
+        terms = self.images.contrast_terms(self.test, result, 0)
+        return bool(abs(terms.sum()) > ROUNDING * np.abs(terms).sum())
