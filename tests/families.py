@@ -134,6 +134,11 @@ def family_model(name: str) -> Any:
     return {**FAMILY_MODELS, **VARIANTS}[name]()
 
 
+def layers_of(model: nn.Module) -> Any:
+    """Return the list of layers of a model, wherever its version of the library has it."""
+    return next(part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == LAYERS)
+
+
 def has_class_token(name: str) -> bool:
     """Whether the models of a family have a class token."""
     return not name.startswith("siglip")

@@ -11,7 +11,7 @@ from attentest import bundled_model
 from attentest.attention import LayerAttention, Rollout, ViTScores, load_model
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from families import FAMILY_MODELS, VARIANTS, family_model, normal
+from families import FAMILY_MODELS, VARIANTS, family_model, layers_of, normal
 
 PLAIN = ("vit", "deit", "dinov2", "dinov2_with_registers", "vit_mae", "clip_vision_model", "siglip_vision_model")
 AGGREGATIONS = (Rollout(), Rollout(head_fusion="max"), LayerAttention(), LayerAttention(layer=0, head_fusion=1))
@@ -57,7 +57,7 @@ class NormTwice(torch.nn.LayerNorm):
 def test_a_layer_that_computes_something_else_is_passed_through_its_modules() -> None:
     """All names and types fit: only the comparison of scores can tell."""
     model = FAMILY_MODELS["vit"]()
-    layer = model.vit.layers[0]
+    layer = layers_of(model)[0]
     width = layer.layernorm_before.weight.shape
     layer.layernorm_before = NormTwice(width)
     torch.nn.init.normal_(layer.layernorm_before.weight, generator=torch.Generator().manual_seed(0))

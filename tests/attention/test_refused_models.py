@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attentest.attention import LayerAttention, Rollout, ViTScores, readable
 from attentest.errors import AttentestError, InputError, ModelError
-from families import FAMILY_MODELS, HEADS, LAYERS, family_model, normal
+from families import FAMILY_MODELS, HEADS, LAYERS, family_model, layers_of, normal
 
 
 def tiny_swin() -> Any:
@@ -101,14 +101,14 @@ class PassThrough(nn.Module):
 def test_a_model_that_does_not_show_the_attention_of_a_layer_is_refused(left: int) -> None:
     model = FAMILY_MODELS["vit"]()
     for index in range(left, LAYERS):
-        model.vit.layers[index] = PassThrough()
+        layers_of(model)[index] = PassThrough()
     with pytest.raises(ModelError, match=f"showed attention for {left} of its {LAYERS} layers") as caught:
         ViTScores(model)
     assert "\n" not in str(caught.value)
     # The same after it was read: attention that vanishes later is not taken for attention of before. The layers of BEiT
     # are not plain, so it is passed through its own modules.
     scores = ViTScores(FAMILY_MODELS["beit"]())
-    layers: Any = scores._encoder.module.layers
+    layers = layers_of(scores._encoder.module)
     for index in range(left, LAYERS):
         layers[index] = PassThrough()
     with pytest.raises(ModelError, match=f"showed attention for {left} of its {LAYERS} layers"):
@@ -117,7 +117,7 @@ def test_a_model_that_does_not_show_the_attention_of_a_layer_is_refused(left: in
 
 def test_a_model_that_overflows_is_refused() -> None:
     model = FAMILY_MODELS["vit"]()
-    model.vit.layers[0].attention.q_proj.weight.data[0, 0] = float("nan")
+    layers_of(model)[0].layernorm_before.weight.data[0] = float("nan")
     with pytest.raises(ModelError, match="rows of layer 0's attention should sum to one"):
         ViTScores(model)
 

@@ -122,8 +122,8 @@ def test_a_tensor_of_another_shape_is_named(tmp_path: Path) -> None:
 
 def test_quantized_weights_are_named() -> None:
     model = tiny_vit()
-    weight = model.vit.layers[0].mlp.fc1.weight
-    model.vit.layers[0].mlp.fc1.weight = nn.Parameter(weight.detach().to(torch.int8), requires_grad=False)
+    linear = next(part for part in model.vit.modules() if isinstance(part, nn.Linear))
+    linear.weight = nn.Parameter(linear.weight.detach().to(torch.int8), requires_grad=False)
     with pytest.raises(ModelError, match=r"weights are torch.int8: it is quantized"):
         ViTScores(model)
 
