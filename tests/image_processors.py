@@ -35,4 +35,9 @@ PROCESSORS = [
 
 def image_processor(name: str, **settings: Any) -> Any:
     """An image processor of transformers that uses Pillow, such as that of "ViT"."""
-    return getattr(transformers, f"{name}ImageProcessorPil")(**settings)
+    return processor_class(name)(**settings)
+
+
+def processor_class(name: str) -> Any:
+    """The class of image processors that use Pillow; transformers 4 has no others without a suffix."""
+    return getattr(transformers, f"{name}ImageProcessorPil", None) or getattr(transformers, f"{name}ImageProcessor")

@@ -54,17 +54,12 @@ def test_a_test_can_be_pickled(family: str) -> None:
     assert torch.equal(again._pipeline.scores(images), test._pipeline.scores(images))
 
 
-@pytest.mark.parametrize(
-    ("backbone", "config"),
-    [
-        (hf.Dinov2Backbone, hf.Dinov2Config),
-        (hf.Dinov2WithRegistersBackbone, hf.Dinov2WithRegistersConfig),
-        (hf.DINOv3ViTBackbone, hf.DINOv3ViTConfig),
-        (hf.BeitBackbone, hf.BeitConfig),
-    ],
-)
-def test_backbones_are_read(backbone: Any, config: Any) -> None:
-    assert ViTScores(tiny(backbone, config)).grid_shape == (4, 4)
+@pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "Beit"])
+def test_backbones_are_read(name: str) -> None:
+    if not hasattr(hf, f"{name}Backbone"):
+        pytest.skip("this version of transformers has no such backbone")
+    model = tiny(getattr(hf, f"{name}Backbone"), getattr(hf, f"{name}Config"))
+    assert ViTScores(model).grid_shape == (4, 4)
 
 
 @pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "_attn_implementation_internal"])

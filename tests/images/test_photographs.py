@@ -12,13 +12,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch.nn.functional import interpolate
-from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessorPil
+from transformers import ViTConfig, ViTForImageClassification
 
 from attentest import AttentionTest
 from attentest.attention import ViTScores
 from attentest.images.preprocessing import Preprocessing
 from command_line import run_main
 from families import tiny
+from image_processors import image_processor
 
 data = pytest.importorskip("skimage.data")
 
@@ -31,8 +32,8 @@ def model() -> Any:
 
 
 @pytest.fixture(scope="module")
-def processor() -> ViTImageProcessorPil:
-    return ViTImageProcessorPil(size={"height": 32, "width": 32}, image_mean=[0.5] * 3, image_std=[0.25] * 3)
+def processor() -> Any:
+    return image_processor("ViT", size={"height": 32, "width": 32}, image_mean=[0.5] * 3, image_std=[0.25] * 3)
 
 
 def region_at(model: Any, processor: Any, image: NDArray[np.float64]) -> NDArray[np.bool_]:

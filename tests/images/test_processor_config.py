@@ -6,12 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import transformers
 
 from attentest import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.processor_config import CLASS_DEFAULTS
-from image_processors import HALF, IMAGENET, OPENAI, PROCESSORS, image_processor
+from image_processors import HALF, IMAGENET, OPENAI, PROCESSORS, image_processor, processor_class
 
 
 @pytest.mark.parametrize("name", sorted(set(CLASS_DEFAULTS) - {"DINOv3ViT"}))
@@ -188,7 +187,7 @@ def test_transformers_reads_the_same_from_the_configurations(checkpoint: str) ->
     config, expected = CHECKPOINTS[checkpoint]
     named = config.get("image_processor_type") or config["feature_extractor_type"]
     family = named.removesuffix("FeatureExtractor").removesuffix("ImageProcessor")
-    processor = getattr(transformers, f"{family}ImageProcessorPil").from_dict(dict(config))
+    processor = processor_class(family).from_dict(dict(config))
     assert Preprocessing.from_processor(processor) == expected
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,8 @@ def test_margins_are_negative_exactly_where_the_region_is_the_same(
     name: str, q: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scores near the observed ones, so that some give the same region: every pixel's margin, and the extremes'."""
-    monkeypatch.setattr("attentest.region.attention_map.PIXELS_TOGETHER", 1)  # row by row: rows lack kinds of pixels
+    # Row by row: rows lack kinds of pixels.
+    monkeypatch.setattr(sys.modules["attentest.region.attention_map"], "PIXELS_TOGETHER", 1)
     size, grid = GRIDS[name]
     patch_grid, rule = PatchGrid(size, grid), TopFraction(q)
     rng = np.random.default_rng(1)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from attentest.errors import InputError
-from attentest.region.attention_map import attention_map, unusable_scores
+from attentest.region.attention_map import Margins, attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
 from attentest.region.rule import (
     TIE,
@@ -31,7 +31,7 @@ class RegionRule(Protocol):
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
 
-    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins | TopMargins:
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> Margins:
         """Return the margins of observed regions (k, H, W), negative if and only if scores give these regions."""
 
     def describe(self) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -66,34 +67,66 @@ COST_RATIO = 6
 """Computing one candidate takes about as long as this many pixels of a whole map, so candidates are used only where
 they are fewer than all pixels by this factor."""
 
+PIXELS_TOGETHER = 2**20
+"""Pixels that are computed at a time."""
 
-class CandidatePixels:
-    """For k images, pixels among which the greatest and the least score of every kind of pixel lie.
 
-    These are the candidates of :class:`SparsePixels` where they are few, otherwise all pixels.
+class Margins(ABC):
+    """The margins of k observed regions, as a search uses them (``attentest.search.problem.Margins``).
+
+    A few extremes of the upsampled scores over kinds of pixels, such as region and background, decide whether scores
+    give the observed region. Most pixels cannot be extreme: see :class:`SparsePixels`.
 
     Parameters
     ----------
     kinds : (k, H, W)
-        The kind of each pixel seen, such as region or background.
+        The kind of each pixel seen, on the device of the scores.
     patch_grid
         The patches over the image.
+    signs : E numbers
+        1 for the greatest pixel of a group of pixels, -1 for the least.
+    weights : (J, E)
+        The extremes e, times their signs, are those of the observed region where every entry of weights @ e is
+        negative.
     """
 
-    def __init__(self, kinds: Tensor, patch_grid: PatchGrid) -> None:
-        self._patch_grid = patch_grid
-        self._kinds = kinds.flatten(1)
+    def __init__(
+        self, kinds: Tensor, patch_grid: PatchGrid, signs: Sequence[float], weights: Sequence[Sequence[float]]
+    ) -> None:
+        self._kinds, self._patch_grid = kinds, patch_grid
         self._sparse = SparsePixels.of(kinds, patch_grid)
+        self.signs = torch.tensor(signs, dtype=torch.float64, device=kinds.device)
+        self.weights = self.signs.new_tensor(weights)
 
-    def values(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the pixels, from images with indices (m,) and scores (m, gh, gw)."""
+    @abstractmethod
+    def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+
+    @abstractmethod
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the extremes (m, E), times their signs, of pixels (m, n) of these kinds (m, n), and their indices."""
+
+    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
         if self._sparse is None:
             return self._patch_grid.unit_scores(scores).flatten(1)
         return self._sparse.values(image, scores)
 
-    def kinds(self, image: Tensor) -> Tensor:
-        """Return the kinds (m, n) of the same pixels of images with indices (m,)."""
-        return self._kinds[image] if self._sparse is None else self._sparse.kinds[image]
+    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the extremes (m, E), times their signs, and the indices (m, E) of the pixels that attain them."""
+        kinds = self._kinds.flatten(1) if self._sparse is None else self._sparse.kinds
+        return self._extremes(image, kinds[image], pixels)
+
+    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
+        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
+        height, width = self._patch_grid.size
+        step = max(1, PIXELS_TOGETHER // (max(1, len(scores)) * width))
+        extremes = []
+        for row in range(0, height, step):
+            rows = slice(row, row + step)
+            kinds, pixels = self._kinds[:, rows][image], self._patch_grid.unit_scores(scores, rows)
+            extremes.append(self._extremes(image, kinds.flatten(1), pixels.flatten(1))[0])
+        return (torch.stack(extremes).amax(dim=0) @ self.weights.T < 0).all(dim=1)
 
 
 class SparsePixels:
@@ -127,30 +160,30 @@ class SparsePixels:
         # Images with fewer candidates repeat their first one, which changes no extreme.
         number = torch.arange(count, device=kinds.device)
         first = (counts.cumsum(dim=0) - counts).unsqueeze(1)
-        chosen = place[first + torch.where(number < counts.unsqueeze(1), number, 0)]
+        candidates = place[first + torch.where(number < counts.unsqueeze(1), number, 0)]
         width = candidate.shape[-1]
         (top, row_weights), (left, column_weights) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
-        row, column = chosen // width, chosen % width
+        row, column = candidates // width, candidates % width
         patches_per_row = patch_grid.columns.matrix.shape[1]
         patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
         weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
-        return cls(_four_first(patches), _four_first(weights), kinds.flatten(1).gather(1, chosen))
+        return cls(_four_first(patches), _four_first(weights), kinds.flatten(1).gather(1, candidates))
 
     def values(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
         flat = scores.flatten(1)
-        found = flat.new_zeros(len(flat), self.kinds.shape[1])
-        # One patch after the other: all four at once would take four times the memory.
+        values = flat.new_zeros(len(flat), self.kinds.shape[1])
+        # Patch after patch: all four at once would take four times the memory.
         for patches, weights in zip(self._patches, self._weights, strict=True):
             if len(patches) == 1:  # the same for all: no copy for each
-                found.addcmul_(flat.gather(1, patches.expand(len(flat), -1)), weights)
+                values.addcmul_(flat.gather(1, patches.expand(len(flat), -1)), weights)
             else:
-                found.addcmul_(flat.gather(1, patches[image]), weights[image])
-        return found
+                values.addcmul_(flat.gather(1, patches[image]), weights[image])
+        return values
 
 
 def _without_neighbour(kinds: Tensor, axis: PatchAxis) -> Tensor:
-    """Return which pixels (k, H, W) have not on both sides in their row one of their kind between the same centres."""
+    """Return which pixels (k, H, W) have, in their row, a neighbour of another kind or beyond a patch centre."""
     changes = (kinds[..., 1:] != kinds[..., :-1]) | (axis.cell[1:] != axis.cell[:-1])
     changes = torch.nn.functional.pad(changes, (1, 1), value=True)
     return changes[..., :-1] | changes[..., 1:]
@@ -168,37 +201,3 @@ def _two_patches(axis: PatchAxis) -> tuple[Tensor, Tensor]:
     weights = axis.matrix.gather(1, pair)
     weights[:, 1] = torch.where(pair[:, 0] == pair[:, 1], 0.0, weights[:, 1])
     return pair, weights
-
-
-PIXELS_TOGETHER = 2**20
-"""Pixels that are computed at a time."""
-
-
-def extremes_of_all(
-    extremes: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
-    kinds: Tensor,
-    image: Tensor,
-    scores: Tensor,
-    patch_grid: PatchGrid,
-) -> Tensor:
-    """Return the extremes (m, E) over all pixels, for images with indices (m,) and scores (m, gh, gw).
-
-    Parameters
-    ----------
-    extremes
-        Returns the extremes (m, E) of some pixels, times their signs, and where they are, from images (m,), kinds of
-        pixels (m, n) and their upsampled scores (m, n).
-    kinds : (k, H, W)
-        The kind of each pixel seen of k images.
-    image, scores, patch_grid
-        As in :class:`attentest.region.CandidatePixels`.
-    """
-    height, width = patch_grid.size
-    rows = max(1, PIXELS_TOGETHER // (max(1, len(scores)) * width))
-    found = []
-    for row in range(0, height, rows):
-        some = slice(row, row + rows)
-        found.append(
-            extremes(image, kinds[:, some][image].flatten(1), patch_grid.unit_scores(scores, some).flatten(1))[0]
-        )
-    return torch.stack(found).amax(dim=0)

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attentest.checks import real_number
-from attentest.errors import InputError
-from attentest.region.attention_map import CandidatePixels, attention_map, extremes_of_all
+from attentest.checks import strictly_between_0_and_1
+from attentest.region.attention_map import Margins, attention_map
 from attentest.region.patch_grid import PatchAxis, PatchGrid
 
 TIE = 1e-11
@@ -41,11 +40,8 @@ class Threshold:
 
 
 def as_threshold(threshold: float) -> float:
-    """Return tau as a plain float; refuse one outside (0, 1), for which every region is empty or the whole image."""
-    number = real_number(threshold, "threshold (tau)")
-    if not 0.0 < number < 1.0:
-        raise InputError(f"threshold (tau) must lie strictly between 0 and 1, got {number}.")
-    return number
+    """Return tau as a plain float, strictly between 0 and 1: beyond, every region is empty or the whole image."""
+    return strictly_between_0_and_1(threshold, "threshold (tau)")
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
@@ -74,12 +70,11 @@ def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
     return torch.where(region, -excess, excess).flatten(1)
 
 
-class ThresholdMargins:
-    """The margins of k observed regions A > tau, as a search uses them (``attentest.search.problem.Margins``).
+class ThresholdMargins(Margins):
+    """The margins of k observed regions A > tau.
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
-    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. Most pixels
-    cannot be extreme: see :class:`~attentest.region.attention_map.SparsePixels`.
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation.
 
     Parameters
     ----------
@@ -92,40 +87,25 @@ class ThresholdMargins:
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
-        self._regions = regions
         self._threshold = threshold
-        self._patch_grid = patch_grid
-        self._candidates = CandidatePixels(regions, patch_grid)
-        # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
-        self.signs = torch.tensor([-1.0, 1.0, -1.0, 1.0], dtype=torch.float64, device=regions.device)
         low, high = 1.0 - (threshold + TIE), threshold + TIE
-        self.weights = self.signs.new_tensor([[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
+        # Signs of the lowest and the highest pixel, the lowest in the region and the highest outside it.
+        signs = (-1.0, 1.0, -1.0, 1.0)
+        super().__init__(regions, patch_grid, signs, [[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the paper's margins f_i (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
-        return margins(attention_map(scores, self._patch_grid), self._regions[image], self._threshold)
+        return margins(attention_map(scores, self._patch_grid), self._kinds[image], self._threshold)
 
-    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
-        return self._candidates.values(image, scores)
-
-    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
-        return self._extremes(image, self._candidates.kinds(image), pixels)
-
-    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
-        found = extremes_of_all(self._extremes, self._regions, image, scores, self._patch_grid)
-        return (found @ self.weights.T < 0).all(dim=1)
-
-    def _extremes(self, image: Tensor, region: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        found = (
+    def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        extremes = (
             pixels.min(dim=1),
             pixels.max(dim=1),
-            torch.where(region, pixels, torch.inf).min(dim=1),
-            torch.where(region, -torch.inf, pixels).max(dim=1),
+            torch.where(kinds, pixels, torch.inf).min(dim=1),
+            torch.where(kinds, -torch.inf, pixels).max(dim=1),
         )
-        return self.signs * torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], 1)
+        values = torch.stack([extreme.values for extreme in extremes], dim=1)
+        return self.signs * values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
 ROUNDING = 1e-12
@@ -147,10 +127,7 @@ class TopFraction:
     q: float
 
     def __post_init__(self) -> None:
-        number = real_number(self.q, "top_fraction (q)")
-        if not 0.0 < number < 1.0:
-            raise InputError(f"top_fraction (q) must lie strictly between 0 and 1, got {number}.")
-        object.__setattr__(self, "q", number)
+        object.__setattr__(self, "q", strictly_between_0_and_1(self.q, "top_fraction (q)"))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) of attention maps (m, H, W); a region is empty where pixels tie at its limit."""
@@ -173,8 +150,8 @@ class TopFraction:
         return {"top_fraction": self.q}
 
 
-class TopMargins:
-    """The margins of k observed regions with a fixed number of pixels, as a search uses them.
+class TopMargins(Margins):
+    """The margins of k observed regions with a fixed number of pixels.
 
     The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
     between those of the region and all others.
@@ -188,7 +165,6 @@ class TopMargins:
     """
 
     def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
-        self._patch_grid = patch_grid
         first_equal = _equal_pixels(patch_grid)
         flat = regions.flatten(1)
         members = torch.zeros_like(flat, dtype=torch.int32)
@@ -196,12 +172,11 @@ class TopMargins:
         size = torch.bincount(first_equal, minlength=len(first_equal))[first_equal]
         kinds = torch.where(flat, INSIDE, OUTSIDE).to(torch.uint8)
         kinds[(members > 0) & (members < size)] = SPLIT
-        self._kinds = kinds.unflatten(1, regions.shape[1:])
         self._present = torch.stack([(kinds == kind).any(dim=1) for kind in (INSIDE, OUTSIDE, SPLIT)], dim=1)
-        self._candidates = CandidatePixels(self._kinds, patch_grid)
         # Signs of the lowest pixel inside, the highest outside, and the split pixels as highest and as lowest.
-        self.signs = torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64, device=regions.device)
-        self.weights = self.signs.new_tensor([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]])
+        signs = (-1.0, 1.0, 1.0, -1.0)
+        weights = [[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]
+        super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, signs, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
@@ -212,19 +187,6 @@ class TopMargins:
         split = (extremes[:, [0, 1]] + extremes[:, [2, 3]]).amax(dim=1)
         below, above = not_inside[:, None] - pixels, pixels + not_outside[:, None]
         return torch.where(kinds == INSIDE, below, torch.where(kinds == OUTSIDE, above, split[:, None]))
-
-    def pixels(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the pixels that can be extreme, for images with indices (m,)."""
-        return self._candidates.values(image, scores)
-
-    def extremes(self, image: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the four extremes (m, 4), times their signs, and the indices (m, 4) of the pixels that attain them."""
-        return self._extremes(image, self._candidates.kinds(image), pixels)
-
-    def inside(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
-        found = extremes_of_all(self._extremes, self._kinds, image, scores, self._patch_grid)
-        return (found @ self.weights.T < 0).all(dim=1)
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
         inside, outside, split = (kinds == kind for kind in (INSIDE, OUTSIDE, SPLIT))
@@ -238,11 +200,12 @@ class TopMargins:
             torch.where(some_split & some_inside, split, highest),
             torch.where(some_split & some_outside, split, lowest),
         )
-        found = [
+        extremes = [
             (sign * pixels).masked_fill(~group, -torch.inf).max(dim=1)
             for sign, group in zip(self.signs, groups, strict=True)
         ]
-        return torch.stack([f.values for f in found], dim=1), torch.stack([f.indices for f in found], dim=1)
+        values = torch.stack([extreme.values for extreme in extremes], dim=1)
+        return values, torch.stack([extreme.indices for extreme in extremes], dim=1)
 
 
 def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
