@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from attentest import AttentionTest, bundled_model
-from attentest.results.selective_inference import confidence_intervals_of
 from attentest.search import SearchProblem, SpectralSearch
 from attentest.simulation.images import null_images
+from attentest.statistics.inference import confidence_intervals_of
 
 
 def main() -> None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest.images.preprocessing import Preprocessing as Preprocessing
     from attentest.pipeline.attention_test import AttentionTest as AttentionTest
     from attentest.pipeline.margins_figure import plot_margins as plot_margins
+    from attentest.presentation.sensitivity import Sensitivity as Sensitivity
     from attentest.results.batch import Results as Results
     from attentest.results.certificate import Certificate as Certificate
     from attentest.results.components import ComponentResults as ComponentResults
     from attentest.results.result import AttentionTestResult as AttentionTestResult
-    from attentest.results.sensitivity.sensitivity import Sensitivity as Sensitivity
     from attentest.runs.process_engine import ProcessEngine as ProcessEngine
     from attentest.runs.ray_engine import RayEngine as RayEngine
     from attentest.search.certification import Certification as Certification
@@ -61,7 +61,7 @@ _DEFINED_IN = {
     "RayEngine": "attentest.runs.ray_engine",
     "Results": "attentest.results.batch",
     "SearchError": "attentest.errors",
-    "Sensitivity": "attentest.results.sensitivity.sensitivity",
+    "Sensitivity": "attentest.presentation.sensitivity",
     "attention": "attentest.attention",
     "bundled_model": "attentest.training.bundled",
     "calibrate": "attentest.simulation.calibration.calibrate",

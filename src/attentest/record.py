@@ -1,30 +1,361 @@
-"""Numbers and intervals as JSON-ready values."""
+"""The record of a result: its numbers, its truncation set and the settings of the test, which JSON can hold.
+
+Everything that is shown or saved of a result is read from its record: JSON, rows of tables, figures, reports.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.truncation_set import Intervals
+from attentest.checks import confidence, level, positive_number, real_number, whole_number
+from attentest.errors import InputError, shortened
+from attentest.search import Audit
+from attentest.statistics.alternative import as_alternative
+from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
+from attentest.statistics.inference import Inference
+from attentest.statistics.interval_mass import probability
+from attentest.statistics.pvalue import decision
+from attentest.statistics.randomised_law import law_from_values, law_values
+from attentest.statistics.truncation_set import Intervals, TruncationSet
+
+VERSION = 1
+"""Version of the record; it changes when an earlier attentest could no longer read it rightly."""
+
+USUAL_LEVEL = 0.95
+"""Confidence level of a result whose test went for p alone."""
+
+LARGEST_COUNT = 2**53
+"""No number of pixels or evaluations is larger; a larger one in a file is damage."""
+
+ROUNDING = 1e-9
+"""Relative; a best value may lie this far outside of its bounds, all of which are rounded."""
 
 
-def json_number(value: float) -> float | str:
-    """Return a number, or "inf", "-inf" or "nan" for one that JSON does not have."""
-    return float(value) if np.isfinite(value) else str(float(value))
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ResultNumbers(Inference):
+    """The numbers of the test of one region, or of one connected component of it.
+
+    Parameters
+    ----------
+    law, truncation_set, standard_error, alternative
+        As in :class:`~attentest.statistics.inference.Inference`.
+    log_pvalue, log_pvalue_bounds
+        Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
+        exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below
+        it; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
+    naive_log_pvalue, bonferroni_log_pvalue
+        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions that
+        could have been chosen.
+    alpha
+        Level at which the test was asked to decide, if it was.
+    selectable
+        Number of pixels seen, or of patches in which they lie if the region consists of whole patches: those from which
+        the model chose the region.
+    evaluations
+        Number of model evaluations that the search used for this image.
+    status
+        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
+        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
+        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
+        ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
+        (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``.
+    settings
+        How the test was made: region, contrast, alternative, search and noise, JSON-ready.
+    audit
+        How many random ``points`` the search compared with its conclusions before it ended, and how many
+        ``contradictions`` it found and mended; None for the grid searches, which have no audit.
+    """
+
+    log_pvalue: float
+    log_pvalue_bounds: tuple[float, float]
+    naive_log_pvalue: float
+    bonferroni_log_pvalue: float
+    alpha: float | None
+    selectable: int
+    evaluations: int
+    status: str
+    settings: Mapping[str, Any]
+    audit: Audit | None = None
+
+    @property
+    def pvalue(self) -> float:
+        """Selective p-value: valid although the model chose the region. Never zero; see ``log_pvalue``."""
+        return probability(self.log_pvalue)
+
+    @property
+    def pvalue_bounds(self) -> tuple[float, float]:
+        """Least and greatest p-value compatible with what the search knows."""
+        low, high = self.log_pvalue_bounds
+        return probability(low), probability(high)
+
+    @property
+    def reject(self) -> bool | None:
+        """Whether p is at most ``alpha``; None if no alpha was given or the search could not tell."""
+        return None if self.alpha is None else self.reject_at(self.alpha)
+
+    def reject_at(self, alpha: float) -> bool | None:
+        """Return whether p is at most alpha; None if the error bar contains alpha, so that the search cannot tell."""
+        return decision(*self.pvalue_bounds, level(alpha))
+
+    @property
+    def naive_pvalue(self) -> float:
+        """P-value of a plain z-test on the region: not valid, shown for comparison."""
+        return probability(self.naive_log_pvalue)
+
+    @property
+    def bonferroni_pvalue(self) -> float:
+        """P-value corrected for every possible region: valid, but of hardly any power."""
+        return probability(self.bonferroni_log_pvalue)
+
+    def naive_confidence_interval(self, confidence_level: float | None = None) -> ConfidenceInterval:
+        """Return the interval of a plain z-test: not valid, shown for comparison.
+
+        Parameters
+        ----------
+        confidence_level
+            By default that of the test, or 0.95 if it went for p alone.
+        """
+        chosen = self.interval_level if confidence_level is None else confidence_level
+        return naive_confidence_interval(self.difference, self.standard_error, self.alternative, chosen)
+
+    @property
+    def confidence_level(self) -> float | None:
+        """Level of the confidence interval that the search went for; None if it went for p alone."""
+        searched: float | None = self.settings["confidence_level"]
+        return searched
+
+    @property
+    def interval_level(self) -> float:
+        """Level of the confidence intervals of this result, unless another is asked for."""
+        return self.confidence_level or USUAL_LEVEL
+
+    @property
+    def connectivity(self) -> int | None:
+        """1 or 2 if the compared part is a connected component, None if the region was compared as a whole."""
+        connectivity: int | None = self.settings["components"]
+        return connectivity
+
+    @property
+    def reference_images(self) -> int | None:
+        """Number of reference images that the noise was estimated from; None if it is known, or known otherwise."""
+        images = self.settings["noise"].get("images")
+        return images if isinstance(images, int) else None
+
+    @property
+    def noise_doubt(self) -> str | None:
+        """Why the image can hardly have the noise of the noise model, by its finest details; None if it can."""
+        doubt: str | None = self.settings.get("noise_doubt")
+        return doubt
 
 
-def json_intervals(intervals: Intervals) -> list[list[float | str]]:
-    """Return a union of intervals (n, 2) as pairs of numbers."""
-    return [[json_number(end) for end in ends] for ends in intervals.tolist()]
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class ResultRecord(ResultNumbers):
+    """The numbers of a result with estimate and confidence interval, without its images.
+
+    Parameters
+    ----------
+    estimate, estimate_bounds
+        Median-unbiased estimate of the difference, and the bounds on it.
+    confidence_interval
+        Confidence interval of the difference.
+    simultaneous_interval
+        Of a component of a region: the interval that covers together with those of the other components.
+    region_pixels, part_pixels, seen_pixels, image_pixels
+        Number of pixels of the region, of its compared part, of what the model sees, and of the image.
+    certificate
+        The values of the certificate (:meth:`attentest.Certificate.to_dict`), if there is one.
+    """
+
+    estimate: float
+    estimate_bounds: tuple[float, float]
+    confidence_interval: ConfidenceInterval
+    simultaneous_interval: ConfidenceInterval | None = None
+    region_pixels: int
+    part_pixels: int
+    seen_pixels: int
+    image_pixels: int
+    certificate: Mapping[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON-ready values; infinite numbers become "inf" and "-inf"."""
+        together = self.simultaneous_interval
+        values = {
+            "version": VERSION,
+            **{name: getattr(self, name) for name in NUMBERS},
+            "degrees_of_freedom": None if math.isinf(self.degrees_of_freedom) else self.degrees_of_freedom,
+            "confidence_interval": interval_values(self.confidence_interval),
+            "naive_confidence_interval": interval_values(
+                self.naive_confidence_interval(self.confidence_interval.confidence_level)
+            ),
+            **(
+                {}
+                if together is None
+                else {"simultaneous_interval": {**interval_values(together), "count": together.together}}
+            ),
+            "law": law_values(self.law),
+            "truncation_set": asdict(self.truncation_set),
+            "audit": None if self.audit is None else asdict(self.audit),
+            "certificate": self.certificate,
+            "settings": self.settings,
+        }
+        ready: dict[str, Any] = json_ready(values)
+        return ready
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ResultRecord:
+        """Return the record whose :meth:`to_dict` this is; raise an error that names the first value that is not.
+
+        Values that follow from others, such as p from its logarithm, are not read.
+        """
+        if values.get("version") != VERSION:
+            raise InputError(
+                f"the record of a result has version {shortened(values.get('version'))}, and this attentest reads "
+                f"version {VERSION}: use the attentest that wrote it, or test the image again."
+            )
+        try:
+            return cls._read(values)
+        except KeyError as error:
+            raise InputError(f"the record of a result is incomplete: {error.args[0]} is missing.") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(f"the record of a result is damaged: {str(error).rstrip('.')}.") from None
+
+    @classmethod
+    def _read(cls, values: Mapping[str, Any]) -> ResultRecord:
+        settings = _mapping(values["settings"], "settings")
+        for name in ("noise", "contrast", "search"):
+            _mapping(settings[name], name)
+        searched, _ = settings["confidence_level"], settings["components"]
+        if searched is not None:
+            confidence(searched)
+        alpha, audit, certificate = values["alpha"], values["audit"], values["certificate"]
+        together, law = values.get("simultaneous_interval"), law_from_values(_real(values, "statistic"), values["law"])
+        if law is None:
+            raise ValueError(f"law {shortened(values['law'])} is unknown")
+        counts = {name: whole_number(values[name], name, 0, LARGEST_COUNT) for name in COUNTS}
+        if not counts["part_pixels"] <= counts["region_pixels"] <= counts["image_pixels"]:
+            raise ValueError("part_pixels, region_pixels and image_pixels must not decrease")
+        sets = {name: _union(values["truncation_set"][name], name) for name in ("intervals", "certain", "possible")}
+        if not ((sets["intervals"][:, 0] <= law.z_obs) & (law.z_obs <= sets["intervals"][:, 1])).any():
+            raise ValueError("the truncation set must contain the observed statistic")
+        log_pvalue, log_bounds = _with_bounds(values, "log_pvalue", most=0.0)
+        estimate, estimate_bounds = _with_bounds(values, "estimate")
+        return cls(
+            law=law,
+            truncation_set=TruncationSet(**sets),
+            standard_error=positive_number(values["standard_error"], "standard_error"),
+            alternative=as_alternative(values["alternative"]),
+            log_pvalue=log_pvalue,
+            log_pvalue_bounds=log_bounds,
+            naive_log_pvalue=_real(values, "naive_log_pvalue", most=0.0),
+            bonferroni_log_pvalue=_real(values, "bonferroni_log_pvalue", most=0.0),
+            alpha=None if alpha is None else level(alpha),
+            status=_text(values["status"], "status"),
+            settings=settings,
+            audit=None if audit is None else Audit(points=audit["points"], contradictions=audit["contradictions"]),
+            estimate=estimate,
+            estimate_bounds=estimate_bounds,
+            confidence_interval=interval_from_values(values["confidence_interval"]),
+            simultaneous_interval=None if together is None else interval_from_values(together),
+            certificate=None if certificate is None else _mapping(certificate, "certificate"),
+            **counts,
+        )
+
+    def to_json(self) -> str:
+        """Return the record as a text of JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> ResultRecord:
+        """Return the record in a text of JSON."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"the record of a result is no JSON ({error}).") from None
+        return cls.from_dict(_mapping(values, "the record of a result"))
 
 
-def json_interval(interval: ConfidenceInterval) -> dict[str, Any]:
-    """Return a confidence interval as a dictionary."""
-    return {
-        "low": json_number(interval.low),
-        "high": json_number(interval.high),
-        "confidence_level": interval.confidence_level,
-        "error": json_number(interval.error),
-    }
+COUNTS = ("region_pixels", "part_pixels", "seen_pixels", "selectable", "image_pixels", "evaluations")
+"""Values of a record that are whole numbers."""
+
+NUMBERS = (
+    *("statistic", "pvalue", "pvalue_bounds", "log_pvalue", "log_pvalue_bounds", "alpha", "reject", "alternative"),
+    *("difference", "standard_error", "reference_images", "estimate", "estimate_bounds", "interval_bound"),
+    *("naive_pvalue", "naive_log_pvalue", "bonferroni_pvalue", "bonferroni_log_pvalue", "status", *COUNTS),
+)
+"""Values of a record that have the same name in JSON."""
+
+
+def json_ready(value: Any) -> Any:
+    """Return a copy of a value as JSON has it: arrays as lists, infinite numbers and NaN as texts."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {name: json_ready(part) for name, part in value.items()}
+    return [json_ready(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def interval_values(interval: ConfidenceInterval) -> dict[str, Any]:
+    """Return a confidence interval as JSON-ready values."""
+    names = ("low", "high", "confidence_level", "error")
+    return {name: json_ready(getattr(interval, name)) for name in names}
+
+
+def interval_from_values(values: Mapping[str, Any]) -> ConfidenceInterval:
+    """Return a confidence interval from its JSON-ready values; raise an error if they are not those of one."""
+    low, high = _real(values, "low"), _real(values, "high")
+    if low > high:
+        raise ValueError(f"the ends of a confidence interval must not decrease, got {low:g} and {high:g}")
+    return ConfidenceInterval(
+        low=low,
+        high=high,
+        confidence_level=confidence(values["confidence_level"]),
+        error=_real(values, "error", least=0.0),
+        together=whole_number(values.get("count", 1), "count", 1, LARGEST_COUNT),
+    )
+
+
+def _real(values: Mapping[str, Any], name: str, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a number, infinite ones included, within a range."""
+    value = values[name]
+    number = float(value) if value in ("inf", "-inf") else real_number(value, name)
+    if not least <= number <= most:
+        raise ValueError(f"{name} must lie between {least:g} and {most:g}, got {number!r}")
+    return number
+
+
+def _with_bounds(values: Mapping[str, Any], name: str, most: float = math.inf) -> tuple[float, tuple[float, float]]:
+    """Return a number and the bounds on it, between which it lies up to rounding."""
+    low, high = values[f"{name}_bounds"]
+    best, low, high = (_real({name: number}, name, most=most) for number in (values[name], low, high))
+    room = ROUNDING * (1 + abs(best)) if math.isfinite(best) else 0.0
+    if not (low <= high and low - room <= best <= high + room):
+        raise ValueError(f"{name} must lie within its bounds, got {best!r} and {low!r} to {high!r}")
+    return best, (low, high)
+
+
+def _union(pairs: Sequence[Sequence[Any]], name: str) -> Intervals:
+    """Return a union of intervals (n, 2), sorted and without overlap."""
+    ends = np.array([[float(end) for end in ends] for ends in pairs], dtype=np.float64).reshape(-1, 2)
+    if np.isnan(ends).any() or (np.diff(ends.ravel()) < 0).any():
+        raise ValueError(f"{name} must be pairs of ascending numbers")
+    return ends
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be an object, got {shortened(value)}.")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a text, got {shortened(value)}")
+    return value

@@ -87,8 +87,8 @@ def test_test_prints_a_table_or_json_and_draws(
     assert lines.code == 0, lines.err
     first, second = (json.loads(line) for line in lines.out.splitlines())
     assert (first["image"], second["image"]) == ("scan.npy", "scan.png")
-    assert first["noise"] == AR1(0.3).describe()
-    assert first["search"]["name"] == "spectral"
+    assert first["settings"]["noise"] == AR1(0.3).describe()
+    assert first["settings"]["search"]["name"] == "spectral"
     assert first["alternative"] == "greater"
     assert 0 < first["pvalue"] <= 1
 

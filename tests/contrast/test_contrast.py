@@ -254,7 +254,7 @@ def test_a_written_contrast_may_weigh_channels() -> None:
 
 def test_settings_say_what_was_compared() -> None:
     result = vit(contrast=Filtered(gaussian(0.5), of=Neighbourhood(2)))(PICTURE)
-    described = result.to_dict()["contrast"]
+    described = result.to_dict()["settings"]["contrast"]
     assert described["of"] == {"name": "neighbourhood", "radius": 2.0}
     assert described["kernel_shape"] == [5, 5]
     assert "Neighbourhood" in repr(Filtered("laplacian", of=Neighbourhood(2)))

@@ -126,8 +126,8 @@ def test_options_of_the_command_line_reach_the_test(
     assert found["model"]["attention"] == {"name": "layer", "layer": 1, "head_fusion": "max"}
     assert found["model"]["input"] == [3, 32, 48]
     assert found["channels"] == [0.3, 0.59, 0.11]
-    assert found["noise"]["model"] == "per channel"
-    assert found["noise"]["spatial"] == {"model": "ar1", "rho": 0.2, "sigma": 1.0}
+    assert found["settings"]["noise"]["model"] == "per channel"
+    assert found["settings"]["noise"]["spatial"] == {"model": "ar1", "rho": 0.2, "sigma": 1.0}
     assert found["preprocessing"]["resize"] == [32, 48]
 
 

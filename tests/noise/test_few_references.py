@@ -23,10 +23,10 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.noise.model import complete
+from attentest.presentation.rows import row_of
 from attentest.presentation.words import row_notes
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
-from attentest.results.rows import row_of
 from attentest.search import SpectralSearch
 from attentest.simulation.calibration.null_images import NullImages, ReestimatedNoise
 from attentest.statistics.randomised_law import RandomisedStudent
@@ -105,11 +105,11 @@ def test_words_about_an_estimate_are_those_of_its_degrees_of_freedom(origin: dic
 
 
 def test_a_footnote_where_they_are_few(few: AttentionTestResult) -> None:
-    (note,) = row_notes(row_of("a", few.to_dict()), None, 0.05, None)
+    (note,) = row_notes(row_of("a", few.record()), None, 0.05, None)
     assert "from 2 reference images with fewer than 30 degrees of freedom" in note
     many = result_with(PooledVariance().fit(RNG.normal(size=(50, 8, 8))))
     assert many.degrees_of_freedom == pytest.approx(49 * 64)
-    assert row_notes(row_of("a", many.to_dict()), None, 0.05, None) == []
+    assert row_notes(row_of("a", many.record()), None, 0.05, None) == []
 
 
 def test_a_footnote_where_image_and_noise_do_not_fit() -> None:
@@ -117,7 +117,7 @@ def test_a_footnote_where_image_and_noise_do_not_fit() -> None:
     found = AttentionTest(tiny_vit(16), noise=1.0, confidence_level=None, search=SpectralSearch(tol=1e-3))(image)
     assert found.noise_doubt is not None
     assert "same units" in found.noise_doubt
-    (note,) = row_notes(row_of("a", found.to_dict()), None, 0.05, None)
+    (note,) = row_notes(row_of("a", found.record()), None, 0.05, None)
     assert "doubtful" in note
 
 
@@ -129,7 +129,7 @@ def test_each_image_of_a_batch_has_a_doubt_of_its_own() -> None:
     assert said[0] is said[2] is None
     assert "more than the noise" in str(said[1])
     assert "less than the noise" in str(said[3])
-    assert [result.to_dict()["noise_doubt"] for result in results] == said
+    assert [result.to_dict()["settings"]["noise_doubt"] for result in results] == said
 
 
 def test_noise_that_is_known_is_as_before() -> None:

@@ -155,10 +155,10 @@ def test_a_result_goes_to_json_and_back(tiny_test: AttentionTest, tiny_images: n
     result = tiny_test(tiny_images[0])
     plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert plain["pvalue"] == result.pvalue
-    assert plain["intervals"] == result.intervals.tolist()
-    assert plain["search"]["name"] == "combination"
-    assert plain["noise"] == Isotropic(1.0).describe()
-    assert plain["region_unit"] == "pixels"
+    assert plain["truncation_set"]["intervals"] == result.intervals.tolist()
+    assert plain["settings"]["search"]["name"] == "combination"
+    assert plain["settings"]["noise"] == Isotropic(1.0).describe()
+    assert plain["settings"]["region_unit"] == "pixels"
     assert "arrays" not in plain
     full = json.loads(json.dumps(result.to_dict(arrays=True), allow_nan=False))
     assert np.array_equal(full["region"], result.region)
@@ -346,8 +346,8 @@ def test_settings_of_a_result_cannot_be_changed_through_its_dictionary() -> None
     test = AttentionTest(SoftmaxScores(), noise=np.float32(1), search=GridSearch(step=Fixed(step=np.float32(0.25))))
     first = test(TOY_IMAGE)
     json.dumps(first.to_dict())
-    first.to_dict()["noise"]["sigma"] = 99
-    assert test(TOY_IMAGE).to_dict()["noise"]["sigma"] == 1.0
+    first.to_dict()["settings"]["noise"]["sigma"] = 99
+    assert test(TOY_IMAGE).to_dict()["settings"]["noise"]["sigma"] == 1.0
 
 
 def test_a_bad_image_in_a_list_is_found_before_anything_is_computed(tiny_test: AttentionTest) -> None:

@@ -451,7 +451,7 @@ def test_names_that_a_spreadsheet_would_run_are_texts_in_csv_files_alone() -> No
 
 def test_rows_are_written_as_texts_before_the_run_ends(tmp_path: Path) -> None:
     from attentest.cli.batch import BatchOutput
-    from attentest.results.rows import failed_row
+    from attentest.presentation.rows import failed_row
 
     output = BatchOutput(alpha=0.05, csv=tmp_path / "rows.csv")
     output.write_rows([failed_row("-x.npy", "\tno"), {"image": "b.npy", "statistic": -1.5}])

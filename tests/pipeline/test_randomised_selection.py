@@ -58,7 +58,7 @@ def test_the_model_chooses_on_the_randomised_image_and_the_image_is_tested() -> 
         at[result.region].mean() - at[~result.region].mean(), rel=1e-12
     )
     assert result.interval_bound == pytest.approx(np.sqrt(5))
-    assert result.to_dict()["randomisation"] == {"gamma": 0.5, "seed": None}
+    assert result.to_dict()["settings"]["randomisation"] == {"gamma": 0.5, "seed": None}
 
 
 def test_the_noise_is_a_function_of_the_image_and_of_the_seed() -> None:
@@ -203,7 +203,7 @@ def test_on_the_command_line(saved_tiny_model: Path, tmp_path: Path, capsys: pyt
     call = ["test", str(tmp_path / "one.npy"), "--model", str(saved_tiny_model), "--noise", "1", "--tol", "1e-2",
             "--no-interval", "--randomise"]  # fmt: skip
     found = json.loads(run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--json").out)
-    assert found["randomisation"] == {"gamma": 0.5, "seed": 3}
+    assert found["settings"]["randomisation"] == {"gamma": 0.5, "seed": 3}
     assert "--randomise must be 0" in run_main(capsys, *call, "50").err
     assert run_main(capsys, *call, "0", "--randomise-seed", "3").err == (
         "attentest: --randomise-seed 3 does nothing without --randomise: give both, or neither.\n"

@@ -15,11 +15,13 @@ from matplotlib.figure import Figure
 from attentest import AttentionTest, InputError, Results, plot_margins
 from attentest.presentation.figure import check_figure_path, drawable, save_figure, shortened_name
 from attentest.presentation.many_results_figure import contact_sheet
-from attentest.presentation.picture import Picture, displayed
+from attentest.presentation.picture import displayed
 from attentest.presentation.result_figure import MM, draw_density, results_figure
+from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult
 from attentest.search import Fixed, GridSearch
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.confidence_interval import ConfidenceInterval
 from attentest.statistics.law import Law
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncated_law import TruncatedNormal
@@ -247,16 +249,13 @@ def test_margins_are_positive_exactly_where_the_region_is_another(tested: Attent
 
 def test_a_record_draws_the_picture_of_its_result(tested: AttentionTestResult) -> None:
     live = tested.picture("one")
-    read = Picture.of_record(tested.to_dict(), tested.image, tested.attention, tested.region, title="one")
+    read = replace(live, record=ResultRecord.from_json(live.record.to_json()))
     titles = []
     for picture in (live, read):
         figure = results_figure([picture])
         densities = figure.subfigs[0].axes[2].child_axes[0]
         titles.append((figure.subfigs[0].axes[2].get_title(), filled_areas(densities)))
     assert titles[0] == titles[1]
-    old = {name: value for name, value in tested.to_dict().items() if name != "law"}
-    figure = results_figure([Picture.of_record(old, tested.image, tested.attention, tested.region)])
-    assert "earlier version" in figure.subfigs[0].axes[2].child_axes[0].texts[0].get_text()
 
 
 def test_names_are_shown_as_they_are_shortened_and_in_letters_that_can_be_drawn() -> None:
@@ -293,7 +292,10 @@ def test_paths_that_cannot_become_figures_are_refused(tmp_path: Path) -> None:
 def test_the_figure_says_where_p_and_the_interval_disagree(
     tested: AttentionTestResult, p: float, low: float, said: bool
 ) -> None:
-    interval = {"low": low, "high": 1.0, "confidence_level": 0.95, "error": 0.0}
-    values = {**tested.to_dict(), "pvalue": p, "pvalue_bounds": [p, p], "confidence_interval": interval}
-    figure = results_figure([replace(tested.picture(), values=values)])
+    picture = tested.picture()
+    interval = ConfidenceInterval(low=low, high=1.0, confidence_level=0.95)
+    record = replace(
+        picture.record, log_pvalue=np.log(p), log_pvalue_bounds=(np.log(p), np.log(p)), confidence_interval=interval
+    )
+    figure = results_figure([replace(picture, record=record)])
     assert ("p and the interval disagree" in " ".join(figure.subfigs[0].texts[1].get_text().split())) == said

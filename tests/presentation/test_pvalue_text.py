@@ -10,8 +10,8 @@ import pytest
 from attentest import AttentionTestResult
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.presentation.result_figure import results_figure
+from attentest.presentation.rows import row_of
 from attentest.presentation.words import number_text, pvalue_text, with_sign
-from attentest.results.rows import rows_of
 from attentest.studies.brain.figures import gallery_figure
 from attentest.studies.brain.summary import Gallery
 from brain_gallery import gallery, result
@@ -41,14 +41,14 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
     assert one.pvalue_text() == text
     assert f"pvalue={text}," in repr(one)
 
-    print_table(rows_of([one], ["scan"], 0.95), 0.05)
+    print_table([row_of("scan", one.record())], 0.05)
     table = capsys.readouterr().out
     assert " 0.02 to 0.41 " in table
     assert f"(status {status}): what is shown as a range" in table
     assert "undecided" in table
     assert " 0.3 " not in table
 
-    rows = rows_of([one, unsure("converged", 0.3, 0.3)], ["scan", "scan"], 0.95)
+    rows = [row_of("scan", each.record()) for each in (one, unsure("converged", 0.3, 0.3))]
     print_component_table([[{"component": number, **row} for number, row in enumerate(rows, start=1)]], 0.05)
     table = capsys.readouterr().out
     assert " 0.02 to 0.41 " in table
@@ -65,5 +65,5 @@ def test_every_text_shows_the_range_and_the_status(status: str, capsys: pytest.C
 def test_a_search_that_converged_has_a_plain_p(capsys: pytest.CaptureFixture[str]) -> None:
     one = unsure("converged", 0.29, 0.31)
     assert "pvalue=0.3," in repr(one)
-    print_table(rows_of([one], ["scan"], 0.95), 0.05)
+    print_table([row_of("scan", one.record())], 0.05)
     assert " 0.3 " in capsys.readouterr().out

@@ -19,14 +19,13 @@ from PIL import Image
 from attentest import AttentionTest
 from attentest.errors import InputError
 from attentest.presentation.report.tested_batch import (
-    AS_FAR_AS_KNOWN,
     LONGEST_SIDE,
     SmallPicture,
     batch_of_folder,
-    recorded_sensitivity,
 )
+from attentest.presentation.sensitivity import recorded_sensitivity
 from attentest.presentation.words import LONGEST_CELL, plain, short
-from attentest.results.batch import Results
+from attentest.results.batch import Results, small_picture
 from attentest.runs.engine import FailedImage
 from attentest.search import Certification
 from command_line import run_main
@@ -150,22 +149,10 @@ def test_pictures_are_small_and_show_the_region(results: Results, page: Page) ->
 
 def test_sensitivity_agrees_with_the_verdict_at_the_assumed_noise(results: Results) -> None:
     for result in results:
-        found = recorded_sensitivity(result.to_dict(), 0.05)
-        assert found is not None
-        assert found.note is None
-        at_one = next(row for row in found.factors.rows("factor", 0.05) if row["factor"] == 1.0)
+        found = recorded_sensitivity(result, None, alpha=0.05, confidence_level=0.95)
+        at_one = next(row for row in found.to_dict()["factors"] if row["factor"] == 1.0)
         assert at_one["pvalue"] == pytest.approx(result.pvalue, rel=1e-9)
         assert at_one["reject"] is result.reject_at(0.05)
-
-
-def test_records_of_earlier_versions_say_what_is_not_known(results: Results) -> None:
-    old = {name: value for name, value in results[0].to_dict().items() if "certain" not in name and name != "law"}
-    del old["possible_intervals"]
-    found = recorded_sensitivity(old, 0.05)
-    assert found is not None
-    assert found.note == AS_FAR_AS_KNOWN
-    randomised = {name: value for name, value in results[2].to_dict().items() if name != "law"}
-    assert recorded_sensitivity(randomised, 0.05) is None
 
 
 def test_components_are_adjusted_within_their_image(test: AttentionTest, tmp_path: Path) -> None:
@@ -188,7 +175,7 @@ def test_small_pictures_are_small_and_come_back_from_a_file(results: Results, tm
     large[:350] = 1.0
     region = large > 0
     result = replace(results[0], image=large, attention=large, region=region, part=region)
-    picture = SmallPicture.of_results([result])
+    picture = small_picture([result])
     assert picture.parts.shape == (233, 433)
     assert max(picture.parts.shape) <= LONGEST_SIDE
     assert abs(picture.parts.mean() - 0.5) < 0.01
@@ -201,7 +188,7 @@ def test_small_pictures_are_small_and_come_back_from_a_file(results: Results, tm
     path.write_bytes(picture.to_bytes()[:-40])
     assert SmallPicture.read(path) is None
     strip = replace(results[0], image=large[:3], attention=large[:3], region=region[:3], part=region[:3])
-    assert SmallPicture.of_results([strip]).parts.shape == (1, 433)
+    assert small_picture([strip]).parts.shape == (1, 433)
 
 
 def test_names_are_shown_and_do_nothing() -> None:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from attentest.cli.option_names import option_names
 from attentest.cli.result_table import print_component_table, print_table
-from attentest.results.rows import failed_row
+from attentest.presentation.rows import failed_row
 
 EVERYTHING = (
     *("image", "pixels", "difference", "estimate", "95% interval", "statistic", "naive p", "selective p"),

@@ -301,7 +301,10 @@ def test_the_truncation_set_is_that_of_a_grid(name: str) -> None:
             bool((slow_map_and_region(scores, case.patches, case.rule)[1] == region).all())
             for scores in case.scores(line)
         ]
-        certain, impossible = inside(z, result.certain_intervals, -1e-6), ~inside(z, result.possible_intervals, 1e-6)
+        certain, impossible = (
+            inside(z, result.truncation_set.certain, -1e-6),
+            ~inside(z, result.truncation_set.possible, 1e-6),
+        )
         assert all(same[i] for i in np.flatnonzero(certain))
         assert not any(same[i] for i in np.flatnonzero(impossible))
         assert (certain | impossible).mean() > 0.7
@@ -332,7 +335,7 @@ def test_bonferroni_counts_regions_of_patches() -> None:
 def test_it_is_recorded() -> None:
     test = CASES["paper's"].test()
     result = test(picture(8, 8))
-    assert test.settings["region_unit"] == result.to_dict()["region_unit"] == "patches"
+    assert test.settings["region_unit"] == result.to_dict()["settings"]["region_unit"] == "patches"
     assert "region='patches'" in repr(test.with_search("fixed"))
     assert AttentionTest(tiny_vit(), noise=1.0).settings["region_unit"] == "pixels"
 

@@ -17,7 +17,7 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults, InputError, Results
 from attentest.contrast import Background, Contrast, Filtered, Reference
 from attentest.noise import FromImage, PooledVariance
-from attentest.results.rows import TEXT_COLUMNS
+from attentest.presentation.rows import TEXT_COLUMNS
 from attentest.runs.engine import FailedImage
 from attentest.search import CONVERGED, SpectralSearch
 from attentest.statistics.multiple_testing import Adjustment
@@ -332,12 +332,20 @@ def test_components_in_map_are_as_one_by_one(
             assert alone[0].pvalue == pytest.approx(test(image).pvalue, abs=2e-6)
 
 
-def test_tables_have_the_level_that_was_searched_for() -> None:
+def test_everything_has_the_level_that_was_searched_for() -> None:
     results = AttentionTest(tiny_vit(), noise=1.0, confidence_level=0.8).map(IMAGES[:2])
     assert results.table()["confidence_level"] == [0.8, 0.8]
     assert results.table()["confidence_low"] == [result.confidence_interval(0.8).low for result in results]
     assert results[0].to_dict()["confidence_interval"]["confidence_level"] == 0.8
     assert results.table(0.9)["confidence_level"] == [0.9, 0.9]
+    result = results[0]
+    assert result.confidence_interval() == result.confidence_interval(0.8) != result.confidence_interval(0.95)
+    assert result.naive_confidence_interval() == result.naive_confidence_interval(0.8)
+    assert result.sensitivity().confidence_level == result.record().confidence_interval.confidence_level == 0.8
+    components = AttentionTest(tiny_vit(), noise=1.0, confidence_level=0.8).components(IMAGES[0])
+    assert components.confidence_intervals() == components.confidence_intervals(0.8)
+    p_alone = AttentionTest(tiny_vit(), noise=1.0, confidence_level=None)(IMAGES[0])
+    assert p_alone.confidence_interval().confidence_level == 0.95
 
 
 def test_noise_of_an_image_without_noise_is_refused_before_anything_is_computed() -> None:
@@ -402,11 +410,11 @@ def test_levels_outside_the_open_unit_interval_are_refused(results: Results, alp
         results.rejection_rate(alpha)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="alpha must"):
         results.summary(alpha)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="confidence_level must"):
-        results[0].confidence_interval(alpha)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="confidence_level must"):
-        results[0].naive_confidence_interval(alpha)  # type: ignore[arg-type]
     if alpha is not None:
+        with pytest.raises(InputError, match="confidence_level must"):
+            results[0].confidence_interval(alpha)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="confidence_level must"):
+            results[0].naive_confidence_interval(alpha)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="confidence_level must"):
             AttentionTest(tiny_vit(), noise=1.0, confidence_level=alpha)  # type: ignore[arg-type]
 

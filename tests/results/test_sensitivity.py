@@ -17,10 +17,10 @@ from attentest.attention import ViTScores
 from attentest.contrast import Reference
 from attentest.noise import AR1, Averaged, Dense, Isotropic, Stationary
 from attentest.noise.model import complete
-from attentest.results.sensitivity.curve import SensitivityCurve
-from attentest.results.sensitivity.noise_factor import NoiseFactors, SameVerdict
-from attentest.results.sensitivity.sensitivity import Sensitivity, factor_sensitivity
+from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
 from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates
+from attentest.statistics.inference import Inference
+from attentest.statistics.noise_factor import SameVerdict, SensitivityCurve
 from attentest.statistics.pvalue import LogPvalues
 from attentest.statistics.truncated_law import TruncatedNormal
 from attentest.statistics.truncation_set import TruncationSet
@@ -182,8 +182,8 @@ def made(decisions: Sequence[float] = (0.01, 0.02, 0.3)) -> Sensitivity:
     law = TruncatedNormal(statistic=np.array([2.5]))
     intervals = np.array([[-np.inf, 1.0], [2.4, np.inf]])
     known = TruncationSet(intervals=intervals, certain=intervals, possible=np.array([[-np.inf, np.inf]]))
-    factors = NoiseFactors(law=law, known=known, alternative="two-sided", standard_error=0.5)
-    found = factor_sensitivity(factors, alpha=0.05, confidence_level=0.9, factors=(0.5, 1.0, 2.0))
+    inference = Inference(law=law, truncation_set=known, alternative="two-sided", standard_error=0.5)
+    found = factor_sensitivity(inference, alpha=0.05, confidence_level=0.9, factors=(0.5, 1.0, 2.0))
     logs, values = np.log(decisions), np.arange(1.0, len(decisions) + 1)
     curve = SensitivityCurve(
         values=values,

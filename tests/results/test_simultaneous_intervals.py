@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,17 +12,20 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults
 from attentest.errors import InputError
 from attentest.pipeline.hypotheses import parts_of
+from attentest.presentation.rows import row_of, rows_of_line
 from attentest.presentation.words import component_notes
-from attentest.results.components import bonferroni_intervals, holm_intervals, values_of_components
-from attentest.results.rows import row_of, rows_of_record
-from attentest.results.selective_inference import confidence_intervals_of
+from attentest.results.components import component_records
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.law import Law
+from attentest.statistics.inference import (
+    Inference,
+    bonferroni_intervals,
+    confidence_intervals_of,
+    holm_intervals,
+)
 from attentest.statistics.multiple_testing import adjusted_pvalues, level_of_each
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncated_law import TruncatedNormal
-from attentest.statistics.truncation_set import TruncationSet
 from toys import tiny_vit
 from truncated import known_set, normal
 
@@ -31,16 +33,6 @@ SETS = [np.array([[-1.0, 2.5]]), np.array([[-4.0, -0.5], [0.2, 5.0]]), np.array(
 MEANS = np.array([0.0, 1.6, -0.4])
 TRIALS = 1000
 LEVEL = 0.9
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compared:
-    """What intervals need of a component."""
-
-    law: Law
-    truncation_set: TruncationSet
-    alternative: Alternative
-    standard_error: float = 1.0
 
 
 def truncated_draws(rng: np.random.Generator, mean: float, ends: NDArray[np.float64], size: int) -> NDArray[np.float64]:
@@ -52,13 +44,13 @@ def truncated_draws(rng: np.random.Generator, mean: float, ends: NDArray[np.floa
     return mean + stats.norm.ppf(below[piece] + u - np.r_[0.0, mass][piece])
 
 
-def trials(means: NDArray[np.float64], alternative: Alternative) -> list[list[Compared]]:
+def trials(means: NDArray[np.float64], alternative: Alternative) -> list[list[Inference]]:
     """Regions of three independent components."""
     rng = np.random.default_rng(20)
     columns = [truncated_draws(rng, mean, ends, TRIALS) for mean, ends in zip(means, SETS, strict=True)]
     return [
         [
-            Compared(law=normal(t), truncation_set=known_set(ends), alternative=alternative)
+            Inference(law=normal(t), truncation_set=known_set(ends), alternative=alternative, standard_error=1.0)
             for t, ends in zip(row, SETS, strict=True)
         ]
         for row in zip(*columns, strict=True)
@@ -82,7 +74,7 @@ def test_they_cover_together(alternative: Alternative) -> None:
     assert share_covered(rows, MEANS) < 0.9 - error  # intervals by themselves do not, so the check can fail
 
 
-def holm(regions: list[list[Compared]], alpha: float) -> list[list[bool]]:
+def holm(regions: list[list[Inference]], alpha: float) -> list[list[bool]]:
     every = [one for components in regions for one in components]
     law = TruncatedNormal.stack([one.law for one in every])  # type: ignore[misc]
     p = log_pvalues(law, [one.truncation_set for one in every], every[0].alternative).best.reshape(-1, 3)
@@ -110,7 +102,10 @@ def test_one_sided_ones_agree_with_holm_and_cover_together(
 
 
 def test_undecided_counts_as_not_rejected() -> None:
-    components = [Compared(law=normal(t), truncation_set=known_set(SETS[2]), alternative="greater") for t in (4.0, 3.5)]
+    components = [
+        Inference(law=normal(t), truncation_set=known_set(SETS[2]), alternative="greater", standard_error=1.0)
+        for t in (4.0, 3.5)
+    ]
     all_rejected = holm_intervals([components], [[True, True]], 0.95)[0]
     assert all_rejected == bonferroni_intervals([components], 0.95)[0]
     open_one = holm_intervals([components], [[True, None]], 0.95)[0]
@@ -164,11 +159,10 @@ def test_tables_and_records_have_them(components: ComponentResults) -> None:
     each = components.confidence_intervals(0.95)
     assert table["simultaneous_low"] == [one.low for one in each]
     assert table["simultaneous_count"] == [len(each)] * len(each)
-    (values,) = values_of_components([list(components)], 0.95)
-    rows = rows_of_record({"image": "x", "components": values})
+    (records,) = component_records([list(components)], 0.95)
+    rows = rows_of_line({"image": "x", "results": [record.to_dict() for record in records]})
     assert [row["simultaneous_high"] for row in rows] == table["simultaneous_high"]
-    old = [{name: value for name, value in one.items() if name != "simultaneous_interval"} for one in values]
-    assert "simultaneous_low" not in rows_of_record({"image": "x", "components": old})[0]
+    assert [row["component"] for row in rows] == [1, 2, 3]
     assert "simultaneous interval" in components._repr_html_()
     assert f"{each[0].low:.3g} to {each[0].high:.3g}" in components._repr_html_()
 
@@ -185,8 +179,8 @@ def test_tables_and_records_have_them(components: ComponentResults) -> None:
 def test_notes_where_holm_and_the_interval_differ(
     components: ComponentResults, p: float, rejected: bool, alternative: str, expected: str | None
 ) -> None:
-    (values,) = values_of_components([list(components)], 0.95)
-    row = {**row_of("x", values[0]), "pvalue_low": p, "pvalue_high": p, "alternative": alternative}
+    (records,) = component_records([list(components)], 0.95)
+    row = {**row_of("x", records[0]), "pvalue_low": p, "pvalue_high": p, "alternative": alternative}
     assert row["simultaneous_low"] <= 0 <= row["simultaneous_high"]
     notes = component_notes(row, rejected, 0.05, 0.95)
     assert [note[: len(expected or "")] for note in notes] == ([] if expected is None else [expected])
@@ -197,7 +191,7 @@ def test_levels_of_each_follow_results_of_several_laws() -> None:
     """Results are grouped by their law to be computed together, and each keeps its own level."""
     soft = RandomisedNormal(statistic=np.array([1.0]), observed_z=np.array([1.2]), gamma=np.array([0.5]))
     mixed = [
-        Compared(law=law, truncation_set=known_set(SETS[2]), alternative="two-sided")
+        Inference(law=law, truncation_set=known_set(SETS[2]), alternative="two-sided", standard_error=1.0)
         for law in (normal(1.0), soft, normal(1.0), soft)
     ]
     levels = [0.5, 0.6, 0.7, 0.8]

@@ -81,7 +81,7 @@ def check_sharp_vit(seed: int, precision: str) -> str:
     low, high = found.pvalue_bounds
     if not low - GRID_ERROR <= dense.pvalue <= high + GRID_ERROR:
         # The grid overlooks what is narrower than its step, so the model decides where the two differ.
-        sets = [found.certain_intervals, found.possible_intervals, dense.intervals]
+        sets = [found.truncation_set.certain, found.truncation_set.possible, dense.intervals]
         edges = np.unique(np.concatenate([each.ravel() for each in sets]))
         edges = edges[np.isfinite(edges)]
         for start, end in itertools.pairwise(edges):

@@ -20,8 +20,8 @@ from attentest.cli.result_table import print_component_table, print_table
 from attentest.contrast import Reference
 from attentest.pipeline import run
 from attentest.presentation.result_figure import results_figure
+from attentest.presentation.rows import row_of
 from attentest.results.certificate import Certificate
-from attentest.results.rows import rows_of
 from attentest.search import Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
@@ -376,12 +376,13 @@ def test_a_disagreement_is_marked_and_explained(capsys: pytest.CaptureFixture[st
     wrong = replace(result.certificate, statistics=np.zeros(99), pvalue_bounds=(0.9, 0.95))
     doubtful = replace(result, certificate=wrong)
     plain = replace(result, certificate=None)
-    print_table(rows_of([result, doubtful, plain], ["good.npy", "bad.npy", "plain.npy"], 0.95), 0.05, None)
+    named = {"good.npy": result, "bad.npy": doubtful, "plain.npy": plain}
+    print_table([row_of(name, each.record()) for name, each in named.items()], 0.05, None)
     out = capsys.readouterr().out
     cells = {line.split()[0]: line.split()[-1] for line in out.splitlines() if ".npy  " in line}
     assert cells == {"good.npy": "-", "bad.npy": "a", "plain.npy": "-"}
     assert "a: the certified p contradicts the search." in out
     assert "bad.npy: 0 of 99 draws are at least as extreme: certified p = 0.01, but p from 0.9 to 0.95" in out
     assert "good.npy: " not in out
-    print_component_table([[{"component": 1, **rows_of([doubtful], ["scan.npy"], 0.95)[0]}]], 0.05, None)
+    print_component_table([[{"component": 1, **row_of("scan.npy", doubtful.record())}]], 0.05, None)
     assert "\nscan.npy, component 1: 0 of 99" in capsys.readouterr().out

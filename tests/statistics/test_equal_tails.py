@@ -20,11 +20,11 @@ from attentest.cli.option_names import option_names
 from attentest.errors import InputError
 from attentest.presentation.words import contradict
 from attentest.results.certificate import Certificate
-from attentest.results.sensitivity.noise_factor import NoiseFactors
 from attentest.search import Fixed, GridSearch, SpectralSearch
 from attentest.statistics.alternative import as_alternative
 from attentest.statistics.confidence_interval import confidence_intervals
 from attentest.statistics.law import Law
+from attentest.statistics.noise_factor import factor_log_pvalues
 from attentest.statistics.pvalue import decision, log_pvalues, permutation_test
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncation_set import TruncationSet, union
@@ -215,13 +215,7 @@ def test_a_test_from_end_to_end(test_: AttentionTest, results: Results, papers: 
         for alpha in (0.02, 0.3, 0.6):
             rejected = result.reject_at(alpha)
             assert (rejected is True) == (0 not in result.confidence_interval(1 - alpha))
-        factors = NoiseFactors(
-            law=result.law,
-            known=result.truncation_set,
-            alternative=result.alternative,
-            standard_error=result.standard_error,
-        )
-        assert np.exp(factors.log_pvalues([1.0]).best[0]) == pytest.approx(result.pvalue, rel=1e-9)
+        assert np.exp(factor_log_pvalues(result, [1.0]).best[0]) == pytest.approx(result.pvalue, rel=1e-9)
         assert result.naive_pvalue == paper.naive_pvalue
     assert results.table()["alternative"] == ["equal-tailed"] * len(IMAGES)
     assert papers.table()["alternative"] == ["two-sided"] * len(IMAGES)
@@ -244,10 +238,10 @@ def test_json_and_notebooks_say_where_p_and_interval_disagree(papers: Results) -
         settings_now = {**result.settings, "alternative": alternative}
         changed = replace(significant, alternative=alternative, settings=settings_now)  # type: ignore[arg-type]
         with option_names({"alternative": "--alternative"}):
-            (line,) = json_lines({"image": "x", **changed.to_dict()}, 0.05)
+            (line,) = json_lines({"image": "x", "results": [changed.to_dict()]}, 0.05)
         assert any('--alternative "equal-tailed"' in note for note in line["footnotes"]) is said
         assert ("p and the interval disagree" in changed._repr_html_()) is said
-        assert json_lines({"image": "x", **changed.to_dict()}, 0.1)[0]["footnotes"] == []  # another level
+        assert json_lines({"image": "x", "results": [changed.to_dict()]}, 0.1)[0]["footnotes"] == []  # another level
 
 
 def test_null_pvalues_are_uniform() -> None:

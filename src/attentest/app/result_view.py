@@ -21,10 +21,18 @@ from attentest.noise.model import recorded_sentence
 from attentest.presentation.figure import REGION_COLOUR, new_figure
 from attentest.presentation.picture import Picture, draw_map, draw_overlay
 from attentest.presentation.result_figure import draw_density
-from attentest.presentation.words import compared_with, estimate_text, number_text, row_notes, selection_notes
+from attentest.presentation.rows import row_of
+from attentest.presentation.words import (
+    compared_with,
+    estimate_text,
+    number_text,
+    row_notes,
+    selection_notes,
+    selective_p,
+    short_verdict,
+)
 from attentest.results.result import AttentionTestResult
-from attentest.results.rows import rows_of
-from attentest.results.sensitivity.noise_factor import SHOWN_FACTORS
+from attentest.statistics.noise_factor import SHOWN_FACTORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,9 +159,9 @@ def result_html(tested: TestedImage, *, key: str, dark: bool) -> str:
     result = tested.result
     picture = result.picture()
     text: str = _template("result.html.j2").render(
-        kind=KINDS[picture.decision(tested.alpha)],
-        pvalue=picture.pvalue_text,
-        short=picture.short_verdict(tested.alpha),
+        kind=KINDS[result.reject_at(tested.alpha)],
+        pvalue=selective_p(picture.record),
+        short=short_verdict(result.reject_at(tested.alpha), tested.alpha),
         verdict=result.verdict(tested.alpha),
         panels=_panels(picture, dark),
         rows=_rows(result),
@@ -217,7 +225,7 @@ def _rows(result: AttentionTestResult) -> list[dict[str, str]]:
 def notes_on(tested: TestedImage) -> list[str]:
     """Return what else there is to know about a result, in sentences."""
     result = tested.result
-    (row,) = rows_of([result], [tested.image.name], LEVEL)
+    row = row_of(tested.image.name, result.record(LEVEL))
     noise = recorded_sentence(result.settings["noise"])
     notes = [f"Noise of the pixels: {noise[:1].lower()}{noise[1:]}"]
     if tested.settings_tried > 1:
@@ -256,7 +264,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
     where = "image" if picture.randomised_image is None else "randomised image"
     height, width = picture.region.shape
     tall = min(max(height / width, FLATTEST), 1 / FLATTEST)
-    share = "half of p" if picture.alternative == "equal-tailed" else "p"
+    share = "half of p" if picture.record.alternative == "equal-tailed" else "p"
 
     def attention(axes: Axes) -> None:
         bar = axes.figure.colorbar(draw_map(axes, picture), ax=axes)
@@ -272,7 +280,7 @@ def _panels(picture: Picture, dark: bool) -> list[dict[str, str]]:
         ("The attention map, from 0 to 1", attention, 1.17, tall),
         (
             f"Where the statistic could lie by chance: the dark share is {share}",
-            lambda axes: draw_density(axes, picture),
+            lambda axes: draw_density(axes, picture.record),
             1.75,
             1.0,
         ),

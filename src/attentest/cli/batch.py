@@ -23,14 +23,13 @@ from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import AttentestWarning, InputError, counted
 from attentest.files import make_directory
 from attentest.presentation.image_names import shown
+from attentest.presentation.rows import COLUMNS, ImageRows, Row, pvalues_of, rows_of_line
 from attentest.presentation.tables import csv_cell
-from attentest.presentation.words import component_notes, row_notes
-from attentest.results.rows import COLUMNS, ImageRows, Row, pvalues_of, rows_of_record
+from attentest.presentation.words import component_notes, row_notes, summary_text
 
 if TYPE_CHECKING:
     from attentest.pipeline.attention_test import AttentionTest
     from attentest.pipeline.file_run import BatchRun
-    from attentest.results.rows import ImageRows, Row
     from attentest.runs.engine import Engine
 
 
@@ -39,12 +38,14 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
     which = {name: record[name] for name in ("image", "reference") if name in record}
     if "error" in record:
         return [{**which, "error": record["error"], "alpha": alpha, "reject": None}]
-    rows = rows_of_record(record)
+    rows = rows_of_line(record)
     if "component" not in rows[0]:
-        values = {name: value for name, value in record.items() if name not in ("seconds", "file", "saved")}
-        rejected = pvalues_of(rows).decisions(alpha, None)[0]
-        notes = row_notes(rows[0], rejected, alpha, record["confidence_level"])
-        return [{**values, "alpha": alpha, "reject": rejected, "footnotes": _for_options(notes)}]
+        (values,) = record["results"]
+        sensitivity = {"sensitivity": record["sensitivity"]} if "sensitivity" in record else {}
+        rejected = pvalues_of(rows).decisions(alpha)[0]
+        notes = row_notes(rows[0], rejected, alpha, values["settings"]["confidence_level"])
+        footnotes = _for_options(notes)
+        return [{**which, **values, **sensitivity, "alpha": alpha, "reject": rejected, "footnotes": footnotes}]
     decisions = pvalues_of(rows).decisions(alpha, "holm")
     return [
         {
@@ -54,9 +55,9 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
             **values,
             "alpha": alpha,
             "reject": rejected,
-            "footnotes": _for_options(component_notes(row, rejected, alpha, values["confidence_level"])),
+            "footnotes": _for_options(component_notes(row, rejected, alpha, values["settings"]["confidence_level"])),
         }
-        for row, values, rejected in zip(rows, record["components"], decisions, strict=True)
+        for row, values, rejected in zip(rows, record["results"], decisions, strict=True)
     ]
 
 
@@ -130,8 +131,8 @@ MOST_REASONS = 10
 
 def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: Path | None) -> None:
     """Write the table of all images, with adjusted p-values: those of components are adjusted within their image."""
+    from attentest.presentation.rows import columns_of, pvalues_of, with_adjusted
     from attentest.presentation.tables import write_csv, write_parquet
-    from attentest.results.rows import columns_of, pvalues_of, with_adjusted
 
     if csv is None and parquet is None:
         return
@@ -144,7 +145,7 @@ def write_tables(rows: ImageRows, components: bool, csv: Path | None, parquet: P
 
 def print_results(rows: ImageRows, components: bool, alpha: float, confidence_level: float | None) -> None:
     """Print the table and, of several images, a summary."""
-    from attentest.results.rows import pvalues_of
+    from attentest.presentation.rows import pvalues_of
 
     first = list(islice(rows, MOST_ROWS))
     if components:
@@ -155,7 +156,7 @@ def print_results(rows: ImageRows, components: bool, alpha: float, confidence_le
         say(f"attentest: note: the table has the first {len(first)} of {len(rows)} images; --csv has all.")
     known = pvalues_of(rows.all())
     if len(known) > 1:
-        typer.echo(known.summary(alpha))
+        typer.echo(summary_text(known, alpha))
 
 
 def say_failures(failed: Sequence[Row], count: int, stack: bool) -> None:
@@ -273,7 +274,7 @@ def tested_rows(
                     if "error" in record:
                         record["error"] = with_option_names(record["error"], own_options())
                 write(records)
-                found = [(record["image"], rows_of_record(record)) for record in records]
+                found = [(record["image"], rows_of_line(record)) for record in records]
                 for name, some in found:
                     rows.set(name, some)
                 output.write_rows(row for _, some in found for row in some)
@@ -298,7 +299,7 @@ def _recorded(
     header = record_header(run.test, run.describe(), engine)
 
     def keep(record: Row) -> Row:
-        rows.set(record["image"], rows_of_record(record))
+        rows.set(record["image"], rows_of_line(record))
         kept: Row = {name: record[name] for name in ("file", "reference", "error", "saved") if name in record}
         if "sensitivity" in record:
             kept["sensitivity"] = {"alpha": record["sensitivity"]["alpha"]}

@@ -45,7 +45,7 @@ def demo(
     from attentest.cli.result_table import print_table
     from attentest.presentation.figure import check_figure_path, save_figure
     from attentest.presentation.result_figure import results_figure
-    from attentest.results.rows import rows_of
+    from attentest.presentation.rows import row_of
 
     check_level(alpha)
     with option_names({"the file name of the figure": "--out"}):
@@ -58,7 +58,7 @@ def demo(
             verdict = {"alpha": alpha, "reject": result.reject_at(alpha)}
             print_json({"image": title, **result.to_dict(), **verdict})
     else:
-        print_table(rows_of(results, TITLES, 0.95), alpha)
+        print_table([row_of(title, result.record()) for title, result in named], alpha)
     save_figure(results_figure([result.picture(title) for title, result in named], alpha=alpha), out)
     say(f"figure: {out}")
 

@@ -17,11 +17,11 @@ from attentest.presentation.figure import save_figure
 from attentest.presentation.image_names import common_folder, shortened, shown
 from attentest.presentation.many_results_figure import MOST, NAME_LETTERS, contact_sheet
 from attentest.presentation.result_figure import results_figure
+from attentest.presentation.rows import ImageRows
+from attentest.presentation.sensitivity import Sensitivity
+from attentest.presentation.sensitivity_figure import sensitivity_figure
 from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
 from attentest.results.result import AttentionTestResult
-from attentest.results.rows import ImageRows
-from attentest.results.sensitivity.figure import sensitivity_figure
-from attentest.results.sensitivity.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from attentest.presentation.picture import Picture
@@ -58,7 +58,7 @@ class FigureOutput:
             return
         self._smallest[image.name] = picture
         if len(self._smallest) > MOST:
-            del self._smallest[max(self._smallest, key=lambda name: self._smallest[name].values["log_pvalue"])]
+            del self._smallest[max(self._smallest, key=lambda name: self._smallest[name].record.log_pvalue)]
 
     def finish(self, run: BatchRun, rows: ImageRows) -> None:
         """Draw what is missing, which is computed again: results of an earlier run, or of workers.

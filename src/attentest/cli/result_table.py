@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from attentest.cli.option_names import own_options, with_option_names
 from attentest.presentation.image_names import shown
+from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
-from attentest.presentation.words import component_notes, row_notes
-from attentest.results.rows import Row
+from attentest.presentation.words import advice_text, component_notes, row_notes
 
 MOST_DISAGREEMENTS = 10
 """Largest number of certificates that contradict the search of which the numbers are printed."""
@@ -118,8 +118,6 @@ def print_table(
     complete
         Options that give all columns, and names in full, to be named where the terminal is too narrow for them.
     """
-    from attentest.results.rows import pvalues_of
-
     known = pvalues_of(rows)
     decisions = known.decisions(alpha, None)
     verdicts = iter(decisions)
@@ -127,7 +125,7 @@ def print_table(
     for row in rows:
         rejected = None if "error" in row else next(verdicts)
         lines.append(Line(row=row, rejected=rejected, below_alpha=rejected))
-    advice = [known.advice(alpha)] if len(known) == 1 and None in decisions else []  # of several, the summary has it
+    advice = [advice_text(known, alpha)] if len(known) == 1 and None in decisions else []  # else the summary has it
     _print_lines(lines, [1] * len(lines), alpha, confidence_level, complete, advice)
 
 
@@ -139,7 +137,6 @@ def print_component_table(
 ) -> None:
     """Print a row per component of each image's region; the verdict is that of the adjusted p-value."""
     from attentest.presentation.words import number_text, range_text
-    from attentest.results.rows import pvalues_of
     from attentest.search import CONVERGED
 
     lines, groups = [], []
@@ -267,6 +264,6 @@ def _interval_heading(lines: Sequence[Line], confidence_level: float | None) -> 
 
 
 def _simultaneous(lines: Sequence[Line]) -> bool:
-    """Return whether the lines are of components with simultaneous intervals; in earlier records there are none."""
+    """Return whether the lines are of components, which have simultaneous intervals."""
     tested = [line.row for line in lines if "error" not in line.row]
     return bool(tested) and all("simultaneous_low" in row for row in tested)

@@ -21,10 +21,11 @@ from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.many_images import Tested
 from attentest.pipeline.noise_sensitivity import LEFT_OUT
-from attentest.presentation.report.tested_batch import PICTURES, SmallPicture
+from attentest.presentation.report.tested_batch import PICTURES
 from attentest.progress import Progress
-from attentest.results.components import values_of_components
-from attentest.results.result import AttentionTestResult, values_of
+from attentest.results.batch import small_picture
+from attentest.results.components import component_records
+from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage, reason_of, timed_batches
 from attentest.runs.records import Records, Row
 from attentest.search import Certification
@@ -79,7 +80,7 @@ def file_stem(name: str) -> str:
 
 def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
     if kind == PICTURES:
-        return SmallPicture.of_results(results).to_bytes()
+        return small_picture(results).to_bytes()
     if kind == "masks":
         return _picture(results[0].region)
     return _array(results[0].attention if kind == "maps" else results[0].region)
@@ -109,9 +110,9 @@ Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 class BatchRun:
     """Tests of image files.
 
-    A record has the name of the image, the seconds that it took, size and time of change of its file, and the values of
-    its result (``result.to_dict()``), or of each component of its region under "components"; or the reason why it could
-    not be tested under "error".
+    The line of an image has its name, the seconds that it took, size and time of change of its file, and under
+    "results" the record of its result (``result.to_dict()``), or those of the components of its region; or under
+    "error" the reason why it could not be tested.
 
     Parameters
     ----------
@@ -219,14 +220,17 @@ class BatchRun:
         return self._record(task, {"error": reason}, 0.0)
 
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
-        """Return the values of each image of a batch: of its result, of its components, or of its failure."""
-        good = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
-        values: Iterator[dict[str, Any]]
+        """Return the records of each image of a batch, or the reason of its failure."""
+        regions = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
         if self.connectivity is None:
-            values = iter(values_of([result for tested in good for result in tested], self.confidence_level))
+            records = [[record] for record in records_of([each for (each,) in regions], self.confidence_level)]
         else:
-            values = iter({"components": one} for one in values_of_components(good, self.confidence_level))
-        return [{"error": tested.reason} if isinstance(tested, FailedImage) else next(values) for tested in batch]
+            records = component_records(regions, self.confidence_level)
+        values = iter([record.to_dict() for record in some] for some in records)
+        return [
+            {"error": tested.reason} if isinstance(tested, FailedImage) else {"results": next(values)}
+            for tested in batch
+        ]
 
     def _sensitivity(self, place: int, result: AttentionTestResult, alpha: float, progress: Progress) -> dict[str, Any]:
         """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""

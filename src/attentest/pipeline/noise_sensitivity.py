@@ -16,12 +16,12 @@ from attentest.noise.dense import NearlySingularError
 from attentest.noise.model import complete
 from attentest.pipeline.inputs import Input, batches
 from attentest.pipeline.run import Pipeline
+from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
-from attentest.results.selective_inference import confidence_intervals_of, estimates_of
-from attentest.results.sensitivity.curve import SensitivityCurve
-from attentest.results.sensitivity.sensitivity import Sensitivity
 from attentest.search import Report
+from attentest.statistics.inference import confidence_intervals_of, estimates_of
+from attentest.statistics.noise_factor import SensitivityCurve
 from attentest.statistics.pvalue import LogPvalues
 
 STRETCHES = (0.5, 0.5**0.5, 1.0, 2.0**0.5, 2.0)

@@ -13,12 +13,12 @@ from attentest.pipeline.inputs import Inputs
 from attentest.pipeline.many_images import checked_certification
 from attentest.pipeline.noise_sensitivity import sensitivity_of
 from attentest.pipeline.run import MarginCurves, Pipeline
+from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import ProgressLike, progress_reports
 from attentest.results.components import ComponentResults
 from attentest.results.result import AttentionTestResult
-from attentest.results.sensitivity.noise_factor import FACTORS
-from attentest.results.sensitivity.sensitivity import Sensitivity
 from attentest.search import Certification
+from attentest.statistics.noise_factor import FACTORS
 from attentest.statistics.pvalue import PermutationResult, permutation_test
 
 

@@ -176,7 +176,6 @@ class Pipeline:
                 compared,
                 alternative=self.alternative,
                 alpha=alpha,
-                confidence_level=self.confidence_level,
                 connectivity=connectivity,
             )
             if certification is not None:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError, counted
 from attentest.presentation.figure import EXTREME_COLOUR, GREY, NAIVE_COLOUR, ORANGE, new_figure, shown_name
-from attentest.presentation.picture import draw_overlay
+from attentest.presentation.picture import Picture, draw_overlay
+from attentest.presentation.words import selective_p
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
-
-    from attentest.presentation.picture import Picture
 
 
 MOST = 24
@@ -64,21 +63,21 @@ def draw_sheet(
     figure: FigureBase, pictures: Sequence[Picture], *, total: int | None, alpha: float, of: str = "image"
 ) -> list[Axes]:
     """Draw a sheet on a figure, and return the axes of its images; ``of`` is what each shows, in the singular."""
-    ordered = sorted(pictures, key=lambda picture: float(picture.values["log_pvalue"]))
+    ordered = sorted(pictures, key=lambda picture: picture.record.log_pvalue)
     columns = min(COLUMNS, max(len(ordered), 3))
     grid = figure.subplots(math.ceil(len(ordered) / columns), columns, squeeze=False)
     cells: list[Axes] = list(np.ravel(grid))
     for axes, picture in zip(cells, ordered, strict=False):
         draw_overlay(axes, picture, outline_width=1.0)
-        colour = FRAMES[picture.decision(alpha)]
+        colour = FRAMES[picture.record.reject_at(alpha)]
         for spine in axes.spines.values():
             spine.set(color=colour, linewidth=2.0)
         name = shown_name(picture.title, NAME_LETTERS)
         axes.set_title(name.pop("s"), size=7, pad=3, **name)
-        axes.set_xlabel(f"p {picture.pvalue_text}", size=7, labelpad=3)
+        axes.set_xlabel(f"p {selective_p(picture.record)}", size=7, labelpad=3)
     for axes in cells[len(ordered) :]:
         axes.set_axis_off()
-    significant = sum(picture.decision(alpha) is True for picture in ordered)
+    significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     figure.suptitle(
         f"{counted(len(ordered), of)}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,19 @@ from numpy.typing import NDArray
 from attentest.markup import definition_table, picture_html, row_table
 from attentest.presentation.figure import REGION_COLOUR
 from attentest.presentation.picture import MOST_OPAQUE, Picture, displayed
-from attentest.presentation.words import estimate_text, number_text, pvalue_text, range_text
+from attentest.presentation.words import (
+    contradiction_text,
+    estimate_text,
+    interval_name,
+    interval_text,
+    number_text,
+    pvalue_text,
+    range_text,
+    region_text,
+    searched_interval,
+    verdict_text,
+)
+from attentest.record import ResultRecord
 
 ALPHA = 0.05
 """Significance level of the verdict."""
@@ -29,40 +40,35 @@ ATTENTION_COLOUR = (253, 231, 37)
 
 def result_html(picture: Picture) -> str:
     """Return one result as HTML: the verdict in words, the numbers, and the image with attention and region."""
-    values = picture.values
-    low, high = values["pvalue_bounds"]
+    record = picture.record
+    settings, certificate, interval = record.settings, record.certificate, searched_interval(record)
     defined = {
-        "selective p": pvalue_text(values["pvalue"], (low, high), values["status"]),
-        "bounds on p": range_text(low, high, 6),
-        **({} if picture.certified_text is None else {"certified p": number_text(values["certificate"]["pvalue"])}),
-        "naive p (not valid)": number_text(values["naive_pvalue"]),
-        "observed difference": f"{values['difference']:.3g} (standard error {values['standard_error']:.3g})",
-        **({} if picture.interval is None else _corrected(picture)),
-        "region": picture.region_text,
-        "noise": noise_text(values["noise"]),
-        "search": f"{values['search']['name']}, {values['evaluations']} evaluations, {values['status']}",
+        "selective p": pvalue_text(record.pvalue, record.pvalue_bounds, record.status),
+        "bounds on p": range_text(*record.pvalue_bounds, 6),
+        "certified p": None if certificate is None else number_text(certificate["pvalue"]),
+        "naive p (not valid)": number_text(record.naive_pvalue),
+        "observed difference": f"{record.difference:.3g} (standard error {record.standard_error:.3g})",
     }
-    sentences = [text for text in (picture.verdict(ALPHA), picture.contradiction_text(ALPHA)) if text]
-    table = definition_table("AttentionTestResult", defined, sentences)
-    shown = overlay_pixels(picture)
-    image = picture_html(shown, f"image with attention and region of {picture.region_text}", shown.shape[1])
+    if interval is not None:
+        estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
+        defined["estimate given the selection"] = estimate
+        defined[interval_name(interval.confidence_level)] = interval_text(*interval)
+    defined |= {
+        "region": region_text(record),
+        "noise": noise_text(settings["noise"]),
+        "search": f"{settings['search']['name']}, {record.evaluations} evaluations, {record.status}",
+    }
+    sentences = [text for text in (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)) if text]
+    shown = {name: text for name, text in defined.items() if text is not None}
+    table = definition_table("AttentionTestResult", shown, sentences)
+    pixels = overlay_pixels(picture)
+    image = picture_html(pixels, f"image with attention and region of {region_text(record)}", pixels.shape[1])
     return f'<div style="display:flex;gap:16px;align-items:flex-start">{image}{table}</div>'
-
-
-def _corrected(picture: Picture) -> dict[str, str]:
-    """Return what is known of the true difference, given the selection."""
-    low, high = (float(bound) for bound in picture.values["estimate_bounds"])
-    return {
-        "estimate given the selection": estimate_text(
-            float(picture.values["estimate"]), (low, high), picture.values["status"]
-        ),
-        picture.interval_name: interval_text(picture.values["confidence_interval"]),
-    }
 
 
 def results_html(
     title: str,
-    rows: Sequence[tuple[object, Mapping[str, Any] | str]],
+    rows: Sequence[tuple[object, tuple[ResultRecord, float] | str]],
     total: int,
     *,
     of: str,
@@ -76,8 +82,7 @@ def results_html(
     title
         What they are, and how many.
     rows
-        The name of each, and its JSON-ready values with its adjusted p-value as "adjusted", or the reason why it could
-        not be tested.
+        The name of each, and its record with its adjusted p-value, or the reason why it could not be tested.
     total
         Number of rows in all.
     of
@@ -91,21 +96,21 @@ def results_html(
     interval = "simultaneous interval" if of == "component" else "confidence interval"
     columns = (of, *pvalues, "observed difference", interval, "region")
     cells = [
-        (name, f"could not be tested: {values}") if isinstance(values, str) else (name, *_numbers(values))
-        for name, values in rows
+        (name, f"could not be tested: {tested}") if isinstance(tested, str) else (name, *_numbers(*tested))
+        for name, tested in rows
     ]
     more = [f"The first {len(rows)} of {total} rows; to_pandas() has all."] if total > len(rows) else []
     return row_table(title, columns, cells, [*notes, *more])
 
 
-def _numbers(values: Mapping[str, Any]) -> tuple[str, ...]:
+def _numbers(record: ResultRecord, adjusted: float) -> tuple[str, ...]:
     return (
-        pvalue_text(values["pvalue"], values["pvalue_bounds"], values["status"]),
-        number_text(values["adjusted"]),
-        number_text(values["naive_pvalue"]),
-        f"{values['difference']:.3g}",
-        interval_text(values.get("simultaneous_interval") or values["confidence_interval"]),
-        f"{values['part_pixels']:,} of {values['seen_pixels']:,} pixels",
+        pvalue_text(record.pvalue, record.pvalue_bounds, record.status),
+        number_text(adjusted),
+        number_text(record.naive_pvalue),
+        f"{record.difference:.3g}",
+        interval_text(*(record.simultaneous_interval or record.confidence_interval)),
+        region_text(record),
     )
 
 
@@ -114,7 +119,7 @@ def overlay_pixels(picture: Picture) -> NDArray[np.uint8]:
     from PIL import Image
     from scipy.ndimage import binary_dilation, binary_erosion
 
-    grey = displayed(picture.image if picture.randomised_image is None else picture.randomised_image)
+    grey = displayed(picture.chosen_on)
     colours = 255 * (np.repeat(grey[..., None], 3, axis=2) if grey.ndim == 2 else grey)
     opacity = MOST_OPAQUE * np.clip(picture.attention, 0.0, 1.0)[..., None]
     tinted = ((1 - opacity) * colours + opacity * ATTENTION_COLOUR).astype(np.uint8)
@@ -127,16 +132,6 @@ def overlay_pixels(picture: Picture) -> NDArray[np.uint8]:
         shown[binary_dilation(inside) & ~inside] = 255
         shown[inside & ~binary_erosion(inside, iterations=thickness)] = _rgb(REGION_COLOUR)
     return shown
-
-
-def interval_text(interval: Mapping[str, Any]) -> str:
-    """Return a confidence interval from its JSON-ready values."""
-    low, high = (float(interval[end]) for end in ("low", "high"))
-    if math.isinf(low) and math.isinf(high):
-        return "unbounded"
-    if math.isinf(low):
-        return f"{high:.3g} or less"
-    return f"{low:.3g} or more" if math.isinf(high) else f"{low:.3g} to {high:.3g}"
 
 
 def noise_text(noise: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.presentation.figure import OTHER_COLOUR, REGION_COLOUR
-from attentest.presentation.words import (
-    contradict,
-    estimate_text,
-    number_text,
-    pvalue_text,
-    short_verdict,
-    verdict_text,
-    with_sign,
-)
-from attentest.statistics.alternative import Alternative, as_alternative
-from attentest.statistics.law import Law
-from attentest.statistics.pvalue import decision
-from attentest.statistics.randomised_law import law_from_values
-from attentest.statistics.truncation_set import Intervals
+from attentest.record import ResultRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,14 +20,10 @@ if TYPE_CHECKING:
 class Picture:
     """A tested image with its attention map and region, and the numbers of its result.
 
-    It is made from a result, or from the record of one on disk and the arrays saved with it.
-
     Parameters
     ----------
-    values
-        JSON-ready values of the result (``result.to_dict()``).
-    law
-        Law of the statistic; None if it is not known, as in records of earlier versions.
+    record
+        The numbers.
     image : (H, W) or (H, W, C)
         The tested image.
     attention : (H, W)
@@ -54,8 +36,7 @@ class Picture:
         Name of the image.
     """
 
-    values: Mapping[str, Any]
-    law: Law | None
+    record: ResultRecord
     image: NDArray[Any]
     attention: NDArray[Any]
     region: NDArray[np.bool_]
@@ -63,107 +44,10 @@ class Picture:
     randomised_image: NDArray[Any] | None = None
     title: str = ""
 
-    @classmethod
-    def of_record(
-        cls,
-        values: Mapping[str, Any],
-        image: NDArray[Any],
-        attention: NDArray[Any],
-        region: NDArray[np.bool_],
-        part: NDArray[np.bool_] | None = None,
-        *,
-        title: str = "",
-    ) -> Picture:
-        """Return the picture of a result whose values and arrays were read from disk."""
-        law = None if values.get("law") is None else law_from_values(float(values["statistic"]), values["law"])
-        compared = region if part is None else part
-        return cls(values=values, law=law, image=image, attention=attention, region=region, part=compared, title=title)
-
     @property
-    def intervals(self) -> Intervals:
-        """The truncation set (n, 2)."""
-        return np.array(self.values["intervals"], dtype=np.float64).reshape(-1, 2)
-
-    @property
-    def statistic(self) -> float:
-        """The observed statistic."""
-        return float(self.values["statistic"])
-
-    @property
-    def alternative(self) -> Alternative:
-        """The alternative, which says what tails p counts."""
-        return as_alternative(self.values["alternative"])
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        """Confidence interval of the difference, if the search went for one."""
-        if self.values.get("confidence_level") is None:
-            return None
-        found = self.values["confidence_interval"]
-        return float(found["low"]), float(found["high"])
-
-    @property
-    def interval_name(self) -> str:
-        """The interval with its level: "95% interval"."""
-        return f"{100 * self.values['confidence_interval']['confidence_level']:.10g}% interval"
-
-    @property
-    def difference_text(self) -> str:
-        """The estimated difference and its interval in a sentence; empty if the search went for p alone."""
-        if self.interval is None:
-            return ""
-        low, high = self.interval
-        bounds = float(self.values["estimate_bounds"][0]), float(self.values["estimate_bounds"][1])
-        estimate = estimate_text(float(self.values["estimate"]), bounds, self.values["status"])
-        ends = f"{self.interval_name} {low:.3g} to {high:.3g}"
-        return f"Estimated difference {estimate}, {ends}, in units of the pixel values."
-
-    def contradiction_text(self, alpha: float) -> str:
-        """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
-        if self.interval is None or self.alternative != "two-sided":
-            return ""
-        level = self.values["confidence_interval"]["confidence_level"]
-        if not contradict(self.decision(alpha), self.interval, level, alpha):
-            return ""
-        return (
-            "Here p and the interval disagree: p counts both tails together, the interval each by itself "
-            '(alternative="equal-tailed" makes them agree).'
-        )
-
-    @property
-    def region_text(self) -> str:
-        """The size of the compared part: "35 of 256 pixels"."""
-        return f"{self.values['part_pixels']:,} of {self.values['seen_pixels']:,} pixels"
-
-    def decision(self, alpha: float) -> bool | None:
-        """Return whether p is at most alpha; None if the search cannot tell."""
-        low, high = self.values["pvalue_bounds"]
-        return decision(low, high, alpha)
-
-    def verdict(self, alpha: float) -> str:
-        """Return the verdict in two or three sentences."""
-        return verdict_text(self.values, alpha)
-
-    def short_verdict(self, alpha: float) -> str:
-        """Return the verdict in a few words."""
-        return short_verdict(self.decision(alpha), alpha)
-
-    @property
-    def pvalue_text(self) -> str:
-        """The selective p-value with its sign: "= 0.042"."""
-        low, high = self.values["pvalue_bounds"]
-        return with_sign(pvalue_text(self.values["pvalue"], (low, high), self.values["status"]))
-
-    @property
-    def naive_text(self) -> str:
-        """The naive p-value with its sign."""
-        return with_sign(number_text(self.values["naive_pvalue"]))
-
-    @property
-    def certified_text(self) -> str | None:
-        """The certified p-value with its sign, if there is one."""
-        certificate = self.values.get("certificate")
-        return None if certificate is None else with_sign(number_text(certificate["pvalue"]))
+    def chosen_on(self) -> NDArray[Any]:
+        """The image on which the region was chosen."""
+        return self.image if self.randomised_image is None else self.randomised_image
 
 
 MAP_COLOURS = "viridis"
@@ -178,8 +62,7 @@ CLIPPED = 0.5
 
 def draw_overlay(axes: Axes, picture: Picture, *, outline_width: float = 1.6) -> None:
     """Draw the image that the region was chosen on, the attention over it, and the outline of the region."""
-    chosen_on = picture.image if picture.randomised_image is None else picture.randomised_image
-    draw_image(axes, chosen_on)
+    draw_image(axes, picture.chosen_on)
     attention = np.clip(picture.attention, 0.0, 1.0)
     axes.imshow(attention, cmap=MAP_COLOURS, vmin=0, vmax=1, alpha=MOST_OPAQUE * attention, interpolation="nearest")
     _draw_region(axes, picture, outline_width)

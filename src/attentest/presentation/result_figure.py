@@ -21,8 +21,22 @@ from attentest.presentation.figure import (
     shown_name,
     wrapped,
 )
-from attentest.presentation.picture import draw_map, draw_overlay
+from attentest.presentation.picture import Picture, draw_map, draw_overlay
+from attentest.presentation.words import (
+    contradiction_text,
+    difference_text,
+    interval_name,
+    number_text,
+    region_text,
+    searched_interval,
+    selective_p,
+    short_verdict,
+    verdict_text,
+    with_sign,
+)
+from attentest.record import ResultRecord
 from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.confidence_interval import ConfidenceInterval
 from attentest.statistics.law import Law
 from attentest.statistics.roots import increasing_roots
 from attentest.statistics.truncation_set import Intervals
@@ -30,8 +44,6 @@ from attentest.statistics.truncation_set import Intervals
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
-
-    from attentest.presentation.picture import Picture
 
 
 UNSEEN = 1e-4
@@ -145,27 +157,22 @@ FARTHEST_DRAWN = 6.0
 """An interval that ends farther out than this many times the range of everything else is cut off, with an arrow."""
 
 
-def draw_density(axes: Axes, picture: Picture, *, size: float = 8.0) -> None:
+def draw_density(axes: Axes, record: ResultRecord, *, size: float = 8.0) -> None:
     """Draw what p is a share of, and below it the confidence interval of the difference.
 
     The area under the curve is one, and its dark part is p; with equal tails it is the smaller tail, half of p. The
     axes themselves become a frame for the two plots. ``size`` is that of the text in points.
     """
     axes.set_axis_off()
-    curve = axes.inset_axes((0.0, 0.0, 1.0, 0.92) if picture.interval is None else (0.0, 0.42, 1.0, 0.5))
-    if picture.law is None:
-        curve.set_axis_off()
-        text = "The record of this result is of an\nearlier version: it has no density."
-        curve.text(0.5, 0.5, text, ha="center", va="center", color=GREY, size=size)
-    else:
-        density = ConditionalDensity(law=picture.law, intervals=picture.intervals, alternative=picture.alternative)
-        _draw_curve(curve, density, picture, size)
-    if picture.interval is not None:
-        _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), picture, picture.interval, size)
+    interval = searched_interval(record)
+    curve = axes.inset_axes((0.0, 0.0, 1.0, 0.92) if interval is None else (0.0, 0.42, 1.0, 0.5))
+    density = ConditionalDensity(law=record.law, intervals=record.intervals, alternative=record.alternative)
+    _draw_curve(curve, density, record.statistic, size)
+    if interval is not None:
+        _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), record, interval, size)
 
 
-def _draw_curve(axes: Axes, density: ConditionalDensity, picture: Picture, size: float) -> None:
-    t = picture.statistic
+def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, size: float) -> None:
     low, high = density.quantiles([UNSEEN / 2, 1 - UNSEEN / 2])
     margin = 0.06 * (max(high, t) - min(low, t))
     start, end = float(min(low, t) - margin), float(max(high, t) + margin)
@@ -224,11 +231,11 @@ def _fill(axes: Axes, edges: NDArray[np.float64], heights: NDArray[np.float64], 
     axes.add_artist(StepPatch(heights, edges, fill=False, edgecolor=GREY, lw=0.9))
 
 
-def _draw_interval(axes: Axes, picture: Picture, interval: tuple[float, float], size: float) -> None:
+def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterval, size: float) -> None:
     """Draw the confidence interval with the estimate, zero, and the observed difference."""
     low, high = interval
-    naive = [float(picture.values["naive_confidence_interval"][end]) for end in ("low", "high")]
-    observed, estimate = (float(picture.values[name]) for name in ("difference", "estimate"))
+    observed, estimate = record.difference, record.estimate
+    naive = record.naive_confidence_interval(interval.confidence_level)
     near = [0.0, observed, *(end for end in naive if np.isfinite(end))]
     reach = FARTHEST_DRAWN * (max(near) - min(near))
     start, end = max(low, min(near) - reach), min(high, max(near) + reach)
@@ -246,7 +253,7 @@ def _draw_interval(axes: Axes, picture: Picture, interval: tuple[float, float], 
         shown = f"estimate at {estimate:.3g}"
     axes.plot([observed], [0], "D", color=REGION_COLOUR, ms=3.5)
     _plain(axes, f"\N{BLACK DIAMOND} observed, \N{BLACK CIRCLE} {shown}", size)
-    axes.set_title(f"{picture.interval_name}: {low:.3g} to {high:.3g}", size=size, pad=2)
+    axes.set_title(f"{interval_name(interval.confidence_level)}: {low:.3g} to {high:.3g}", size=size, pad=2)
 
 
 def _plain(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
@@ -360,7 +367,8 @@ def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float
     draw_panels(axes, picture, alpha=alpha, size=layout.size)
     left, name = 4 / width, shown_name(picture.title, int(0.58 * layout.letters))
     figure.text(left, 1 - 2 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
-    sentences = picture.verdict(alpha), picture.difference_text, picture.contradiction_text(alpha)
+    record = picture.record
+    sentences = verdict_text(record, alpha), difference_text(record), contradiction_text(record, alpha)
     words = wrapped(" ".join(filter(None, sentences)), layout.letters)
     figure.text(left, (2 + layout.words) / layout.height, words, va="top", size=layout.size, linespacing=1.3)
     return axes
@@ -369,18 +377,23 @@ def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float
 def draw_panels(axes: Iterable[Axes], picture: Picture, *, alpha: float, size: float = 8.0) -> None:
     """Draw image, map and density on three axes."""
     image_axes, map_axes, density_axes = axes
+    record = picture.record
     draw_overlay(image_axes, picture)
     where = "image" if picture.randomised_image is None else "randomised image"
-    image_axes.set_title(f"{where} and region:\n{picture.region_text}", size=size)
+    image_axes.set_title(f"{where} and region:\n{region_text(record)}", size=size)
     shown = draw_map(map_axes, picture)
     map_axes.set_title("attention map", size=size)
     scale = map_axes.inset_axes((0.0, -0.06, 1.0, 0.03))
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
-    draw_density(density_axes, picture, size=size)
-    certified = "" if picture.certified_text is None else f"certified p {picture.certified_text}, "
+    draw_density(density_axes, record, size=size)
+    certified = "" if record.certificate is None else f"certified p {_exact(record.certificate['pvalue'])}, "
     density_axes.set_title(
-        f"{picture.short_verdict(alpha)}\nselective p {picture.pvalue_text}\n"
-        f"{certified}naive p {picture.naive_text} (not valid)",
+        f"{short_verdict(record.reject_at(alpha), alpha)}\nselective p {selective_p(record)}\n"
+        f"{certified}naive p {_exact(record.naive_pvalue)} (not valid)",
         size=size,
     )
+
+
+def _exact(p: float) -> str:
+    return with_sign(number_text(p))

@@ -1,14 +1,21 @@
-"""P-values, estimates, verdicts and footnotes as text, for tables, figures and reports."""
+"""P-values, estimates, verdicts and footnotes as text, for tables, figures and reports.
+
+What needs NumPy or torch is imported where it is used: the help of the command line needs none of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isinf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attentest.search import CONVERGED
-from attentest.statistics.alternative import ONE_SIDED
-from attentest.statistics.pvalue import decision
+from attentest.errors import counted
+
+if TYPE_CHECKING:
+    from attentest.record import ResultRecord
+    from attentest.statistics.confidence_interval import ConfidenceInterval
+    from attentest.statistics.many_pvalues import ManyPvalues
+    from attentest.statistics.multiple_testing import Adjustment
 
 SMALLEST = 1e-307
 """Smaller p-values are shown as below it: their digits are lost in a float64."""
@@ -39,12 +46,33 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
     digits
         Significant digits.
     """
-    return number_text(p, digits) if status == CONVERGED else f"{range_text(*bounds, digits)} ({status})"
+    return number_text(p, digits) if is_converged(status) else f"{range_text(*bounds, digits)} ({status})"
 
 
 def estimate_text(estimate: float, bounds: tuple[float, float], status: str) -> str:
     """Return an estimate as its search knows it: "1.2", or the bounds on it if the search did not converge."""
-    return f"{estimate:.3g}" if status == CONVERGED else f"{bounds[0]:.3g} to {bounds[1]:.3g}"
+    return f"{estimate:.3g}" if is_converged(status) else f"{bounds[0]:.3g} to {bounds[1]:.3g}"
+
+
+def is_converged(status: str) -> bool:
+    """Return whether a search ended because it knew enough, by its status."""
+    from attentest.search import CONVERGED
+
+    return status == CONVERGED
+
+
+def interval_text(low: float, high: float) -> str:
+    """Return a confidence interval: "-0.2 to 1.3", or "0.4 or more" where one end is infinite."""
+    if isinf(low) and isinf(high):
+        return "unbounded"
+    if isinf(low):
+        return f"{high:.3g} or less"
+    return f"{low:.3g} or more" if isinf(high) else f"{low:.3g} to {high:.3g}"
+
+
+def interval_name(confidence_level: float, what: str = "interval") -> str:
+    """Return an interval with its level: "95% interval"."""
+    return f"{100 * confidence_level:.10g}% {what}"
 
 
 def with_sign(text: str) -> str:
@@ -75,27 +103,19 @@ TINY = 1e-4
 """Smaller shares are not written as percentages."""
 
 
-def verdict_text(values: Mapping[str, Any], alpha: float) -> str:
-    """Return the verdict on one result in two or three sentences.
-
-    Parameters
-    ----------
-    values
-        JSON-ready values of the result (``result.to_dict()``).
-    alpha
-        Significance level.
-    """
-    low, high = values["pvalue_bounds"]
-    rejected = decision(low, high, alpha)
+def verdict_text(record: ResultRecord, alpha: float) -> str:
+    """Return the verdict on a result at a significance level in two or three sentences."""
+    low, high = record.pvalue_bounds
+    rejected = record.reject_at(alpha)
     if rejected is None:
         return (
             f"Undecided at {alpha:g}: the search found only that p lies between {low:.3g} and {high:.3g}. Allow it "
             "more evaluations, or certify the result."
         )
-    subject = "attention region" if values["components"] is None else "component of the attention region"
-    p = with_sign(pvalue_text(values["pvalue"], (low, high), values["status"]))
-    relation = f"the mean of this {subject} {RELATIONS[values['alternative']]} {compared_with(values['contrast'])}"
-    meaning = _meaning(values, rejected)
+    subject = "attention region" if record.connectivity is None else "component of the attention region"
+    compared = compared_with(record.settings["contrast"])
+    relation = f"the mean of this {subject} {RELATIONS[record.alternative]} {compared}"
+    p, meaning = selective_p(record), _meaning(record, rejected)
     if rejected:
         return f"Significant at {alpha:g}: {relation} (selective p {p}). {meaning}"
     return (
@@ -104,21 +124,57 @@ def verdict_text(values: Mapping[str, Any], alpha: float) -> str:
     )
 
 
-def _meaning(values: Mapping[str, Any], rejected: bool) -> str:
+def _meaning(record: ResultRecord, rejected: bool) -> str:
     """Return in a sentence what the p-value of a result counts."""
-    equal_tailed = values["alternative"] == "equal-tailed"
-    p, low, high = (one / 2 if equal_tailed else one for one in (values["pvalue"], *values["pvalue_bounds"]))
-    if values["status"] == CONVERGED:
+    equal_tailed = record.alternative == "equal-tailed"
+    p, low, high = (value / 2 if equal_tailed else value for value in (record.pvalue, *record.pvalue_bounds))
+    if is_converged(record.status):
         share = percentage(p)
     else:
         share = f"at most {percentage(high)}" if rejected else f"at least {percentage(low)}"
-    counted = "one at least as large"
+    counts = "one at least as large"
     if equal_tailed:  # the estimate is the mean at which both tails are equal, so its sign says which one is smaller
-        end = "high as this one or higher" if float(values["estimate"]) > 0 else "low as this one or lower"
-        counted = f"one as {end}; p is twice this share, that of the smaller tail"
+        end = "high as this one or higher" if record.estimate > 0 else "low as this one or lower"
+        counts = f"one as {end}; p is twice this share, that of the smaller tail"
+    return f"Among images without such a difference in which the model chooses this same region, {share} show {counts}."
+
+
+def selective_p(record: ResultRecord) -> str:
+    """Return the selective p-value of a result with its sign: "= 0.042"."""
+    return with_sign(pvalue_text(record.pvalue, record.pvalue_bounds, record.status))
+
+
+def searched_interval(record: ResultRecord) -> ConfidenceInterval | None:
+    """Return the confidence interval of a result; None if the search went for p alone."""
+    return None if record.confidence_level is None else record.confidence_interval
+
+
+def difference_text(record: ResultRecord) -> str:
+    """Return the estimated difference and its interval in a sentence; empty if the search went for p alone."""
+    interval = searched_interval(record)
+    if interval is None:
+        return ""
+    estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
+    ends = f"{interval_name(interval.confidence_level)} {interval.low:.3g} to {interval.high:.3g}"
+    return f"Estimated difference {estimate}, {ends}, in units of the pixel values."
+
+
+def contradiction_text(record: ResultRecord, alpha: float) -> str:
+    """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
+    interval = searched_interval(record)
+    if interval is None or record.alternative != "two-sided":
+        return ""
+    if not contradict(record.reject_at(alpha), (interval.low, interval.high), interval.confidence_level, alpha):
+        return ""
     return (
-        f"Among images without such a difference in which the model chooses this same region, {share} show {counted}."
+        "Here p and the interval disagree: p counts both tails together, the interval each by itself "
+        '(alternative="equal-tailed" makes them agree).'
     )
+
+
+def region_text(record: ResultRecord) -> str:
+    """Return the size of the compared part: "35 of 256 pixels"."""
+    return f"{record.part_pixels:,} of {record.seen_pixels:,} pixels"
 
 
 def short_verdict(rejected: bool | None, alpha: float) -> str:
@@ -168,12 +224,10 @@ def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, inter
     interval_level
         Level of the confidence interval that is shown; None if none is.
     """
-    from attentest.search import CONVERGED  # imported here: it takes long, and the help of the command line needs none
-
     if "error" in row:
         return []
     notes = []
-    if row["status"] != CONVERGED:
+    if not is_converged(row["status"]):
         ended = ENDINGS.get(row["status"], "the search did not converge")
         notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
     if interval_level is not None:
@@ -197,10 +251,10 @@ def component_notes(
     rejected
         Whether Holm's method rejects its hypothesis; None if the error bars do not tell.
     """
-    from attentest.statistics.pvalue import decision  # imported here: as above
+    from attentest.statistics.pvalue import decision
 
     notes = row_notes(row, None, alpha, None)
-    if interval_level is None or "simultaneous_low" not in row:  # not tested, or a record of an earlier version
+    if interval_level is None or "error" in row:
         return notes
     interval, count = (row["simultaneous_low"], row["simultaneous_high"]), row["simultaneous_count"]
     alone = decision(row["pvalue_low"], row["pvalue_high"], alpha / count)
@@ -215,6 +269,8 @@ def component_notes(
 
 def _interval_notes(row: Mapping[str, Any], interval: tuple[float, float], disagree: bool) -> list[str]:
     """Return what must be said of the interval of a row, which disagrees with its p-value about zero or not."""
+    from attentest.statistics.alternative import ONE_SIDED
+
     notes = []
     if row["alternative"] not in ONE_SIDED and any(map(isinf, interval)):
         notes.append("an infinite end: the image and the selection do not bound the difference on that side")
@@ -275,6 +331,72 @@ def selection_notes(row: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+METHOD_NAMES: dict[Adjustment, str] = {
+    "bh": "Benjamini-Hochberg",
+    "by": "Benjamini-Yekutieli",
+    "holm": "Holm",
+}
+"""Names of the ways to adjust p-values."""
+
+
+def summary_text(
+    known: ManyPvalues, alpha: float, of: str = "image", methods: Sequence[Adjustment] | None = None
+) -> str:
+    """Return a summary of many p-values at a significance level.
+
+    Parameters
+    ----------
+    known
+        The p-values.
+    alpha
+        Significance level.
+    of
+        What the p-values are of, in the singular.
+    methods
+        How to adjust them; by default all ways that are valid, after the rates of those that are not adjusted.
+    """
+    lines, decisions = [counted(len(known), of)], []
+    if methods is None:
+        decisions = known.decisions(alpha)
+        lines += [
+            f"selective p <= {alpha:g}: {known.rejection_rate(alpha)}{_undecided(decisions)}",
+            f"naive p <= {alpha:g}: {known.rejection_rate(alpha, naive=True)}",
+        ]
+    for method in methods or (("by", "holm") if known.share_a_reference else ("bh", "by", "holm")):
+        adjusted = known.decisions(alpha, method)
+        rejected = f"{adjusted.count(True)} of {len(known)}{_undecided(adjusted)}"
+        lines.append(f"{METHOD_NAMES[method]}-adjusted p <= {alpha:g}: {rejected}")
+        decisions = decisions + adjusted
+    if methods is None and known.share_a_reference:
+        lines.append(
+            "images that are compared with the same noisy reference have p-values that depend on each other: "
+            "Benjamini-Hochberg does not apply to them"
+        )
+    return "\n".join([*lines, *([advice_text(known, alpha)] if None in decisions else [])])
+
+
+def advice_text(known: ManyPvalues, alpha: float) -> str:
+    """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
+    from attentest.search import DECIDED, TOO_SHARP
+
+    more = "a larger max_evaluations= (--max-evaluations)"
+    sharp = [known.certified[i] for i, status in enumerate(known.statuses) if status == TOO_SHARP]
+    if DECIDED in known.statuses:
+        how = "to resolve them, test without alpha= (without --decide)"
+    elif not sharp:
+        how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them"
+    elif all(sharp):
+        how = f"where the status is sharp, report the certified p, or use {more}"
+    else:
+        how = f"where the status is sharp, certify (certification=, --certify), or use {more}"
+    return f"undecided: error bars that contain {alpha:g}; {how}"
+
+
+def _undecided(decisions: Sequence[bool | None]) -> str:
+    count = list(decisions).count(None)
+    return f", {count} undecided" if count else ""
+
+
 LONGEST_CELL = 64
 """Most characters of a name in a table; its middle is left out."""
 
@@ -282,7 +404,7 @@ LONGEST_CELL = 64
 def plain(text: object) -> str:
     """Return text in which bytes that are not text, and characters that control how others are shown, are escaped."""
     known = str(text).encode("utf-8", "backslashreplace").decode()
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in known)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in known)
 
 
 def short(text: str) -> str:

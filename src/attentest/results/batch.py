@@ -13,13 +13,15 @@ from attentest.checks import confidence, level, whole_number
 from attentest.errors import InputError, counted
 from attentest.files import as_path
 from attentest.presentation.notebook import MOST_ROWS, results_html
+from attentest.presentation.report.tested_batch import SmallPicture, batch_of_records
+from attentest.presentation.rows import TEXT_COLUMNS, TRUTH_COLUMNS, columns_of, failed_row, row_of, with_adjusted
 from attentest.presentation.tables import write_csv, write_parquet
+from attentest.presentation.words import METHOD_NAMES, advice_text, summary_text
 from attentest.progress import ProgressLike, progress_reports
-from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
-from attentest.results.result import AttentionTestResult, values_of
-from attentest.results.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, rows_of, with_adjusted
-from attentest.results.selective_inference import USUAL_LEVEL
+from attentest.record import ResultRecord
+from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage
+from attentest.statistics.many_pvalues import ManyPvalues
 from attentest.statistics.multiple_testing import Adjustment, Rate
 
 if TYPE_CHECKING:
@@ -54,14 +56,12 @@ class Results(Sequence[AttentionTestResult]):
         named = tuple(range(len(every)) if names is None else names)
         if len(named) != len(every):
             raise InputError(f"there must be a name for each result, got {len(named)} for {len(every)}.")
-        for one in every:
-            if not isinstance(one, (AttentionTestResult, FailedImage)):
-                raise InputError(f"Results takes results of AttentionTest, got {type(one).__name__} among them.")
+        for result in every:
+            if not isinstance(result, (AttentionTestResult, FailedImage)):
+                raise InputError(f"Results takes results of AttentionTest, got {type(result).__name__} among them.")
         self._all_names, self._all = named, every
-        self._results = tuple(one for one in every if isinstance(one, AttentionTestResult))
-        self._names = tuple(
-            name for name, one in zip(named, every, strict=True) if isinstance(one, AttentionTestResult)
-        )
+        tested = [(name, result) for name, result in self._every if isinstance(result, AttentionTestResult)]
+        self._names, self._results = tuple(name for name, _ in tested), tuple(result for _, result in tested)
 
     def __len__(self) -> int:
         return len(self._results)
@@ -87,12 +87,10 @@ class Results(Sequence[AttentionTestResult]):
     def _repr_html_(self) -> str:
         known, shown = self._known, self._every[:MOST_ROWS]
         method = self._adjustment or ("by" if known.share_a_reference else "bh")
-        adjusted = iter(known.adjusted_bounds(method)[1].tolist())
-        values = iter(self._values(sum(isinstance(one, AttentionTestResult) for _, one in shown)))
-        rows = [
-            (name, one.reason if isinstance(one, FailedImage) else {**next(values), "adjusted": next(adjusted)})
-            for name, one in shown
-        ]
+        adjusted = known.adjusted_bounds(method)[1].tolist()
+        records = self._records(first=sum(isinstance(tested, AttentionTestResult) for _, tested in shown))
+        numbers = iter(zip(records, adjusted, strict=False))
+        rows = [(name, tested.reason if isinstance(tested, FailedImage) else next(numbers)) for name, tested in shown]
         notes = self.summary().split("\n") if len(self) else []
         return results_html(repr(self), rows, len(self._all), of=self._of, adjusted=METHOD_NAMES[method], notes=notes)
 
@@ -104,7 +102,7 @@ class Results(Sequence[AttentionTestResult]):
     @property
     def failures(self) -> dict[object, str]:
         """The reason for each image that could not be tested, by its name."""
-        return {name: one.reason for name, one in self._every if isinstance(one, FailedImage)}
+        return {name: tested.reason for name, tested in self._every if isinstance(tested, FailedImage)}
 
     @property
     def pvalues(self) -> NDArray[np.float64]:
@@ -256,7 +254,12 @@ class Results(Sequence[AttentionTestResult]):
             - ``certificate_pvalue``, ``certificate_draws`` and others, if a result has a certificate;
             - ``error``: why an image could not be tested.
         """
-        return columns_of(with_adjusted(self._rows(confidence_level), self._known))
+        tested = iter(self._records(confidence_level))
+        rows = (
+            failed_row(name, result.reason) if isinstance(result, FailedImage) else row_of(name, next(tested))
+            for name, result in self._every
+        )
+        return columns_of(with_adjusted(rows, self._known))
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as CSV, numbers exact to the last bit; a text that looks like a formula has a ' before it."""
@@ -313,12 +316,21 @@ class Results(Sequence[AttentionTestResult]):
         """
         from attentest.presentation.report import MOST_CARDS
         from attentest.presentation.report.page import check_report_path, write_report
-        from attentest.presentation.report.tested_batch import batch_of_results
 
         target, most = as_path(path, "the report"), whole_number(cards, "cards", 0, MOST_CARDS)
         check_report_path(target)
-        level_shown = self._interval_level() if confidence_level is None else confidence(confidence_level)
-        batch = batch_of_results(self._named, level_shown, components=self._of == "component")
+        images, shown_level = self._images, None if confidence_level is None else confidence(confidence_level)
+        records = iter(self._records(shown_level))
+        named = [
+            (name, tested.reason if isinstance(tested, FailedImage) else [next(records) for _ in tested])
+            for name, tested in images
+        ]
+
+        def picture(place: int) -> SmallPicture | None:
+            tested = images[place][1]
+            return None if isinstance(tested, FailedImage) else small_picture(tested)
+
+        batch = batch_of_records(named, picture)
         with progress_reports(progress, min(len(self), most), "result", "drawing") as report:
             write_report(target, batch, alpha=level(alpha), cards=most, progress=report)
 
@@ -326,11 +338,11 @@ class Results(Sequence[AttentionTestResult]):
         """Return a summary of the results at a significance level, in words."""
         failed = len(self.failures)
         note = f"\n{failed} more could not be tested" if failed else ""
-        return self._known.summary(alpha) + note
+        return summary_text(self._known, level(alpha)) + note
 
     def advice(self, alpha: float) -> str:
         """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
-        return self._known.advice(alpha)
+        return advice_text(self._known, alpha)
 
     @property
     def _known(self) -> ManyPvalues:
@@ -350,21 +362,15 @@ class Results(Sequence[AttentionTestResult]):
         return list(zip(self._all_names, self._all, strict=True))
 
     @property
-    def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
+    def _images(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
         """Each image with the list of its results, or with its failure."""
-        return [(name, one if isinstance(one, FailedImage) else [one]) for name, one in self._every]
+        return [(name, tested if isinstance(tested, FailedImage) else [tested]) for name, tested in self._every]
 
-    def _values(self, most: int) -> list[dict[str, Any]]:
-        """Return the JSON-ready values of the first so many results."""
-        return values_of(self._results[:most], self._interval_level())
+    def _records(self, confidence_level: float | None = None, first: int | None = None) -> list[ResultRecord]:
+        """Return the records of the results, or of the first so many."""
+        return records_of(self._results[:first], confidence_level)
 
-    def _interval_level(self) -> float:
-        """Return the confidence level of the test, or the usual one if it had none."""
-        return (self[0].confidence_level if len(self) else None) or USUAL_LEVEL
 
-    def _rows(self, confidence_level: float | None) -> list[Row]:
-        """Return a row for each image, in order."""
-        tested = iter(rows_of(self, self.names, confidence_level or self._interval_level()))
-        return [
-            failed_row(name, one.reason) if isinstance(one, FailedImage) else next(tested) for name, one in self._every
-        ]
+def small_picture(results: Sequence[AttentionTestResult]) -> SmallPicture:
+    """Return the picture of the results of one image: one, or one for each component of its region."""
+    return SmallPicture.of(results[0].image, results[0].attention, [result.part for result in results])

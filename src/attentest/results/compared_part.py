@@ -17,7 +17,7 @@ from attentest.search import Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
-from attentest.statistics.truncation_set import Unions
+from attentest.statistics.truncation_set import TruncationSet, Unions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +50,6 @@ def results_of(
     *,
     alternative: Alternative,
     alpha: float | None,
-    confidence_level: float | None,
     connectivity: int | None,
 ) -> list[AttentionTestResult]:
     """Return the results of k tested parts and their truncation sets; their arrays become read-only."""
@@ -73,21 +72,19 @@ def results_of(
         "seen": parts.seen,
         "selectable": parts.selectable,
         "alpha": alpha,
-        "confidence_level": confidence_level,
-        "connectivity": connectivity,
         "alternative": alternative,
     }
     return [
         AttentionTestResult(
             law=own_law,
+            truncation_set=TruncationSet(
+                intervals=outcome.intervals, certain=outcome.certain, possible=outcome.possible
+            ),
             standard_error=parts.standard_error[i],
             region=parts.region[i],
             part=parts.part[i],
             image=parts.image[i],
             attention=parts.attention[i],
-            intervals=outcome.intervals,
-            certain_intervals=outcome.certain,
-            possible_intervals=outcome.possible,
             log_pvalue=best[i],
             log_pvalue_bounds=(low[i], high[i]),
             naive_log_pvalue=log_naive[i],

@@ -4,102 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import confidence
+from attentest.checks import confidence, level
 from attentest.errors import InputError
-from attentest.record import json_interval
+from attentest.presentation.words import summary_text
+from attentest.record import ResultRecord
 from attentest.results.batch import Results
-from attentest.results.result import AttentionTestResult, values_of
-from attentest.results.rows import Row, row_of
-from attentest.results.selective_inference import Estimable, confidence_intervals_of
+from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage
 from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.multiple_testing import Adjustment, Simultaneous, level_of_each
-
-ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
-"""The least number that is greater than 0: the end of an interval that says no more than that."""
+from attentest.statistics.inference import bonferroni_intervals, confidence_intervals_of, holm_intervals
+from attentest.statistics.multiple_testing import Adjustment, Simultaneous
 
 
-def bonferroni_intervals(
-    regions: Sequence[Sequence[Estimable]], confidence_level: float
-) -> list[list[ConfidenceInterval]]:
-    """Return the intervals of the components of each region, which all cover together with a probability per region.
-
-    Each of m intervals fails to cover with probability (1 - level) / m given the region, so that one of them or more
-    fail with probability 1 - level at most, however they depend on each other.
-    """
-    level = confidence(confidence_level)
-    each = [level_of_each(level, len(components)) for components in regions for _ in components]
-    found = iter(confidence_intervals_of([one for components in regions for one in components], each))
+def component_records(
+    regions: Sequence[Sequence[AttentionTestResult]], confidence_level: float | None = None
+) -> list[list[ResultRecord]]:
+    """Return the records of the components of each region, with the intervals that cover together."""
+    every = [result for components in regions for result in components]
+    if not every:
+        return [[] for _ in regions]
+    chosen = every[0].interval_level if confidence_level is None else confidence_level
+    records = iter(records_of(every, chosen))
     return [
-        [replace(next(found), confidence_level=level, together=len(components)) for _ in components]
-        for components in regions
+        [replace(next(records), simultaneous_interval=interval) for interval in intervals]
+        for intervals in bonferroni_intervals(regions, chosen)
     ]
-
-
-def holm_intervals(
-    regions: Sequence[Sequence[Estimable]], rejected: Sequence[Sequence[bool | None]], confidence_level: float
-) -> list[list[ConfidenceInterval]]:
-    """Return one-sided intervals that cover together and exclude 0 exactly where Holm's method rejects.
-
-    These are the bounds of Strassburger and Bretz (2008, *Compatible simultaneous lower confidence bounds for the Holm
-    procedure and other Bonferroni-based closed tests*) and Guilbaud (2008). Where all hypotheses about a region are
-    rejected, they are Bonferroni's, or 0 if that is farther from the other end. Otherwise a rejected one has the end 0,
-    and the level is divided among the others. The end 0 is not part of an interval.
-
-    Parameters
-    ----------
-    regions
-        Results of the components of each region, of a one-sided alternative.
-    rejected
-        Whether Holm's method rejects the hypothesis of each at 1 - confidence_level; None, where error bars do not
-        tell, counts as not rejected, which makes no bound less valid.
-    confidence_level
-        The probability with which all cover.
-    """
-    level = confidence(confidence_level)
-    if not {one.alternative for components in regions for one in components} <= {"greater", "less"}:
-        raise InputError(
-            "method='holm' is for one-sided alternatives: after a two-sided rejection Holm's method says only that a "
-            "difference is not 0, which is no interval. Use method='bonferroni'."
-        )
-    made = [[one is True for one in some] for some in rejected]
-    divided = [some.count(False) or len(some) for some in made]  # among so many the level is divided
-    each = [level_of_each(level, count) for count, some in zip(divided, made, strict=True) for _ in some]
-    found = iter(confidence_intervals_of([one for components in regions for one in components], each))
-    return [
-        [
-            replace(
-                _beyond_zero(next(found), known=all(some)) if reject else next(found),
-                confidence_level=level,
-                together=len(some),
-            )
-            for reject in some
-        ]
-        for some in made
-    ]
-
-
-def values_of_components(
-    regions: Sequence[Sequence[AttentionTestResult]], confidence_level: float
-) -> list[list[dict[str, Any]]]:
-    """Return the JSON-ready values of the components of each region, with the intervals that cover together."""
-    values = iter(values_of([one for components in regions for one in components], confidence_level))
-    return [
-        [{**next(values), "simultaneous_interval": {**json_interval(one), "count": one.together}} for one in intervals]
-        for intervals in bonferroni_intervals(regions, confidence_level)
-    ]
-
-
-def _beyond_zero(interval: ConfidenceInterval, known: bool) -> ConfidenceInterval:
-    """Return a one-sided interval that excludes 0: the part of it that does, if it is known, or all that does."""
-    if np.isinf(interval.high):
-        return replace(interval, low=max(interval.low, ABOVE_ZERO) if known else ABOVE_ZERO)
-    return replace(interval, high=min(interval.high, -ABOVE_ZERO) if known else -ABOVE_ZERO)
 
 
 class ComponentResults(Results):
@@ -119,8 +52,7 @@ class ComponentResults(Results):
     def __getitem__(self, index: int) -> AttentionTestResult:  # type: ignore[override]  # no slices
         if isinstance(index, slice):
             raise InputError("the components of a region are adjusted together: take one, or list(...) of them.")
-        found: AttentionTestResult = super().__getitem__(index)
-        return found
+        return super().__getitem__(index)
 
     @property
     def region(self) -> NDArray[np.bool_]:
@@ -128,7 +60,7 @@ class ComponentResults(Results):
         return self[0].region
 
     @property
-    def _named(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
+    def _images(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
         return [("the image", list(self))]
 
     @property
@@ -157,7 +89,7 @@ class ComponentResults(Results):
         return super().decisions(alpha, method)
 
     def confidence_intervals(
-        self, confidence_level: float = 0.95, method: Simultaneous | None = "bonferroni"
+        self, confidence_level: float | None = None, method: Simultaneous | None = "bonferroni"
     ) -> list[ConfidenceInterval]:
         """Return an interval for the true difference of each component, such that all of them cover together.
 
@@ -168,8 +100,9 @@ class ComponentResults(Results):
         Parameters
         ----------
         confidence_level
-            Probability that all intervals cover the true differences. The search went as far as the test's own
-            ``confidence_level`` needs for that; at a higher level intervals are still valid, but wider.
+            Probability that all intervals cover the true differences; by default that of the test, or 0.95 if it went
+            for p alone. The search went as far as the test's own level needs for that; at a higher one intervals are
+            still valid, but wider.
         method
             "bonferroni": each interval has the level 1 - (1 - confidence_level) / m. Holm's method can reject a
             hypothesis although 0 is in this interval, never the other way round if p and interval agree (one-sided
@@ -178,23 +111,19 @@ class ComponentResults(Results):
             the end 0 itself (the least number beyond it), and the bounds of the others are tighter. None: each interval
             by itself, which do not cover together.
         """
+        chosen = self[0].interval_level if confidence_level is None else confidence_level
         if method is None:
-            return confidence_intervals_of(list(self), confidence_level)
+            return confidence_intervals_of(list(self), chosen)
         if method == "holm":
-            rejected = self.decisions(1 - confidence(confidence_level))
-            return holm_intervals([list(self)], [rejected], confidence_level)[0]
+            return holm_intervals([list(self)], [self.decisions(1 - confidence(chosen))], chosen)[0]
         if method != "bonferroni":
             raise InputError(f"the method must be bonferroni, holm or None, got {method!r}.")
-        return bonferroni_intervals([list(self)], confidence_level)[0]
+        return bonferroni_intervals([list(self)], chosen)[0]
 
-    def _rows(self, confidence_level: float | None) -> list[Row]:
-        values = values_of_components([list(self)], confidence_level or self._interval_level())[0]
-        return [row_of(name, one) for name, one in zip(self.names, values, strict=True)]
-
-    def _values(self, most: int) -> list[dict[str, Any]]:
-        return values_of_components([list(self)], self._interval_level())[0][:most]
+    def _records(self, confidence_level: float | None = None, first: int | None = None) -> list[ResultRecord]:
+        return component_records([list(self)], confidence_level)[0][:first]
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
-        first, *others = self._known.summary(alpha, "component", ["holm"]).split("\n")
+        first, *others = summary_text(self._known, level(alpha), "component", ["holm"]).split("\n")
         return "\n".join([f"{first} of one region", *others])

@@ -1,42 +1,42 @@
-"""The result of a test of one image."""
+"""The result of a test of one image: its numbers, its images, and what can be asked of them."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from math import isinf
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
+from attentest.presentation.figure import axes_or_new, checked_axes, shown_figure
 from attentest.presentation.notebook import result_html
-from attentest.presentation.picture import Picture
-from attentest.presentation.words import verdict_text
-from attentest.record import json_interval, json_intervals, json_number
+from attentest.presentation.picture import Picture, draw_overlay
+from attentest.presentation.result_figure import MM, Layout, checked_width, draw_density, draw_panels, draw_row
+from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
+from attentest.presentation.words import pvalue_text, verdict_text
+from attentest.record import ResultNumbers, ResultRecord
 from attentest.results.certificate import Certificate
-from attentest.results.plots import ResultPlots
-from attentest.results.selective_inference import USUAL_LEVEL, SelectiveInference, confidence_intervals_of, estimates_of
-from attentest.search import Audit
 from attentest.statistics.alternative import Alternative, as_alternative
+from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.inference import confidence_intervals_of, estimates_of
 from attentest.statistics.law import Law
+from attentest.statistics.noise_factor import FACTORS
 from attentest.statistics.pvalue import bonferroni_log_pvalue, log_pvalues, naive_log_pvalue
-from attentest.statistics.randomised_law import law_values
-from attentest.statistics.truncation_set import Intervals
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class AttentionTestResult(ResultPlots, SelectiveInference):
+class AttentionTestResult(ResultNumbers):
     """Whether the attention region of one image differs from what it is compared with.
 
     Parameters
     ----------
-    law
-        Law of the statistic given the truncation set, for this one image.
-    standard_error
-        Standard deviation of the compared difference, in the units of the pixels.
+    law, truncation_set, standard_error, alternative, log_pvalue, status, settings and others
+        The numbers of the test: see :class:`~attentest.record.ResultNumbers`.
     region : (H, W) bool
         The attention region.
     part : (H, W) bool
@@ -47,42 +47,6 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
         The attention map, from 0 to 1; 0 where the model sees nothing.
     seen : (H, W) bool
         The pixels the model sees: all, unless its preprocessing crops or its patches leave a border.
-    selectable
-        Number of pixels seen, or of patches in which they lie if the region consists of whole patches: those from which
-        the model chose the region.
-    intervals : (n, 2) float64
-        Truncation set: the values of z at which the model would choose this region. It is searched only where p and
-        the confidence interval depend on it.
-    certain_intervals, possible_intervals : (n, 2) float64
-        A subset and a superset of the truncation set, as far as the search knows.
-    log_pvalue, log_pvalue_bounds
-        Natural logarithms of the selective p-value and of the bounds on it, for p too small for a float. They are as
-        exact as the search was asked to be: with a tolerance of 1e-6 the search does not distinguish p-values below
-        it; ``SpectralSearch(tol=0, rtol=1e-3)`` resolves any p.
-    naive_log_pvalue, bonferroni_log_pvalue
-        Logarithms of the p-value that ignores the selection, and of the one that corrects for all regions that
-        could have been chosen.
-    alternative
-        The alternative of the p-values and the confidence interval.
-    alpha
-        Level at which the test was asked to decide, if it was.
-    confidence_level
-        Level of the confidence interval that the search went for; None if it went for p alone.
-    connectivity
-        1 or 2 if the part is a connected component, None if the region was compared as a whole.
-    evaluations
-        Number of model evaluations that the search used for this image.
-    status
-        "converged"; "decided" if the search stopped when it knew on which side of ``alpha`` p lies; or the reason for
-        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
-        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
-        ``max_evaluations``. P is then only a guess with a wide error bar: certify the result
-        (:meth:`AttentionTest.certify`), or search with a larger ``max_evaluations``.
-    settings
-        Record of how the test was made: region, contrast, alternative, search and noise, JSON-ready.
-    audit
-        How many random ``points`` the search compared with its conclusions before it ended, and how many
-        ``contradictions`` it found and mended; None for the grid searches, which have no audit.
     certificate
         A second p-value, by draws instead of a search, if it was asked for.
     randomised_image : (H, W) or (H, W, C) float64
@@ -90,47 +54,84 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
         this image. The statistic is that of the image itself.
     """
 
-    law: Law
-    standard_error: float
     region: NDArray[np.bool_]
     part: NDArray[np.bool_]
     image: NDArray[np.float64]
     attention: NDArray[np.float64]
     seen: NDArray[np.bool_]
-    selectable: int
-    intervals: Intervals
-    certain_intervals: Intervals
-    possible_intervals: Intervals
-    log_pvalue: float
-    log_pvalue_bounds: tuple[float, float]
-    naive_log_pvalue: float
-    bonferroni_log_pvalue: float
-    alternative: Alternative
-    alpha: float | None
-    confidence_level: float | None
-    connectivity: int | None
-    evaluations: int
-    status: str
-    settings: Mapping[str, Any]
-    audit: Audit | None = None
     certificate: Certificate | None = None
     randomised_image: NDArray[np.float64] | None = None
 
-    @property
-    def reference_images(self) -> int | None:
-        """Number of reference images that the noise was estimated from; None if it is known, or known otherwise."""
-        images = self.settings["noise"].get("images")
-        return images if isinstance(images, int) else None
+    def pvalue_text(self, digits: int = 3) -> str:
+        """Return p as text; if the search did not converge, the bounds on p and the status: "0.02 to 0.41 (decided)".
 
-    @property
-    def noise_doubt(self) -> str | None:
-        """Why the image can hardly have the noise of the noise model, by its finest details; None if it can."""
-        doubt: str | None = self.settings.get("noise_doubt")
-        return doubt
+        Parameters
+        ----------
+        digits
+            Significant digits.
+        """
+        return pvalue_text(self.pvalue, self.pvalue_bounds, self.status, digits)
 
     def verdict(self, alpha: float = 0.05) -> str:
         """Return in words what the p-value says at a significance level, and what it does not say."""
-        return verdict_text(self.to_dict(), level(alpha))
+        return verdict_text(self.record(), level(alpha))
+
+    @property
+    def estimate(self) -> float:
+        """Median-unbiased estimate of the difference, given the selection, in the units of the pixels.
+
+        It is too great as often as too small. Infinite if the statistic lies at the very end of the truncation set.
+        """
+        return float(estimates_of([self]).best[0])
+
+    @property
+    def estimate_bounds(self) -> tuple[float, float]:
+        """Least and greatest estimate compatible with what the search knows."""
+        _, low, high = estimates_of([self])
+        return float(low[0]), float(high[0])
+
+    def confidence_interval(self, confidence_level: float | None = None) -> ConfidenceInterval:
+        """Return a confidence interval for the true difference that is valid although the model chose the region.
+
+        Parameters
+        ----------
+        confidence_level
+            Probability that such an interval covers the true difference, over images in which the model chooses this
+            region. By default that of the test, or 0.95 if it went for p alone. The search went as far as the test's
+            own level needs; at a higher one the interval is still valid, and its ``error`` says how much of its width
+            may be due to the search.
+
+        Returns
+        -------
+        ConfidenceInterval
+            With equal tails for the two-sided alternative, bounded on one side otherwise, as in SciPy: from below for
+            "greater". With ``alternative="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
+            paper's two-sided p-value is that of abs(z), and need not agree with equal tails. Where the truncation set
+            lies on one side of zero, as it often does, it is one-sided: with alpha = 1 - level, zero is outside the
+            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
+        """
+        return confidence_intervals_of([self], self.interval_level if confidence_level is None else confidence_level)[0]
+
+    def sensitivity(
+        self, *, alpha: float = 0.05, factors: ArrayLike = FACTORS, confidence_level: float | None = None
+    ) -> Sensitivity:
+        """Return p, estimate and interval as functions of a factor on the standard deviation of the noise.
+
+        They are those of tests with that noise, from the same truncation set, without evaluating the model. For the
+        correlation length, which takes further tests, see :meth:`AttentionTest.sensitivity`.
+
+        Parameters
+        ----------
+        alpha
+            Significance level of the verdicts; the result has the factors at which they change, from 0.5 to 2.
+        factors
+            Factors of the curve; by default 25 from 0.5 to 2.
+        confidence_level
+            Level of the intervals; by default that of the test, or 0.95 if it went for p alone. The set was searched
+            as far as an interval for the factor 1 needs, so that one for a larger factor may have a larger ``error``.
+        """
+        chosen = self.interval_level if confidence_level is None else confidence_level
+        return factor_sensitivity(self, alpha=alpha, confidence_level=chosen, factors=factors)
 
     def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
         """Return the result for another p-value, from the same truncation set, without evaluating the model.
@@ -169,11 +170,35 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
         best, low, high = (float(log[0]) for log in log_pvalues(law, [self.truncation_set], self.alternative))
         return replace(self, law=law, log_pvalue=best, log_pvalue_bounds=(low, high))
 
+    def record(self, confidence_level: float | None = None) -> ResultRecord:
+        """Return the record of the result: all of its numbers, without its images.
+
+        Parameters
+        ----------
+        confidence_level
+            Level of the confidence interval; by default that of the test, or 0.95 if it went for p alone.
+        """
+        return records_of([self], confidence_level)[0]
+
+    def to_dict(self, arrays: bool = False) -> dict[str, Any]:
+        """Return the :meth:`record` as JSON-ready values.
+
+        With ``arrays``, image, region, part, attention map, draws and randomised image, too. Infinite numbers become
+        "inf" and "-inf".
+        """
+        values = self.record().to_dict()
+        if arrays:
+            if self.certificate is not None:
+                values["certificate"] = self.certificate.to_dict(arrays=True)
+            names = ("image", "region", "part", "attention", "randomised_image")
+            shown = {name: getattr(self, name) for name in names}
+            values |= {name: array.tolist() for name, array in shown.items() if array is not None}
+        return values
+
     def picture(self, title: str = "") -> Picture:
         """Return everything that a picture of the result shows."""
         return Picture(
-            values=self.to_dict(),
-            law=self.law,
+            record=self.record(),
             image=self.image,
             attention=self.attention,
             region=self.region,
@@ -182,23 +207,64 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
             title=title,
         )
 
-    def to_dict(self, arrays: bool = False) -> dict[str, Any]:
-        """Return the result as JSON-ready values.
+    def plot(
+        self, axes: Sequence[Axes] | None = None, *, title: str = "", alpha: float = 0.05, width: float = 180.0
+    ) -> list[Axes]:
+        """Draw the image with attention and region, the attention map, and the density whose dark share is p.
 
-        With ``arrays``, image, region, part, attention map, draws and randomised image, too. Infinite numbers become
-        "inf" and "-inf".
+        Colours of background and text are those of Matplotlib's style: ``plt.style.context("dark_background")`` makes a
+        dark figure. Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        axes
+            Three axes to draw on; by default those of a new figure, which also has the verdict in words.
+        title
+            Name of the image, for a new figure.
+        alpha
+            Significance level of the verdict.
+        width
+            Width of a new figure in mm: 180 for a page, 80 for a column, in which the density is below the images.
+
+        Returns
+        -------
+        list of Axes
+            Those of image, map and density.
         """
-        values = values_of([self], self.confidence_level or USUAL_LEVEL)[0]
-        if arrays:
-            if self.certificate is not None:
-                values["certificate"] = self.certificate.to_dict(arrays=True)
-            values["image"] = self.image.tolist()
-            values["region"] = self.region.tolist()
-            values["part"] = self.part.tolist()
-            values["attention"] = self.attention.tolist()
-            if self.randomised_image is not None:
-                values["randomised_image"] = self.randomised_image.tolist()
-        return values
+        if axes is None:
+            size = checked_width(width)
+            figure = shown_figure(size * MM, Layout(width=size).height * MM, arranged=False)
+            return draw_row(figure, self.picture(title), width=size, alpha=level(alpha))
+        panels = checked_axes(axes, 3)
+        draw_panels(panels, self.picture(title), alpha=level(alpha))
+        return panels
+
+    def overlay(self, ax: Axes | None = None, *, title: str = "") -> Axes:
+        """Draw the image with the attention over it and the outline of the region.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default on a new figure.
+        title
+            Title of the axes, taken literally.
+        """
+        axes = axes_or_new(ax, 3.2, 3.2)
+        draw_overlay(axes, self.picture(title))
+        axes.set_title(title, parse_math=False)
+        return axes
+
+    def density_plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the density of the statistic given the selection, whose dark share is p, and the interval below it.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; by default on a new figure. The axes become a frame, and the plots are its ``child_axes``.
+        """
+        axes = axes_or_new(ax, 3.6, 3.2)
+        draw_density(axes, self.record())
+        return axes
 
     def __repr__(self) -> str:
         certified = "" if self.certificate is None else f"certified p {self.certificate.pvalue:.6g}, "
@@ -211,50 +277,37 @@ class AttentionTestResult(ResultPlots, SelectiveInference):
         return result_html(self.picture())
 
 
-def values_of(results: Sequence[AttentionTestResult], confidence_level: float) -> list[dict[str, Any]]:
-    """Return the numbers of each result as JSON-ready values; intervals and estimates are computed together."""
-    best, low, high = estimates_of(results)
-    intervals = confidence_intervals_of(results, confidence_level)
+def records_of(results: Sequence[AttentionTestResult], confidence_level: float | None = None) -> list[ResultRecord]:
+    """Return the record of each result; estimates and intervals are computed together.
+
+    Parameters
+    ----------
+    results
+        The results.
+    confidence_level
+        Level of the confidence intervals; by default that of each test, or 0.95 if it went for p alone.
+    """
+    levels = [result.interval_level if confidence_level is None else confidence_level for result in results]
+    intervals = confidence_intervals_of(results, levels)
+    best, low, high = (column.tolist() for column in estimates_of(results))
     return [
-        {
-            "statistic": result.statistic,
-            "pvalue": result.pvalue,
-            "pvalue_bounds": list(result.pvalue_bounds),
-            "log_pvalue": json_number(result.log_pvalue),
-            "log_pvalue_bounds": [json_number(bound) for bound in result.log_pvalue_bounds],
-            "alpha": result.alpha,
-            "reject": result.reject,
-            "alternative": result.alternative,
-            "difference": result.difference,
-            "standard_error": result.standard_error,
-            "degrees_of_freedom": None if isinf(result.degrees_of_freedom) else result.degrees_of_freedom,
-            "reference_images": result.reference_images,
-            "estimate": json_number(best[i]),
-            "estimate_bounds": [json_number(low[i]), json_number(high[i])],
-            "confidence_interval": json_interval(intervals[i]),
-            "naive_confidence_interval": json_interval(result.naive_confidence_interval(confidence_level)),
-            "interval_bound": json_number(result.interval_bound),
-            "naive_pvalue": result.naive_pvalue,
-            "naive_log_pvalue": result.naive_log_pvalue,
-            "bonferroni_pvalue": result.bonferroni_pvalue,
-            "bonferroni_log_pvalue": result.bonferroni_log_pvalue,
-            "law": law_values(result.law),
-            "intervals": json_intervals(result.intervals),
-            "certain_intervals": json_intervals(result.certain_intervals),
-            "possible_intervals": json_intervals(result.possible_intervals),
-            "region_pixels": int(result.region.sum()),
-            "part_pixels": int(result.part.sum()),
-            "seen_pixels": int(result.seen.sum()),
-            "selectable": result.selectable,
-            "image_pixels": int(result.region.size),
-            "evaluations": result.evaluations,
-            "status": result.status,
-            "audit": None if result.audit is None else asdict(result.audit),
-            "certificate": None if result.certificate is None else result.certificate.to_dict(),
-            **copy.deepcopy(dict(result.settings)),
-        }
+        ResultRecord(
+            **{name: getattr(result, name) for name in SHARED},
+            estimate=best[i],
+            estimate_bounds=(low[i], high[i]),
+            confidence_interval=intervals[i],
+            region_pixels=int(result.region.sum()),
+            part_pixels=int(result.part.sum()),
+            seen_pixels=int(result.seen.sum()),
+            image_pixels=result.region.size,
+            certificate=None if result.certificate is None else result.certificate.to_dict(),
+        )
         for i, result in enumerate(results)
     ]
+
+
+SHARED = tuple(ResultNumbers.__dataclass_fields__)
+"""Names of the numbers that a result and its record have in common."""
 
 
 def corrected_for_all_regions(

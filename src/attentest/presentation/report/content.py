@@ -3,119 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from attentest.errors import counted
 from attentest.noise.model import recorded_sentence
-from attentest.presentation.report.tested_batch import TestedBatch, recorded_sensitivity
-from attentest.presentation.words import VERDICTS, row_notes, selection_notes, verdict_text
+from attentest.presentation.report.tested_batch import TestedBatch
+from attentest.presentation.rows import COLUMNS, Row, pvalues_of, with_adjusted
+from attentest.presentation.sensitivity import recorded_sensitivity
+from attentest.presentation.words import METHOD_NAMES, VERDICTS, row_notes, selection_notes, verdict_text
 from attentest.progress import Progress
-from attentest.results.many_pvalues import METHOD_NAMES, ManyPvalues
-from attentest.results.rows import COLUMNS, Row, pvalues_of, with_adjusted
+from attentest.record import ResultRecord, json_ready
 from attentest.statistics.multiple_testing import Adjustment
 
+Draw: TypeAlias = Callable[[int, int, int | None, ResultRecord], None]
+"""Called with the number of each result that is described in detail, the place of its image, the number of its
+component if it is one, and its record."""
 
-def adjustments(known: ManyPvalues, components: bool) -> tuple[Adjustment, ...]:
-    """Return how p-values are adjusted: of components within their image; for images that share a reference, by BY."""
-    if components:
-        return ("holm",)
-    return ("by", "holm") if known.share_a_reference else ("bh", "holm")
+Decisions: TypeAlias = "list[bool | None]"
+"""Whether hypotheses are rejected; None where the error bars do not tell."""
 
-
-def counts_of(rows: Sequence[Sequence[Row]], alpha: float) -> dict[str, Any]:
-    """Return how many images there are and how many of them are significant, before and after adjustment, JSON-ready.
-
-    With components of regions, the p-values are those of components, and adjusted within each image.
-    """
-    tested = [some for some in rows if "error" not in some[0]]
-    components = any("component" in some[0] for some in tested)
-    every = [row for some in tested for row in some]
-    known = pvalues_of(every)
-    plain = known.decisions(alpha, None)
-    adjusted: dict[str, dict[str, int]] = {}
-    for method in adjustments(known, components):
-        if components:
-            made = [one for some in tested for one in pvalues_of(some).decisions(alpha, method)]
-        else:
-            made = known.decisions(alpha, method)
-        adjusted[method] = _counted(made)
-    return {
-        "images": len(rows),
-        "failed": len(rows) - len(tested),
-        "tested": len(tested),
-        "components": len(every) if components else None,
-        **_counted(plain),
-        "adjusted": adjusted,
-        "naive_significant": int((known.naive <= alpha).sum()),
-    }
-
-
-def summary_sentences(counts: dict[str, Any], alpha: float) -> list[str]:
-    """Return the counts in sentences."""
-    tested, components = counts["tested"], counts["components"]
-    what = f"{_number(tested, 'image')} {_was(tested)} tested"
-    if components is not None:
-        what += f", with {_number(components, 'connected component')} of attention regions in all"
-    sentences = [f"{what}."]
-    total = tested if components is None else components
-    if total:
-        sentences.append(
-            f"{counts['significant']} of {total} {_are(counts['significant'])} significant at {alpha:g} by "
-            f"{'its' if counts['significant'] == 1 else 'their'} own selective p-value{_open(counts['undecided'])}. If "
-            f"no region were real, about {alpha * total:.2g} would be."
-        )
-        sentences += [
-            f"{made['significant']} of {total} {_are(made['significant'])} significant "
-            f"{_adjusted(method, components is not None)}{_open(made['undecided'])}."
-            for method, made in counts["adjusted"].items()
-        ]
-        sentences.append(
-            f"A naive test, which is not valid because the model chose the region from the same image, would call "
-            f"{counts['naive_significant']} of {total} significant."
-        )
-    if counts["failed"]:
-        sentences.append(f"{_number(counts['failed'], 'image')} could not be tested; the reasons are below.")
-    return sentences
-
-
-def _adjusted(method: str, components: bool) -> str:
-    name = METHOD_NAMES[method]  # type: ignore[index]
-    if components:
-        return f"after adjustment for the number of components of each region ({name})"
-    kept = {
-        "bh": "which keeps the expected share of false findings among all findings at that level",
-        "by": "which keeps the expected share of false findings at that level although the images share a reference",
-        "holm": "which keeps the chance of any false finding at that level",
-    }[method]
-    return f"after adjustment for the number of images by the method of {name}, {kept}"
-
-
-def _counted(decisions: Sequence[bool | None]) -> dict[str, int]:
-    made = list(decisions)
-    return {"significant": made.count(True), "undecided": made.count(None)}
-
-
-def _open(count: int) -> str:
-    return f" ({count} undecided)" if count else ""
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def _was(count: int) -> str:
-    return "was" if count == 1 else "were"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-Draw: TypeAlias = Callable[["Entry", Mapping[str, Any]], None]
-"""Called with each result that is described in detail, and its JSON-ready values."""
+KEPT = {
+    "bh": "which keeps the expected share of false findings among all findings at that level",
+    "by": "which keeps the expected share of false findings at that level although the images share a reference",
+    "holm": "which keeps the chance of any false finding at that level",
+}
+"""What each way to adjust p-values is for."""
 
 METHOD = (
     "The region is where the attention map of the model exceeds its threshold. The compared difference is standardised "
@@ -143,48 +56,12 @@ CITATION = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One line of the table: an image, or one component of its region.
-
-    Parameters
-    ----------
-    number
-        The number of the line, from 0.
-    place
-        The place of the image in the batch.
-    row
-        Its numbers, with adjusted p-values, or the error.
-    decision
-        Whether its own p-value is at most alpha; None if the search cannot tell, or there is none.
-    adjusted
-        The same for each way to adjust p-values.
-    notes
-        Footnotes.
-    """
-
-    number: int
-    place: int
-    row: Row
-    decision: bool | None = None
-    adjusted: Mapping[str, bool | None]
-    notes: Sequence[str] = ()
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in a word or two."""
-        return "not tested" if "error" in self.row else VERDICTS[self.decision]
-
-    @property
-    def part(self) -> int | None:
-        """Number of the component, if it is one."""
-        return self.row.get("component")
-
-
 def report_content(
     batch: TestedBatch, alpha: float, cards: int, progress: Progress | None = None, draw: Draw | None = None
 ) -> dict[str, Any]:
     """Return what a report says of a batch, JSON-ready.
+
+    With components of regions, the p-values are those of components, and adjusted within each image.
 
     Parameters
     ----------
@@ -199,38 +76,51 @@ def report_content(
     draw
         Draws the pictures of each of them, if there are to be any.
     """
-    entries = _entries(batch, alpha)
-    chosen = _smallest_first(entries)[:cards]
+    rows = [row for image in batch.rows for row in image]
+    places = [place for place, image in enumerate(batch.rows) for _ in image]
+    tested = [number for number, row in enumerate(rows) if "error" not in row]
+    components = any("component" in row for row in rows)
+    known = pvalues_of(rows)
+    if not components:
+        rows = list(with_adjusted(rows, known))
+    plain, adjusted = known.decisions(alpha), _adjusted_decisions(batch, rows, components, alpha)
+    order = {number: place for place, number in enumerate(tested)}
+    smallest = sorted(tested, key=lambda number: rows[number]["log_pvalue"])[:cards]
     details: dict[int, dict[str, Any]] = {}
     tell = progress or (lambda done, total: None)
-    for done, entry in enumerate(chosen):
-        tell(done, len(chosen))
-        values = _values_of(batch, entry)
-        details[entry.number] = _detail(batch, entry, values, alpha)
+    for done, number in enumerate(smallest):
+        tell(done, len(smallest))
+        row, place = rows[number], places[number]
+        part = row.get("component")
+        records, sensitivity = batch.line(place)
+        record = records[0 if part is None else part - 1]
+        total = len(tested) if part is None else len(batch.rows[place])
+        decided = {method: decisions[order[number]] for method, decisions in adjusted.items()}
+        details[number] = _detail(record, sensitivity, alpha) | {"adjusted": _adjusted_text(row, decided, total)}
         if draw is not None:
-            draw(entry, values)
-    tell(len(chosen), len(chosen))
-    counts = counts_of(batch.rows, alpha)
+            draw(number, place, part, record)
+    tell(len(smallest), len(smallest))
+    images = {places[number] for number in tested}
+    counts: dict[str, Any] = {
+        "images": len(batch.rows),
+        "failed": len(batch.rows) - len(images),
+        "tested": len(images),
+        "components": len(tested) if components else None,
+        **_counts(plain),
+        "adjusted": {method: _counts(decisions) for method, decisions in adjusted.items()},
+        "naive_significant": int((known.naive <= alpha).sum()),
+    }
     origin = batch.origin
     return {
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "alpha": alpha,
         "counts": counts,
         "summary": summary_sentences(counts, alpha),
-        "results": [
-            {
-                **{name: _json_ready(entry.row[name]) for name in COLUMNS if name in entry.row},
-                "verdict": entry.verdict,
-                "adjusted_verdicts": {name: VERDICTS[made] for name, made in entry.adjusted.items()},
-                "footnotes": list(entry.notes),
-                "detail": details.get(entry.number),
-            }
-            for entry in entries
-        ],
-        "in_detail": [entry.number for entry in chosen],
+        "results": _results(batch, rows, dict(zip(tested, plain, strict=True)), adjusted, details, alpha),
+        "in_detail": smallest,
         "noise": recorded_sentence(origin.noise),
         "reference_noise": None if origin.reference_noise is None else recorded_sentence(origin.reference_noise),
-        "method": _method(origin.settings, counts),
+        "method": _method(origin.settings, components),
         "citation": CITATION,
         "settings": dict(origin.settings),
         "model_sha256": origin.model_sha256,
@@ -240,79 +130,108 @@ def report_content(
     }
 
 
-def _method(settings: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
-    """Return how the numbers come about, in a few sentences."""
-    more = {
-        EQUAL_TAILS: settings.get("alternative") == "equal-tailed",
-        TOGETHER: counts["components"] is not None and settings.get("confidence_level") is not None,
-    }
-    return " ".join([METHOD, *(sentence for sentence, holds in more.items() if holds)])
+def summary_sentences(counts: dict[str, Any], alpha: float) -> list[str]:
+    """Return the counts in sentences."""
+    tested, components = counts["tested"], counts["components"]
+    what = f"{counted(tested, 'image')} {'was' if tested == 1 else 'were'} tested"
+    if components is not None:
+        what += f", with {counted(components, 'connected component')} of attention regions in all"
+    sentences = [f"{what}."]
+    total = tested if components is None else components
+    if total:
+        whose = "its" if counts["significant"] == 1 else "their"
+        sentences.append(
+            f"{_significant(counts, total)} at {alpha:g} by {whose} own selective p-value{_open(counts)}. If no "
+            f"region were real, about {alpha * total:.2g} would be."
+        )
+        for method, made in counts["adjusted"].items():
+            name = METHOD_NAMES[method]
+            how = f"for the number of images by the method of {name}, {KEPT[method]}"
+            if components is not None:
+                how = f"for the number of components of each region ({name})"
+            sentences.append(f"{_significant(made, total)} after adjustment {how}{_open(made)}.")
+        sentences.append(
+            f"A naive test, which is not valid because the model chose the region from the same image, would call "
+            f"{counts['naive_significant']} of {total} significant."
+        )
+    if counts["failed"]:
+        sentences.append(f"{counted(counts['failed'], 'image')} could not be tested; the reasons are below.")
+    return sentences
 
 
-def _entries(batch: TestedBatch, alpha: float) -> list[Entry]:
-    """Return the lines of the table, in the order of the images."""
-    rows = [row for some in batch.rows for row in some]
-    places = [place for place, some in enumerate(batch.rows) for _ in some]
-    components = any("component" in row for row in rows)
-    known = pvalues_of(rows)
-    plain = iter(known.decisions(alpha, None))
-    methods = adjustments(known, components)
+def _adjusted_decisions(
+    batch: TestedBatch, rows: Sequence[Row], components: bool, alpha: float
+) -> dict[Adjustment, Decisions]:
+    """Return the decisions on all tested rows by adjusted p-values, for each way to adjust them."""
     if components:
-        every = [pvalues_of(some).decisions(alpha, "holm") for some in batch.rows if "error" not in some[0]]
-        made = {"holm": iter([one for some in every for one in some])}
-    else:
-        rows = list(with_adjusted(rows, known))
-        made = {method: iter(known.decisions(alpha, method)) for method in methods}
-    searched = batch.origin.settings.get("confidence_level")
-    entries = []
-    for number, (place, row) in enumerate(zip(places, rows, strict=True)):
-        if "error" in row:
-            entries.append(Entry(number=number, place=place, row=row, adjusted={}))
-            continue
-        decision = next(plain)
-        level = None if searched is None else row["confidence_level"]
-        notes = [*row_notes(row, decision, alpha, level), *selection_notes(row)]
-        adjusted = {method: next(decisions) for method, decisions in made.items()}
-        entries.append(Entry(number=number, place=place, row=row, decision=decision, adjusted=adjusted, notes=notes))
-    return entries
+        images = [pvalues_of(image) for image in batch.rows if "error" not in image[0]]
+        return {"holm": [decided for image in images for decided in image.decisions(alpha, "holm")]}
+    known = pvalues_of(rows)
+    methods: tuple[Adjustment, ...] = ("by", "holm") if known.share_a_reference else ("bh", "holm")
+    return {method: known.decisions(alpha, method) for method in methods}
 
 
-def _smallest_first(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the lines that have a p-value, the smallest first."""
-    return sorted((entry for entry in entries if "error" not in entry.row), key=lambda entry: entry.row["log_pvalue"])
+def _results(
+    batch: TestedBatch,
+    rows: Sequence[Row],
+    plain: Mapping[int, bool | None],
+    adjusted: Mapping[Adjustment, Decisions],
+    details: Mapping[int, Mapping[str, Any]],
+    alpha: float,
+) -> list[dict[str, Any]]:
+    """Return the lines of the table, in the order of the images."""
+    waiting = {method: iter(decisions) for method, decisions in adjusted.items()}
+    with_intervals = batch.origin.settings.get("confidence_level") is not None
+    results = []
+    for number, row in enumerate(rows):
+        result = {name: json_ready(row[name]) for name in COLUMNS if name in row}
+        result |= {"verdict": "not tested", "adjusted_verdicts": {}, "footnotes": [], "detail": details.get(number)}
+        if number in plain:
+            level = row["confidence_level"] if with_intervals else None
+            result["verdict"] = VERDICTS[plain[number]]
+            result["adjusted_verdicts"] = {method: VERDICTS[next(decisions)] for method, decisions in waiting.items()}
+            result["footnotes"] = [*row_notes(row, plain[number], alpha, level), *selection_notes(row)]
+        results.append(result)
+    return results
 
 
-def _detail(batch: TestedBatch, entry: Entry, values: Mapping[str, Any], alpha: float) -> dict[str, Any]:
-    sensitivity = recorded_sensitivity(values, alpha)
+def _detail(record: ResultRecord, sensitivity: Mapping[str, Any] | None, alpha: float) -> dict[str, Any]:
+    """Return what the card of a result says besides its row."""
+    level = record.confidence_interval.confidence_level
     return {
-        "verdict": verdict_text(values, alpha),
-        "adjusted": _adjusted_content(entry, batch),
-        "noise": recorded_sentence(values["noise"]),
-        "sensitivity": None if sensitivity is None else sensitivity.to_dict(),
-        "certificate": None if values["certificate"] is None else values["certificate"]["summary"],
+        "verdict": verdict_text(record, alpha),
+        "noise": recorded_sentence(record.settings["noise"]),
+        "sensitivity": recorded_sensitivity(record, sensitivity, alpha=alpha, confidence_level=level).to_dict(),
+        "certificate": None if record.certificate is None else record.certificate["summary"],
     }
 
 
-def _values_of(batch: TestedBatch, entry: Entry) -> Mapping[str, Any]:
-    """Return the JSON-ready values of a result."""
-    record = batch.record(entry.place)
-    values: Mapping[str, Any] = record if entry.part is None else record["components"][entry.part - 1]
-    return values
-
-
-def _adjusted_content(entry: Entry, batch: TestedBatch) -> str | None:
+def _adjusted_text(row: Row, decided: Mapping[Adjustment, bool | None], total: int) -> str | None:
     """Return the verdicts after adjustment; None where there is one hypothesis only."""
-    rows = batch.rows[entry.place] if entry.part is not None else [row for some in batch.rows for row in some]
-    total = sum("error" not in row for row in rows)
     if total < 2:
         return None
-    of = "components of this region" if entry.part is not None else "tested images"
+    of = "components of this region" if "component" in row else "tested images"
     texts = [
-        f"{VERDICTS[made]} by {METHOD_NAMES[method]} (p = {entry.row[f'pvalue_{method}']:.3g})"  # type: ignore[index]
-        for method, made in entry.adjusted.items()
+        f"{VERDICTS[decision]} by {METHOD_NAMES[method]} (p = {row[f'pvalue_{method}']:.3g})"
+        for method, decision in decided.items()
     ]
     return f"Adjusted for the {total} {of}: {', '.join(texts)}."
 
 
-def _json_ready(value: Any) -> Any:
-    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+def _method(settings: Mapping[str, Any], components: bool) -> str:
+    """Return how the numbers come about, in a few sentences."""
+    equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
+    together = [TOGETHER] if components and settings.get("confidence_level") is not None else []
+    return " ".join([METHOD, *equal_tails, *together])
+
+
+def _counts(decisions: Decisions) -> dict[str, int]:
+    return {"significant": decisions.count(True), "undecided": decisions.count(None)}
+
+
+def _significant(counts: Mapping[str, int], total: int) -> str:
+    return f"{counts['significant']} of {total} {'is' if counts['significant'] == 1 else 'are'} significant"
+
+
+def _open(counts: Mapping[str, int]) -> str:
+    return f" ({counts['undecided']} undecided)" if counts["undecided"] else ""

@@ -15,16 +15,23 @@ from typing import Any
 from attentest.errors import InputError
 from attentest.files import check_output_path, write_complete
 from attentest.presentation.figure import new_figure
-from attentest.presentation.notebook import interval_text
 from attentest.presentation.report import USUAL_CARDS
 from attentest.presentation.report.content import report_content
 from attentest.presentation.report.pictures import CardPictures
 from attentest.presentation.report.tested_batch import TestedBatch
-from attentest.presentation.words import VERDICTS, estimate_text, number_text, plain, pvalue_text, range_text, short
+from attentest.presentation.rows import Row
+from attentest.presentation.words import (
+    METHOD_NAMES,
+    VERDICTS,
+    estimate_text,
+    interval_text,
+    is_converged,
+    number_text,
+    plain,
+    range_text,
+    short,
+)
 from attentest.progress import Progress
-from attentest.results.many_pvalues import METHOD_NAMES
-from attentest.results.rows import Row
-from attentest.search import CONVERGED
 
 NAME = "the report"
 """What messages call the file."""
@@ -91,7 +98,7 @@ def html_page(content: Mapping[str, Any], pictures: Mapping[int, Mapping[str, by
         ),
         interval=lambda row: _interval(row, "confidence"),
         simultaneous=lambda row: _interval(row, "simultaneous"),
-        ends=interval_text,
+        ends=lambda interval: interval_text(float(interval["low"]), float(interval["high"])),
         verdict=VERDICTS.get,
         p=number_text,
     )
@@ -132,8 +139,9 @@ def _hash(text: str) -> str:
 
 def _pvalue(row: Row) -> str:
     """Return p without the status, which a footnote explains."""
-    bounds = row["pvalue_low"], row["pvalue_high"]
-    return pvalue_text(row["pvalue"], bounds, CONVERGED) if row["status"] == CONVERGED else range_text(*bounds)
+    return (
+        number_text(row["pvalue"]) if is_converged(row["status"]) else range_text(row["pvalue_low"], row["pvalue_high"])
+    )
 
 
 def _interval(row: Row, which: str) -> str:

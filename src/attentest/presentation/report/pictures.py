@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +10,10 @@ from PIL import Image
 from scipy.ndimage import binary_dilation, binary_erosion
 
 from attentest.presentation.figure import REGION_COLOUR, new_figure
-from attentest.presentation.picture import MAP_COLOURS, MOST_OPAQUE, Picture
-from attentest.presentation.report.content import Entry
-from attentest.presentation.report.tested_batch import SmallPicture, TestedBatch, recorded_law
+from attentest.presentation.picture import MAP_COLOURS, MOST_OPAQUE
+from attentest.presentation.report.tested_batch import SmallPicture, TestedBatch
 from attentest.presentation.result_figure import draw_density
+from attentest.record import ResultRecord
 
 WIDTH, HEIGHT = 3.5, 2.7
 """Size in inches."""
@@ -34,14 +32,13 @@ class DensityImages:
         self._figure = new_figure(WIDTH, HEIGHT)
         self._figure.set_layout_engine("none")
 
-    def png(self, picture: Picture) -> bytes:
-        """Return the density of a picture."""
+    def png(self, record: ResultRecord) -> bytes:
+        """Return the density of a result."""
         import matplotlib as mpl
-        from PIL import Image
 
         with mpl.rc_context(mpl.rcParamsDefault):  # black on white, whatever the user's own style
             self._figure.clear()
-            draw_density(self._figure.add_axes((0.04, 0.1, 0.92, 0.86)), picture, size=8.5)
+            draw_density(self._figure.add_axes((0.04, 0.1, 0.92, 0.86)), record, size=8.5)
             drawn = io.BytesIO()
             self._figure.savefig(drawn, format="png", dpi=DPI, facecolor="white")
         content = io.BytesIO()
@@ -111,10 +108,6 @@ def _png(pixels: NDArray[np.generic]) -> bytes:
     return content.getvalue()
 
 
-NOTHING = np.zeros((1, 1), dtype=np.bool_)
-"""In place of the arrays of an image, which a density does not need."""
-
-
 class CardPictures:
     """Draws pictures one after the other and holds them by the number of the result in the table."""
 
@@ -123,14 +116,8 @@ class CardPictures:
         self._densities = DensityImages()
         self.drawn: dict[int, dict[str, bytes]] = {}
 
-    def draw(self, entry: Entry, values: Mapping[str, Any]) -> None:
-        """Draw image, map and density of a result, as far as they are known."""
-        pictures: dict[str, bytes] = {}
-        small = self._batch.picture(entry.place)
-        if small is not None:
-            pictures |= {"overlay": overlay_png(small, entry.part), "map": map_png(small)}
-        law = recorded_law(values)
-        if law is not None:
-            shown = Picture(values=values, law=law, image=NOTHING, attention=NOTHING, region=NOTHING, part=NOTHING)
-            pictures["density"] = self._densities.png(shown)
-        self.drawn[entry.number] = pictures
+    def draw(self, number: int, place: int, part: int | None, record: ResultRecord) -> None:
+        """Draw the density of a result, and the image and the map if there is a picture of them."""
+        small = self._batch.picture(place)
+        images = {} if small is None else {"overlay": overlay_png(small, part), "map": map_png(small)}
+        self.drawn[number] = {**images, "density": self._densities.png(record)}

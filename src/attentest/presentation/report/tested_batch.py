@@ -6,28 +6,19 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.presentation.picture import displayed
-from attentest.results.components import values_of_components
-from attentest.results.result import AttentionTestResult, values_of
-from attentest.results.rows import Row, rows_of_record
-from attentest.results.sensitivity.noise_factor import SHOWN_FACTORS, NoiseFactors
-from attentest.results.sensitivity.sensitivity import Sensitivity, factor_sensitivity
-from attentest.runs.engine import FailedImage
+from attentest.presentation.rows import Row, failed_row, records_of_line, rows_of_line, rows_of_records
+from attentest.record import ResultRecord
 from attentest.runs.records import RESULTS, RUNS, RecordFile, read_runs, versions
-from attentest.statistics.alternative import as_alternative
-from attentest.statistics.law import Law
-from attentest.statistics.randomised_law import law_from_values
-from attentest.statistics.truncated_law import TruncatedNormal
-from attentest.statistics.truncation_set import TruncationSet
 
 LONGEST_SIDE = 512
 """Most pixels of a copy on a side; a larger image is shown smaller."""
@@ -67,18 +58,19 @@ class SmallPicture:
             raise ValueError("the arrays of a small picture do not go together")
 
     @classmethod
-    def of_results(cls, results: Sequence[AttentionTestResult]) -> SmallPicture:
-        """Return the picture of the results of one image: one, or one for each component of its region."""
-        first = results[0]
-        parts = np.zeros(first.region.shape, dtype=np.uint16)
-        for number, result in enumerate(results[:MOST_PARTS], start=1):
-            parts[result.part] = number
-        step = math.ceil(max(parts.shape) / LONGEST_SIDE)
-        rows, columns = (_middles(side, step) for side in first.region.shape)
+    def of(
+        cls, image: NDArray[np.float64], attention: NDArray[np.float64], parts: Sequence[NDArray[np.bool_]]
+    ) -> SmallPicture:
+        """Return the picture of an image (H, W) or (H, W, C), its attention map (H, W) and its compared parts."""
+        numbers = np.zeros(attention.shape, dtype=np.uint16)
+        for number, part in enumerate(parts[:MOST_PARTS], start=1):
+            numbers[part] = number
+        step = math.ceil(max(numbers.shape) / LONGEST_SIDE)
+        rows, columns = (_middles(side, step) for side in attention.shape)
         return cls(
-            image=_eight_bits(_shrunk(displayed(first.image), step)),
-            attention=_eight_bits(_shrunk(np.clip(first.attention, 0.0, 1.0), step)),
-            parts=parts.take(rows, axis=0).take(columns, axis=1),
+            image=_eight_bits(_shrunk(displayed(image), step)),
+            attention=_eight_bits(_shrunk(np.clip(attention, 0.0, 1.0), step)),
+            parts=numbers.take(rows, axis=0).take(columns, axis=1),
         )
 
     @classmethod
@@ -118,12 +110,6 @@ def _eight_bits(values: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 PICTURES = "pictures"
 """The folder of a directory of records that has the small copies of the images."""
-
-Record: TypeAlias = Mapping[str, Any]
-"""The values of one image: of its result, or of each of its "components"; or the "error" that it met."""
-
-Named: TypeAlias = "Sequence[tuple[object, Sequence[AttentionTestResult] | FailedImage]]"
-"""Images by name, each with the results of its compared parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +151,9 @@ class TestedBatch:
     ----------
     rows
         The rows of each image: one, or one for each component of its region.
-    record
-        Maps the place of an image to its record.
+    line
+        Maps the place of an image that was tested to its records, one or one for each component, and its recorded
+        sensitivity to the noise, if there is one.
     picture
         Maps the place of an image to its small picture, if there is one.
     origin
@@ -176,43 +163,31 @@ class TestedBatch:
     __test__ = False  # nothing that pytest should run
 
     rows: Sequence[Sequence[Row]]
-    record: Callable[[int], Record]
+    line: Callable[[int], tuple[Sequence[ResultRecord], Mapping[str, Any] | None]]
     picture: Callable[[int], SmallPicture | None]
     origin: Origin = field(repr=False)
 
 
-def batch_of_results(named: Named, confidence_level: float, components: bool) -> TestedBatch:
+def batch_of_records(
+    named: Sequence[tuple[object, Sequence[ResultRecord] | str]], picture: Callable[[int], SmallPicture | None]
+) -> TestedBatch:
     """Return the batch of results in memory.
 
     Parameters
     ----------
     named
-        The images; if they are not components, with one result each.
-    confidence_level
-        Of the intervals.
-    components
-        Whether the results are of components of regions.
+        The images by name, each with its records, one or one for each component, or the reason why it was not tested.
+    picture
+        Maps the place of an image to its small picture.
     """
-    good = [found for _, found in named if not isinstance(found, FailedImage)]
-    tested = [result for found in good for result in found]
-    values: Iterator[Mapping[str, Any]]
-    if components:
-        values = iter({"components": one} for one in values_of_components(good, confidence_level))
-    else:
-        values = iter(values_of(tested, confidence_level))
-    records: list[Record] = [
-        {"image": name, **({"error": found.reason} if isinstance(found, FailedImage) else next(values))}
-        for name, found in named
-    ]
-
-    def picture(place: int) -> SmallPicture | None:
-        found = named[place][1]
-        return None if isinstance(found, FailedImage) else SmallPicture.of_results(found)
-
-    settings = dict(tested[0].settings) if tested else {}
+    tested = {place: records for place, (_, records) in enumerate(named) if not isinstance(records, str)}
+    settings = next((records[0].settings for records in tested.values()), {})
     return TestedBatch(
-        rows=[rows_of_record(record) for record in records],
-        record=records.__getitem__,
+        rows=[
+            [failed_row(name, found)] if isinstance(found, str) else rows_of_records(name, found)
+            for name, found in named
+        ],
+        line=lambda place: (tested[place], None),
         picture=picture,
         origin=Origin(settings=settings, noise=settings.get("noise", {}), machines=[{"versions": versions()}]),
     )
@@ -236,10 +211,10 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
     rows: dict[int | str, list[Row]] = {}
     saved: dict[int | str, str] = {}
 
-    def keep(record: Row) -> Row:
-        name = record["image"]
-        rows[name] = rows_of_record(record)
-        saved[name] = str((record.get("saved") or {}).get(PICTURES, ""))
+    def keep(line: Row) -> Row:
+        name = line["image"]
+        rows[name] = rows_of_line(line)
+        saved[name] = str((line.get("saved") or {}).get(PICTURES, ""))
         return {}
 
     found = file.read(keep=keep)
@@ -250,8 +225,9 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
     runs = read_runs(directory, ("command",)) if (directory / RUNS).is_file() else []
     warned = [text for run in runs for text in run.get("warnings", ())]
 
-    def record(place: int) -> Record:
-        return next(iter(file.rows_at([found.places[wanted[place]]])))
+    def line(place: int) -> tuple[list[ResultRecord], Mapping[str, Any] | None]:
+        (values,) = file.rows_at([found.places[wanted[place]]])
+        return records_of_line(values), values.get("sensitivity")
 
     def picture(place: int) -> SmallPicture | None:
         # Only the name of the file is taken from the record: a record cannot lead out of the folder.
@@ -260,7 +236,7 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
 
     return TestedBatch(
         rows=[rows[name] for name in wanted],
-        record=record,
+        line=line,
         picture=picture,
         origin=Origin(
             settings=header["settings"],
@@ -268,7 +244,8 @@ def batch_of_folder(directory: Path, names: Collection[str] | None = None) -> Te
             reference_noise=header["series"].get("reference_noise"),
             model_sha256=header["model_sha256"],
             machines=_unique(
-                {name: one[name] for name in ("device", "threads", "versions") if name in one} for one in found.headers
+                {name: each[name] for name in ("device", "threads", "versions") if name in each}
+                for each in found.headers
             ),
             runs=runs,
             warnings=_unique(warned),
@@ -283,59 +260,3 @@ def _unique(values: Any) -> list[Any]:
         if value not in found:
             found.append(value)
     return found
-
-
-def recorded_law(values: Mapping[str, Any]) -> Law | None:
-    """Return the law of a result from its JSON-ready values; None if it is not known.
-
-    A record of an earlier version does not name it. It is the paper's, unless the selection was randomised.
-    """
-    statistic = float(values["statistic"])
-    if values.get("law") is not None:
-        return law_from_values(statistic, values["law"])
-    return None if values.get("randomisation") else TruncatedNormal(statistic=np.array([statistic]))
-
-
-AS_FAR_AS_KNOWN = (
-    "The record does not say what the search left open: these p-values count only what it found, as far as it looked."
-)
-
-
-def recorded_sensitivity(values: Mapping[str, Any], alpha: float) -> Sensitivity | None:
-    """Return the sensitivity to some factors on the standard deviation of the noise.
-
-    If the record has correlation lengths, because they were asked for, so has what is returned.
-
-    Parameters
-    ----------
-    values
-        JSON-ready values of a result (``result.to_dict()``). Of an earlier version they lack the law of a randomised
-        test, and then None is returned; or the bounds on the truncation set, and then a note says so.
-    alpha
-        Significance level of the verdict.
-    """
-    law = recorded_law(values)
-    if law is None:
-        return None
-    bounded = "certain_intervals" in values and "possible_intervals" in values
-    names = ("intervals", "certain_intervals", "possible_intervals") if bounded else ("intervals",) * 3
-    best, certain, possible = (np.array(values[name], dtype=np.float64).reshape(-1, 2) for name in names)
-    found = factor_sensitivity(
-        NoiseFactors(
-            law=law,
-            known=TruncationSet(intervals=best, certain=certain, possible=possible),
-            alternative=as_alternative(values["alternative"]),
-            standard_error=values["standard_error"],
-        ),
-        alpha=alpha,
-        confidence_level=values["confidence_interval"]["confidence_level"],
-        factors=SHOWN_FACTORS,
-        note=None if bounded else AS_FAR_AS_KNOWN,
-    )
-    recorded = values.get("sensitivity")
-    if recorded is None or recorded["lengths"] is None:
-        return found
-    earlier = Sensitivity.from_dict(recorded)
-    return replace(
-        found, lengths=earlier.lengths, assumed_length=earlier.assumed_length, evaluations=earlier.evaluations
-    )

@@ -18,12 +18,12 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
 from attentest.results.result import AttentionTestResult
-from attentest.results.selective_inference import confidence_intervals_of
 from attentest.simulation.images import SimulatedImages, mean_image, noise_deviation
 from attentest.simulation.power.plan import Plan
 from attentest.simulation.power.simulated_tests import Design, SimulatedTests
 from attentest.statistics.alternative import ONE_SIDED
 from attentest.statistics.conditional_power import detectable_means
+from attentest.statistics.inference import confidence_intervals_of
 from attentest.statistics.multiple_testing import rate_of
 
 RANDOMISE = (0.0, 0.3, 0.5, 1.0)

@@ -22,11 +22,11 @@ from attentest.pipeline.attention_test import AttentionTest
 from attentest.pipeline.many_images import Tested
 from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
-from attentest.results.selective_inference import confidence_intervals_of
 from attentest.runs.engine import Engine, FailedImage, timed_batches
 from attentest.runs.records import RecordFile, Row, check_texts
 from attentest.search import SpectralSearch
 from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.inference import confidence_intervals_of
 from attentest.studies.brain.condition import ESTIMATORS, PAPER, Cohort, Condition, FittedNoise
 from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
 from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, recorded

@@ -17,9 +17,9 @@ from attentest.noise import FromImage
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
-from attentest.results.selective_inference import confidence_intervals_of
 from attentest.runs.records import Row
 from attentest.search import Search, SpectralSearch, as_search
+from attentest.statistics.inference import confidence_intervals_of
 from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values
 from attentest.studies.reproduction.experiment import Series
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import confidence, float_array, level
 from attentest.errors import InputError
 from attentest.markup import row_table
 from attentest.presentation.figure import checked_axes, shown_figure
-from attentest.presentation.notebook import interval_text
 from attentest.presentation.result_figure import MM, checked_width
-from attentest.presentation.words import VERDICTS
-from attentest.record import json_number
-from attentest.results.sensitivity.curve import SensitivityCurve
-from attentest.results.sensitivity.figure import Layout, draw_figure, draw_sensitivity, panel_count
-from attentest.results.sensitivity.noise_factor import FACTORS, SHOWN_FACTORS, NoiseFactors, SameVerdict
+from attentest.presentation.sensitivity_figure import Layout, draw_figure, draw_sensitivity, panel_count
+from attentest.presentation.words import VERDICTS, interval_name, interval_text, number_text, range_text
+from attentest.record import interval_from_values, interval_values, json_ready
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.confidence_interval import Estimates
+from attentest.statistics.inference import Inference
+from attentest.statistics.interval_mass import probability
+from attentest.statistics.noise_factor import (
+    FACTORS,
+    SHOWN_FACTORS,
+    SameVerdict,
+    SensitivityCurve,
+    factor_curve,
+    same_verdict,
+)
+from attentest.statistics.pvalue import LogPvalues
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +39,15 @@ if TYPE_CHECKING:
 
 FACTOR, LENGTH = "factor", "correlation_length"
 """Names of the two parameters of the noise in rows and tables."""
+
+SAME = 0.01
+"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
+
+NEGLIGIBLE = 1e-5
+"""So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
+
+ENDS = ("", "_low", "_high")
+"""Ends of the names of a value and of its bounds in a row."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -81,7 +99,7 @@ class Sensitivity:
 
     def sentences(self) -> list[str]:
         """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
-        found = [self.same_verdict.text()]
+        found = [same_verdict_text(self.same_verdict)]
         if self.lengths is not None:
             found.append(self._length_sentence(self.lengths))
         unsure = self.factors.values[self.factors.unsure]
@@ -140,9 +158,8 @@ class Sensitivity:
         except ImportError:
             raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
         length = np.nan if self.assumed_length is None else self.assumed_length
-        rows = [{FACTOR: row[FACTOR], LENGTH: length, **_flat(row)} for row in self.factors.rows(FACTOR, self.alpha)]
-        if self.lengths is not None:
-            rows += [{FACTOR: 1.0, LENGTH: row[LENGTH], **_flat(row)} for row in self.lengths.rows(LENGTH, self.alpha)]
+        rows = [{FACTOR: row[FACTOR], LENGTH: length, **_flat(row)} for row in self._factor_rows]
+        rows += [{FACTOR: 1.0, LENGTH: row[LENGTH], **_flat(row)} for row in self._length_rows]
         return pd.DataFrame(rows)
 
     def to_dict(self) -> dict[str, Any]:
@@ -160,9 +177,9 @@ class Sensitivity:
             "same_verdict_to": same.high,
             "below": same.below,
             "above": same.above,
-            "factors": self.factors.rows(FACTOR, self.alpha),
-            "lengths": None if self.lengths is None else self.lengths.rows(LENGTH, self.alpha),
-            "assumed_length": None if self.assumed_length is None else json_number(self.assumed_length),
+            "factors": self._factor_rows,
+            "lengths": None if self.lengths is None else self._length_rows,
+            "assumed_length": None if self.assumed_length is None else json_ready(self.assumed_length),
             "evaluations": self.evaluations,
         }
 
@@ -172,7 +189,7 @@ class Sensitivity:
         lengths, assumed = values["lengths"], values["assumed_length"]
         return cls(
             **{name: values[name] for name in ("alpha", "confidence_level", "alternative", "difference", "note")},
-            factors=SensitivityCurve.from_rows(FACTOR, values["factors"]),
+            factors=curve_from_rows(FACTOR, values["factors"]),
             same_verdict=SameVerdict(
                 reject=values["reject"],
                 low=values["same_verdict_from"],
@@ -180,7 +197,7 @@ class Sensitivity:
                 below=values["below"],
                 above=values["above"],
             ),
-            lengths=None if lengths is None else SensitivityCurve.from_rows(LENGTH, lengths),
+            lengths=None if lengths is None else curve_from_rows(LENGTH, lengths),
             assumed_length=None if assumed is None else float(assumed),
             evaluations=values["evaluations"],
         )
@@ -189,18 +206,17 @@ class Sensitivity:
         """Return a few rows of text: what is assumed of the noise, p, verdict, estimate and interval."""
         rows = [
             (f"standard deviation x {row[FACTOR]:.3g}", row)
-            for row in self.factors.rows(FACTOR, self.alpha)
+            for row in self._factor_rows
             if len(self.factors) <= len(SHOWN_FACTORS) or np.isclose(row[FACTOR], SHOWN_FACTORS).any()
         ]
-        if self.lengths is not None:
-            rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self.lengths.rows(LENGTH, self.alpha)]
+        rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self._length_rows]
         return [
             (
                 what,
                 row["text"],
                 VERDICTS[row["reject"]],
                 f"{float(row['estimate']):.3g}",
-                interval_text(row["confidence_interval"]),
+                interval_text(*interval_from_values(row["confidence_interval"])),
             )
             for what, row in rows
         ]
@@ -214,9 +230,17 @@ class Sensitivity:
         )
 
     def _repr_html_(self) -> str:
-        interval = f"{100 * self.confidence_level:.10g}% interval"
+        interval = interval_name(self.confidence_level)
         columns = ("noise", "selective p", f"verdict at {self.alpha:g}", "estimate", interval)
         return row_table("Sensitivity to the noise", columns, self.table(), self.summary().split("\n"))
+
+    @property
+    def _factor_rows(self) -> list[dict[str, Any]]:
+        return curve_rows(self.factors, FACTOR, self.alpha)
+
+    @property
+    def _length_rows(self) -> list[dict[str, Any]]:
+        return [] if self.lengths is None else curve_rows(self.lengths, LENGTH, self.alpha)
 
     def _length_sentence(self, lengths: SensitivityCurve) -> str:
         """Return the verdicts by correlation length."""
@@ -230,38 +254,117 @@ class Sensitivity:
 
 
 def factor_sensitivity(
-    noise_factors: NoiseFactors,
-    *,
-    alpha: float,
-    confidence_level: float,
-    factors: ArrayLike = FACTORS,
-    note: str | None = None,
+    inference: Inference, *, alpha: float, confidence_level: float, factors: ArrayLike = FACTORS
 ) -> Sensitivity:
     """Return the sensitivity to a factor on the standard deviation of the noise.
 
     Parameters
     ----------
-    noise_factors
-        The law of the image as a function of the factor.
+    inference
+        The compared difference.
     alpha, confidence_level
         Levels of verdicts and intervals.
     factors
         Factors of the curve, positive.
-    note
-        What else to know.
     """
-    chosen = np.unique(float_array(factors, "factors"))
-    if chosen.ndim != 1 or not len(chosen) or not np.all((chosen > 0) & np.isfinite(chosen)):
+    ascending = np.unique(float_array(factors, "factors"))
+    if ascending.ndim != 1 or not len(ascending) or not np.all((ascending > 0) & np.isfinite(ascending)):
         raise InputError(f"factors must be a list of positive finite numbers, got {factors!r}.")
     return Sensitivity(
         alpha=level(alpha),
         confidence_level=confidence(confidence_level),
-        alternative=noise_factors.alternative,
-        difference=float(noise_factors.law.statistic[0]) * noise_factors.standard_error,
-        factors=noise_factors.curve(chosen, confidence_level),
-        same_verdict=noise_factors.same_verdict(alpha),
-        note=note,
+        alternative=inference.alternative,
+        difference=inference.difference,
+        factors=factor_curve(inference, ascending, confidence_level),
+        same_verdict=same_verdict(inference, alpha),
     )
+
+
+def recorded_sensitivity(
+    inference: Inference, recorded: Mapping[str, Any] | None, *, alpha: float, confidence_level: float
+) -> Sensitivity:
+    """Return the sensitivity to a few factors, with the correlation lengths of one that was recorded.
+
+    Parameters
+    ----------
+    inference
+        The compared difference.
+    recorded
+        A recorded sensitivity (:meth:`Sensitivity.to_dict`), if there is one.
+    alpha, confidence_level
+        Levels of verdicts and intervals.
+    """
+    found = factor_sensitivity(inference, alpha=alpha, confidence_level=confidence_level, factors=SHOWN_FACTORS)
+    if recorded is None or recorded["lengths"] is None:
+        return found
+    earlier = Sensitivity.from_dict(recorded)
+    return replace(
+        found, lengths=earlier.lengths, assumed_length=earlier.assumed_length, evaluations=earlier.evaluations
+    )
+
+
+def same_verdict_text(same: SameVerdict) -> str:
+    """Return how wrong the assumed noise may be before the verdict changes, in one sentence."""
+    if same.reject is None:
+        return "The verdict is open already with the noise that was assumed."
+    beyond = {
+        "other": f"it is {VERDICTS[not same.reject]}",
+        "unknown": "it may be another one: the search did not look far enough to tell where it changes",
+    }
+    ends = [
+        f"{where} {end:.2f} times {beyond[what]}"
+        for where, end, what in (("below", same.low, same.below), ("above", same.high, same.above))
+        if what != "same"
+    ]
+    first = (
+        f'The verdict is "{VERDICTS[same.reject]}" if the true standard deviation of the noise is {same.low:.2f} to '
+        f"{same.high:.2f} times the one that was assumed"
+    )
+    return "; ".join([first, *ends]) + "."
+
+
+def curve_rows(curve: SensitivityCurve, name: str, alpha: float) -> list[dict[str, Any]]:
+    """Return a row for each value of a curve, JSON-ready, with the value under a name and the verdict at alpha."""
+    bounded = {"log_pvalue": curve.log_pvalues, "estimate": curve.estimates}
+    return [
+        {
+            name: float(value),
+            "standard_error": float(curve.standard_errors[i]),
+            "pvalue": probability(curve.log_pvalues.best[i]),
+            "pvalue_bounds": curve.pvalue_bounds[i].tolist(),
+            **{
+                f"{what}{end}": json_ready(column[i])
+                for what, columns in bounded.items()
+                for end, column in zip(ENDS, columns, strict=True)
+            },
+            "confidence_interval": interval_values(curve.intervals[i]),
+            "reject": rejected,
+            "text": pvalue_text(*(float(column[i]) for column in curve.log_pvalues)),
+        }
+        for i, (value, rejected) in enumerate(zip(curve.values, curve.decisions(alpha), strict=True))
+    ]
+
+
+def curve_from_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> SensitivityCurve:
+    """Return the curve whose :func:`curve_rows` these are."""
+
+    def column(key: str) -> NDArray[np.float64]:
+        return np.array([float(row[key]) for row in rows])
+
+    return SensitivityCurve(
+        values=column(name),
+        standard_errors=column("standard_error"),
+        log_pvalues=LogPvalues(*(column(f"log_pvalue{end}") for end in ENDS)),
+        estimates=Estimates(*(column(f"estimate{end}") for end in ENDS)),
+        intervals=[interval_from_values(row["confidence_interval"]) for row in rows],
+    )
+
+
+def pvalue_text(best: float, low: float, high: float) -> str:
+    """Return p from the logs of p and its bounds: a number, or the bounds if they differ visibly."""
+    p, bounds = probability(best), (probability(low), probability(high))
+    known = bounds[1] - bounds[0] <= max(SAME * bounds[1], NEGLIGIBLE)
+    return number_text(p, 2) if known else range_text(*bounds, 2)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from attentest.presentation.figure import BLUE, GREY, NAIVE_COLOUR, VERMILION, new_figure, shown_name, wrapped
 from attentest.presentation.result_figure import LETTER, MM, NARROW, WIDTH
-from attentest.results.sensitivity.curve import SensitivityCurve
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import naive_confidence_interval
+from attentest.statistics.noise_factor import SensitivityCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

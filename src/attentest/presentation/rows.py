@@ -1,15 +1,17 @@
-"""Results as rows of a table, one per image, that can be written to disk as soon as they are known."""
+"""Results as rows of a table: flat views of records, one per image, that can be written as soon as they are known."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isinf
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from attentest.results.many_pvalues import ManyPvalues
-from attentest.results.result import AttentionTestResult, values_of
+from attentest.errors import InputError, shortened
+from attentest.record import ResultRecord
+from attentest.statistics.many_pvalues import ManyPvalues
 from attentest.statistics.multiple_testing import Adjustment
 
 Row: TypeAlias = dict[str, Any]
@@ -86,51 +88,66 @@ TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 COPIED = (
     *("statistic", "pvalue", "log_pvalue", "naive_pvalue", "bonferroni_pvalue", "difference", "standard_error"),
     *("estimate", "part_pixels", "region_pixels", "seen_pixels", "alternative", "evaluations", "status"),
+    "reference_images",
 )
-"""Columns that are called the same in ``result.to_dict()``."""
+"""Columns that are called the same in a record."""
 
 IF_ANY = {"component", *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
-def row_of(name: object, values: Mapping[str, Any]) -> Row:
-    """Return the row of a result from its JSON-ready values (``result.to_dict()``)."""
-    interval, audit = values["confidence_interval"], values["audit"] or {}
-    joint = values.get("simultaneous_interval")  # only components have one, and not in records of earlier versions
-    row = {
-        "image": _name(name),
-        **{column: values[column] for column in COPIED},
-        "pvalue_low": values["pvalue_bounds"][0],
-        "pvalue_high": values["pvalue_bounds"][1],
-        "log_pvalue_low": values["log_pvalue_bounds"][0],
-        "log_pvalue_high": values["log_pvalue_bounds"][1],
-        "estimate_low": values["estimate_bounds"][0],
-        "estimate_high": values["estimate_bounds"][1],
-        **{f"confidence_{end}": interval[end] for end in ("low", "high", "error")},
-        "confidence_level": interval["confidence_level"],
-        **({} if joint is None else {name: joint[name.removeprefix("simultaneous_")] for name in SIMULTANEOUS}),
-        **_described(values),
-        **_certified(values["certificate"]),
-        "audit_points": audit.get("points"),
-        "audit_contradictions": audit.get("contradictions"),
+def row_of(name: object, record: ResultRecord) -> Row:
+    """Return the row of a result."""
+    interval, together, audit, settings = (
+        record.confidence_interval,
+        record.simultaneous_interval,
+        record.audit,
+        record.settings,
+    )
+    row: Row = {"image": _name(name), **{column: getattr(record, column) for column in COPIED}}
+    for column in ("pvalue", "log_pvalue", "estimate"):
+        row[f"{column}_low"], row[f"{column}_high"] = getattr(record, f"{column}_bounds")
+    row |= {f"confidence_{end}": getattr(interval, end) for end in ("low", "high", "error")}
+    row["confidence_level"] = interval.confidence_level
+    if together is not None:
+        row |= dict(zip(SIMULTANEOUS, (together.low, together.high, together.error, together.together), strict=True))
+    if record.certificate is not None:
+        row |= {f"certificate_{key}": record.certificate[key] for key in (*CERTIFICATE, "summary")}
+    randomisation, noise = settings.get("randomisation") or {}, settings["noise"]
+    return row | {
+        **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},
+        "gamma": randomisation.get("gamma", 0.0),
+        "randomise_seed": randomisation.get("seed"),
+        "contrast": settings["contrast"]["name"],
+        "noise": noise.get("model", ""),
+        "approximate_noise": bool(noise.get("approximate", False)),
+        "degrees_of_freedom": None if isinf(record.degrees_of_freedom) else record.degrees_of_freedom,
+        "audit_points": None if audit is None else audit.points,
+        "audit_contradictions": None if audit is None else audit.contradictions,
     }
-    return {column: float(value) if value in ("inf", "-inf") else value for column, value in row.items()}
 
 
-def rows_of(results: Sequence[AttentionTestResult], names: Iterable[object], confidence_level: float) -> list[Row]:
-    """Return a row for each result."""
-    return [row_of(*pair) for pair in zip(names, values_of(results, confidence_level), strict=True)]
+def records_of_line(line: Mapping[str, Any]) -> list[ResultRecord]:
+    """Return the records of an image that was tested, from the line of a file: one, or one for each component."""
+    if not isinstance(line["results"], list) or not line["results"]:
+        raise InputError(f"results must be a list of records, got {shortened(line['results'])}.")
+    return [ResultRecord.from_dict(values) for values in line["results"]]
 
 
-def rows_of_record(record: Mapping[str, Any]) -> list[Row]:
-    """Return the rows of a record: one, or one for each component, with p-values adjusted within the image."""
-    name = record["image"]
-    if "error" in record:
-        return [failed_row(name, record["error"])]
-    if not isinstance(record["components"], list):  # in the settings of a whole region it is None
-        return [row_of(name, record)]
-    rows = [{"component": number, **row_of(name, one)} for number, one in enumerate(record["components"], start=1)]
-    return list(with_adjusted(rows, pvalues_of(rows)))
+def rows_of_line(line: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of an image from the line of a file; those of components with p-values adjusted within it."""
+    if "error" in line:
+        return [failed_row(line["image"], line["error"])]
+    return rows_of_records(line["image"], records_of_line(line))
+
+
+def rows_of_records(name: object, records: Sequence[ResultRecord]) -> list[Row]:
+    """Return the rows of an image: one, or one for each component, with p-values adjusted within the image."""
+    rows = [row_of(name, record) for record in records]
+    if records[0].connectivity is None:
+        return rows
+    numbered = [{"component": number, **row} for number, row in enumerate(rows, start=1)]
+    return list(with_adjusted(numbered, pvalues_of(numbered)))
 
 
 def failed_row(name: object, reason: str) -> Row:
@@ -182,26 +199,6 @@ def columns_of(rows: Iterable[Row]) -> dict[str, list[Any]]:
 
 def _name(name: object) -> int | str:
     return name if isinstance(name, (int, str)) else str(name)
-
-
-def _certified(certificate: Mapping[str, Any] | None) -> Row:
-    if certificate is None:
-        return {}
-    return {f"certificate_{name}": certificate[name] for name in (*CERTIFICATE, "summary")}
-
-
-def _described(settings: Mapping[str, Any]) -> Row:
-    randomisation, noise = settings.get("randomisation") or {}, settings["noise"]
-    return {
-        **{name: settings.get(name) for name in ("region_unit", *RULES)},
-        "gamma": randomisation.get("gamma", 0.0),
-        "randomise_seed": randomisation.get("seed"),
-        "contrast": settings["contrast"]["name"],
-        "noise": noise.get("model", ""),
-        "approximate_noise": bool(noise.get("approximate", False)),
-        **{name: settings.get(name) for name in ("reference_images", "degrees_of_freedom", "noise_doubt")},
-        "noisy_reference": settings.get("noisy_reference"),
-    }
 
 
 FEW_TEXTS = ("alternative", "contrast", "noise", "region_unit", "status")

@@ -1,1 +1,0 @@
-"""How a result depends on the noise that was assumed."""
