@@ -11,7 +11,7 @@ from click.testing import Result
 from PIL import Image
 from typer.testing import CliRunner
 
-from attentest.cli import app, figure_output
+from attentest.cli import app, figures
 from attentest.errors import InputError
 from attentest.pipeline.file_run import file_stem
 from attentest.presentation.figure import new_figure
@@ -34,13 +34,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Pa
 def sheets(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[Any], int]]:
     """Return the pictures of each sheet that is drawn, and the number of images that it says."""
     drawn: list[tuple[list[Any], int]] = []
-    draw = figure_output.contact_sheet
+    draw = figures.contact_sheet
 
     def sheet(pictures: list[Any], *, total: int, alpha: float) -> Any:
         drawn.append((pictures, total))
         return draw(pictures, total=total, alpha=alpha)
 
-    monkeypatch.setattr(figure_output, "contact_sheet", sheet)
+    monkeypatch.setattr(figures, "contact_sheet", sheet)
     return drawn
 
 
@@ -62,7 +62,7 @@ def test_one_image_is_drawn_whole(sheets: list[Any]) -> None:
 
 
 def test_a_sheet_has_the_smallest_pvalues(sheets: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_output, "MOST", 3)
+    monkeypatch.setattr(figures, "MOST", 3)
     Path("scans/broken.npy").write_bytes(b"junk")
     done = run("scans", "--figure", "sheet.png", "--csv", "t.csv", "--out", "o")
     assert done.exit_code == 1, done.output
@@ -79,7 +79,7 @@ def test_a_sheet_has_the_smallest_pvalues(sheets: list[Any], monkeypatch: pytest
 
     np.save("scans/z.npy", np.random.default_rng(5).normal(size=(8, 8)))  # the only one that is left to test
     known["z.npy"] = 0.0
-    monkeypatch.setattr(figure_output, "MOST", 6)
+    monkeypatch.setattr(figures, "MOST", 6)
     assert "figure: more.png; a folder" in run("scans", "--figure", "more.png", "--out", "o").stderr
     assert {one.title for one in sheets[2][0]} == set(known)
 
@@ -92,14 +92,14 @@ def test_a_folder_has_a_figure_of_each_image_and_results_are_not_kept(
     np.save(f"scans/{ODD}", np.load("scans/0.npy"))
     names = [f"scans/{name}" for name in (*(f"{i}.npy" for i in range(COUNT)), ODD)]
     kept: list[int] = []
-    keep = figure_output.FigureOutput.keep
+    keep = figures.FigureOutput.keep
 
     def counted(self: Any, *arguments: Any) -> None:
         keep(self, *arguments)
         kept.append(len(self._smallest))
 
-    monkeypatch.setattr(figure_output.FigureOutput, "keep", counted)
-    monkeypatch.setattr(figure_output, "results_figure", lambda *_, **__: new_figure(1.0, 1.0))  # fast to draw
+    monkeypatch.setattr(figures.FigureOutput, "keep", counted)
+    monkeypatch.setattr(figures, "results_figure", lambda *_, **__: new_figure(1.0, 1.0))  # fast to draw
     done = run("scans", "--figure", place, "--out", "o")
     assert done.exit_code == 0, done.output
     assert drawn_in(place) == {f"{file_stem(name)}.png" for name in names}
@@ -113,7 +113,7 @@ def test_numbers_are_printed_although_figures_fail(monkeypatch: pytest.MonkeyPat
     def full(*_: Any) -> None:
         raise InputError("the figure cannot be written.")
 
-    monkeypatch.setattr(figure_output, "save_figure", full)
+    monkeypatch.setattr(figures, "save_figure", full)
     done = run("scans", "--figure", "figures/")
     assert str(done.exception) == "the figure cannot be written."
     assert all(f"scans/{i}.npy" in done.stdout for i in range(COUNT))
