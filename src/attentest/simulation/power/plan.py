@@ -21,7 +21,7 @@ from attentest.presentation.figure import (
     new_figure,
     shown_figure,
 )
-from attentest.record import json_number
+from attentest.record import json_ready
 from attentest.simulation.power.simulated_tests import Design, Detectable, SimulatedTests
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Plan:
 
 
 def _json_ready(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: json_number(value) if isinstance(value, float) else value for name, value in row.items()}
+    return {name: json_ready(value) if isinstance(value, float) else value for name, value in row.items()}
 
 
 def _crossing(deltas: Sequence[float], rates: Iterable[float], target: float) -> float:
