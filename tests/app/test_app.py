@@ -25,9 +25,10 @@ from PIL import Image
 from attentest import AttentionTest, InputError, ModelError, bundled_model
 from attentest.app.actions import Actions, Session
 from attentest.app.form import CONTROLS, IMAGE, TOP_FRACTION, Form
+from attentest.app.guard import Guard
 from attentest.app.offered import OfferedModels, UploadedImage
 from attentest.app.result_view import SIDE, region_picture
-from attentest.app.server import Guard, listening_socket
+from attentest.app.server import listening_socket
 from attentest.noise import StationaryCovariance
 from command_line import run_main
 

@@ -19,6 +19,7 @@ from attentest.app.result_view import ONE_PICTURE, TestedImage, data_address, me
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError
 from attentest.noise import ImageNoise, NoiseModel
+from attentest.progress import Progress
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 
@@ -75,42 +76,6 @@ class Session:
         return len(tried)
 
 
-@dataclass(eq=False)
-class Stop:
-    """Whether the server ends: tests that run then end with it."""
-
-    asked: bool = False
-
-
-def progress_of(session: Session, number: int, stop: Stop, show: Callable[[float], None]) -> Callable[..., None]:
-    """Return a progress callback for test ``number`` of a session, which ends the test once it is replaced.
-
-    Parameters
-    ----------
-    session, number
-        The session, and the number of the test in it.
-    stop
-        Whether the server ends.
-    show
-        Called with the share that is done.
-    """
-
-    def progress(done: float, total: int | None) -> None:
-        if stop.asked or session.newest != number:
-            raise Replaced
-        show(done / (total or 1))
-
-    return progress
-
-
-def report_page(tested: TestedImage) -> bytes:
-    """Return the report of a tested image as an HTML file that needs no other."""
-    with TemporaryDirectory() as folder, ONE_PICTURE:
-        path = Path(folder) / "report.html"
-        Results([tested.result], [tested.image.name]).report(path, alpha=tested.alpha)
-        return path.read_bytes()
-
-
 MOST_REPORTS = 20
 """Number of results, the newest, of which a report can be had."""
 
@@ -124,12 +89,17 @@ class Actions:
     ----------
     models
         The models that it offers.
+
+    Attributes
+    ----------
+    stopped
+        Whether the server ends: tests that run then end with it.
     """
 
     def __init__(self, models: OfferedModels) -> None:
         self.models = models
         self.examples = examples()
-        self.stop = Stop()
+        self.stopped = False
         self._tested: OrderedDict[str, TestedImage] = OrderedDict()
         self._lock = Lock()
 
@@ -147,7 +117,7 @@ class Actions:
         window
             Whether to apply the display window of a DICOM file.
         """
-        session.image, session.problem = None, ""
+        session.forget_image()
         try:
             with page_words(FIELDS):
                 number = optional_number(frame, "frame")
@@ -156,8 +126,7 @@ class Actions:
                 session.image = read_upload(Path(path), None if number is None else int(number), window)
         except AttentestError as error:
             session.problem = str(error)
-            return message_html(session.problem, "error")
-        return ""
+        return message_html(session.problem, "error") if session.problem else ""
 
     def take_example(self, session: Session, label: str) -> Example:
         """Make an example the image of a session."""
@@ -205,9 +174,15 @@ class Actions:
         show
             Called with the share that is done.
         """
+
+        def progress(done: float, total: int | None) -> None:
+            if self.stopped or session.newest != number:
+                raise Replaced
+            show(done / (total or 1))
+
         try:
             with page_words(FIELDS):
-                tested = self._tested_image(session, model, form, progress_of(session, number, self.stop, show))
+                tested = self._tested_image(session, model, form, progress)
         except Replaced:
             return None
         except AttentestError as error:
@@ -220,14 +195,17 @@ class Actions:
         return result_html(tested, key=key, dark=dark)
 
     def report(self, key: str) -> bytes | None:
-        """Return the report of a result that is still known, by its key."""
+        """Return the report of a result that is still known, by its key, as an HTML file that needs no other."""
         with self._lock:
             tested = self._tested.get(key)
-        return None if tested is None else report_page(tested)
+        if tested is None:
+            return None
+        with TemporaryDirectory() as folder, ONE_PICTURE:
+            path = Path(folder) / "report.html"
+            Results([tested.result], [tested.image.name]).report(path, alpha=tested.alpha)
+            return path.read_bytes()
 
-    def _tested_image(
-        self, session: Session, model: str, form: Form, progress: Callable[[float, int | None], None]
-    ) -> TestedImage:
+    def _tested_image(self, session: Session, model: str, form: Form, progress: Progress) -> TestedImage:
         image = session.image
         if image is None:
             raise InputError(session.problem or NO_IMAGE)

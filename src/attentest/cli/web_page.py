@@ -46,7 +46,7 @@ def web_page(
 
     attentest app --port 8080 --no-open --max-upload-mb 200
     """
-    from attentest.app.server import check_gradio, listening_socket, serve
+    from importlib.util import find_spec
 
     directories = model or []
     for directory in directories:
@@ -55,7 +55,10 @@ def web_page(
                 f"there is no model directory {directory}: --model takes a directory made by save_pretrained or "
                 "`attentest train`, and the page downloads nothing."
             )
-    check_gradio()
+    if find_spec("gradio") is None:
+        raise InputError("the page needs Gradio: pip install 'attentest[app]'.")
+    from attentest.app.server import listening_socket, serve
+
     with option_names({"port": "--port", "device": "--device"}):
         bound = listening_socket(port)
         say("starting; this takes some seconds")
