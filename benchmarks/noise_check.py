@@ -21,7 +21,6 @@ from scipy import ndimage
 from attentest.noise import (
     AR1,
     AR1Covariance,
-    Assumption,
     FloatArray,
     Isotropic,
     NoiseModel,
@@ -29,9 +28,9 @@ from attentest.noise import (
     Stationary,
     StationaryCovariance,
 )
+from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, verdicts
 from attentest.simulation.noise_check.measures import Measures, measure
-from attentest.simulation.noise_check.run import noise_check, verdicts
-from attentest.simulation.noise_check.words import ORDER
+from attentest.simulation.noise_check.noise_check import noise_check
 
 BANK = 499
 """Sets of simulated images that the sets of a row are compared with."""
@@ -103,7 +102,7 @@ def measured(images: FloatArray) -> Measures:
 def against_bank(sets: Iterable[FloatArray], bank: list[Measures]) -> Iterator[tuple[Assumption, ...]]:
     """Yield the verdicts on sets of images by the measures of simulated ones."""
     for images in sets:
-        yield verdicts([measured(images), *bank], 1, 0.05, False, (float(images.min()), float(images.max())))
+        yield verdicts(measured(images), bank, 0.05)
 
 
 def draws(noise: NoiseModel, rng: np.random.Generator, count: int, size: int, repeats: int) -> Iterator[FloatArray]:
@@ -130,7 +129,7 @@ def main() -> None:
     arguments = parser.parse_args()
     size, repeats = arguments.size, arguments.repeats
     wanted = ("level", "fitted", "power") if arguments.only is None else (arguments.only,)
-    print(f"{'images':40} {'K':>6} {'sets':>5} {'any':>7} " + " ".join(f"{name[:11]:>11}" for name in ORDER))
+    print(f"{'images':40} {'K':>6} {'sets':>5} {'any':>7} " + " ".join(f"{name[:11]:>11}" for name in CRITERIA))
     for count in arguments.images:
         for name, (noise, estimator) in noises(size).items():
             rng = np.random.default_rng(0)

@@ -32,9 +32,8 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest.search.certification import Certification as Certification
     from attentest.simulation.calibration.calibrate import calibrate as calibrate
     from attentest.simulation.calibration.calibration import Calibration as Calibration
-    from attentest.simulation.noise_check.figure import plot_noise_check as plot_noise_check
     from attentest.simulation.noise_check.noise_check import NoiseCheck as NoiseCheck
-    from attentest.simulation.noise_check.run import noise_check as noise_check
+    from attentest.simulation.noise_check.noise_check import noise_check as noise_check
     from attentest.simulation.power.plan import Plan as Plan
     from attentest.simulation.power.simulate import plan as plan
     from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
@@ -67,10 +66,9 @@ _DEFINED_IN = {
     "calibrate": "attentest.simulation.calibration.calibrate",
     "contrast": "attentest.contrast",
     "noise": "attentest.noise",
-    "noise_check": "attentest.simulation.noise_check.run",
+    "noise_check": "attentest.simulation.noise_check.noise_check",
     "plan": "attentest.simulation.power.simulate",
     "plot_margins": "attentest.pipeline.margins_figure",
-    "plot_noise_check": "attentest.simulation.noise_check.figure",
     "read_image": "attentest.images.image_file",
     "search": "attentest.search",
 }

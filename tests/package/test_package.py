@@ -71,7 +71,6 @@ def test_dir_lists_the_public_names() -> None:
         "noise_check",
         "plan",
         "plot_margins",
-        "plot_noise_check",
         "read_image",
         "search",
     ]

@@ -103,7 +103,7 @@ def check(
         with option_names({"the file name of the figure": "--figure"}):
             check_figure_path(figure, [*images, *filter(None, [noise_file(noise)])])
     from attentest.images.image_file import read_image
-    from attentest.simulation.noise_check.run import noise_check
+    from attentest.simulation.noise_check.noise_check import noise_check
 
     model: NoiseLike = (
         as_noise_model(noise)  # type: ignore[assignment]  # no ImageNoise
@@ -122,10 +122,9 @@ def check(
 
         found = noise_check(model, read(), alpha=alpha, simulations=simulations, rng=seed, progress=simulated)
     if figure is not None:
-        from attentest.presentation.figure import save_figure
-        from attentest.simulation.noise_check.figure import noise_check_figure
+        from attentest.presentation.figure import new_figure, save_figure
 
-        save_figure(noise_check_figure(found), figure)
+        save_figure(found.plot(new_figure(1.0, 1.0)), figure)
         say(f"figure: {figure}")
     if as_json:
         print_json(found.to_dict())

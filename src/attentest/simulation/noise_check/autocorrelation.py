@@ -1,4 +1,4 @@
-"""Correlation of residuals by lag, averages over cells, and what they do to the standard error of a mean."""
+"""Statistics of residuals: correlation by lag, standard errors of means, averages over cells, analysis of variance."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
         Sides in pixels, at most P + 1 and Q + 1.
     """
     down, across = (np.abs(np.arange(-(side // 2), side // 2 + 1)) for side in correlation.shape)
-    found = []
+    averages = []
     for side in sides:
         pairs = np.maximum(side - down, 0)[:, None] * np.maximum(side - across, 0)
-        found.append(float((pairs * correlation).sum()) / side**4)
+        averages.append(float((pairs * correlation).sum()) / side**4)
     # Measured correlations need not be those of a covariance, so the average may be negative by chance.
-    return np.sqrt(np.maximum(found, 0.0))
+    return np.sqrt(np.maximum(averages, 0.0))
 
 
 def _lag_name(down: int, across: int) -> str:
@@ -133,19 +133,21 @@ class Cells:
     columns: tuple[int, ...]
     shape: tuple[int, int]
 
+    @property
+    def _sides(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Heights of the rows of cells, and widths of the columns."""
+        return np.diff([*self.rows, self.shape[0]]), np.diff([*self.columns, self.shape[1]])
+
     def means(self, values: FloatArray) -> FloatArray:
         """Return the means (..., cells) of images (..., H, W) over each cell."""
+        heights, widths = self._sides
         sums = np.add.reduceat(np.add.reduceat(values, self.rows, axis=-2), self.columns, axis=-1)
-        heights = np.diff([*self.rows, self.shape[0]])
-        widths = np.diff([*self.columns, self.shape[1]])
-        means = sums / (heights[:, None] * widths)
-        return np.asarray(means.reshape(*values.shape[:-2], -1))
+        return np.asarray((sums / (heights[:, None] * widths)).reshape(*values.shape[:-2], -1))
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Return images (..., H, W) that have in each pixel the value (..., cells) of its cell."""
+        heights, widths = self._sides
         grid = values.reshape(*values.shape[:-1], len(self.rows), len(self.columns))
-        heights = np.diff([*self.rows, self.shape[0]])
-        widths = np.diff([*self.columns, self.shape[1]])
         return np.asarray(np.repeat(np.repeat(grid, heights, axis=-2), widths, axis=-1))
 
 
@@ -159,37 +161,21 @@ def _starts(side: int, count: int) -> tuple[int, ...]:
     return tuple(int(start) for start in np.linspace(0, side, count + 1)[:-1])
 
 
-@dataclass(frozen=True, kw_only=True)
-class TwoWay:
-    """Analysis of variance of a table (K, m): do its rows, or its columns, differ by more than its entries do?
+def row_effects(table: FloatArray) -> tuple[float, float]:
+    """Return whether the rows of a table (K, m) differ by more than its entries do: two-way analysis of variance.
 
-    Parameters
-    ----------
-    rows, columns
-        Mean square between rows, and between columns, divided by that of what remains.
-    row_deviation, column_deviation
-        Standard deviation of the effects of rows, and of columns, without the part that chance explains.
+    Returns
+    -------
+    ratio
+        Mean square between rows, divided by that of what remains without the effects of rows and of columns.
+    deviation
+        Standard deviation of the effects of rows, without the part that chance explains.
     """
-
-    rows: float
-    columns: float
-    row_deviation: float
-    column_deviation: float
-
-
-def two_way(table: FloatArray) -> TwoWay:
-    """Return the analysis of variance of a table (K, m), with at least two rows and two columns."""
     count, width = table.shape
     mean = table.mean()
     of_rows, of_columns = table.mean(axis=1) - mean, table.mean(axis=0) - mean
     rest = table - mean - of_rows[:, None] - of_columns
-    between_rows = width * float(of_rows @ of_rows) / (count - 1)
-    between_columns = count * float(of_columns @ of_columns) / (width - 1)
+    between = width * float(of_rows @ of_rows) / (count - 1)
     within = float(np.vdot(rest, rest)) / ((count - 1) * (width - 1))
-    floor = np.finfo(np.float64).tiny
-    return TwoWay(
-        rows=between_rows / max(within, floor),
-        columns=between_columns / max(within, floor),
-        row_deviation=float(np.sqrt(max(between_rows - within, 0.0) / width)),
-        column_deviation=float(np.sqrt(max(between_columns - within, 0.0) / count)),
-    )
+    ratio = between / max(within, np.finfo(np.float64).tiny)
+    return float(ratio), float(np.sqrt(max(between - within, 0.0) / width))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attentest.errors import InputError
-from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, new_figure, shown_figure, wrapped
+from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, wrapped
 from attentest.presentation.words import number_text, with_sign
-from attentest.simulation.noise_check.noise_check import BROKEN, HOLDS, Assumption, MeasuredNoise, NoiseCheck
+from attentest.simulation.noise_check.assumptions import BROKEN, HOLDS, SMALL, Assumption
+from attentest.simulation.noise_check.measures import CLIPPING, NORMAL_QUANTILES, MeasuredNoise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+COLOURS = {HOLDS: GREEN, SMALL: ORANGE, BROKEN: VERMILION}
+"""Colours of the verdicts."""
 
 WIDTH = 12.0
 """Width of the page in inches."""
@@ -38,41 +41,13 @@ MAP_LIMITS = (0.5, 1.5)
 """Ends of the colours of the variance map."""
 
 
-def plot_noise_check(check: NoiseCheck) -> Figure:
-    """Draw a check of a noise model on a page: quantiles, variance map, correlations, values, images, and the verdicts.
-
-    Needs Matplotlib (``pip install 'attentest[plots]'``).
-
-    Parameters
-    ----------
-    check
-        The outcome of ``noise_check(noise, images)``.
-    """
-    if not isinstance(check, NoiseCheck):
-        raise InputError(
-            f"plot_noise_check takes what noise_check(noise, images) returns, a NoiseCheck, got {type(check).__name__}."
-        )
-    figure = shown_figure(*_page(check))
-    _draw(figure, check)
-    return figure
-
-
-def noise_check_figure(check: NoiseCheck) -> Figure:
-    """Return the same as a figure for a file."""
-    figure = new_figure(*_page(check))
-    _draw(figure, check)
-    return figure
-
-
-def _page(check: NoiseCheck) -> tuple[float, float]:
-    """Return width and height of the page in inches."""
-    return WIDTH, PANELS + LINE * (len(_verdict_lines(check)) + 3)
-
-
-def _draw(figure: Figure, check: NoiseCheck) -> None:
-    lines = _verdict_lines(check)
+def draw(
+    figure: Figure, title: str, conclusion: str, assumptions: Sequence[Assumption], measured: MeasuredNoise
+) -> None:
+    """Draw the page on an empty figure, which gets its size."""
+    lines = [line for assumption in assumptions for line in _verdict_lines(assumption)]
+    figure.set_size_inches(WIDTH, PANELS + LINE * (len(lines) + 3))
     grid = figure.add_gridspec(3, 3, height_ratios=[PANELS / 2, PANELS / 2, LINE * len(lines)])
-    measured = check.measured
     _draw_quantiles(figure.add_subplot(grid[0, 0]), measured)
     _draw_variances(figure.add_subplot(grid[0, 1]), measured)
     _draw_correlations(figure.add_subplot(grid[0, 2]), measured)
@@ -81,11 +56,11 @@ def _draw(figure: Figure, check: NoiseCheck) -> None:
     _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured)
     _draw_difference(figure.add_subplot(grid[1, 2]), measured)
     _draw_verdicts(figure.add_subplot(grid[2, :]), lines)
-    figure.suptitle(f"{check.title()}\n{wrapped(check.conclusion(), LETTERS)}", fontsize=10)
+    figure.suptitle(f"{title}\n{wrapped(conclusion, LETTERS)}", fontsize=10)
 
 
 def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:
-    normal, (low, high) = measured.normal_quantiles, measured.quantile_band
+    normal, (low, high) = NORMAL_QUANTILES, measured.quantile_band
     # The difference from the normal quantile, because against the quantile itself the band would be a line.
     axes.fill_between(normal, low - normal, high - normal, color=GREY, alpha=0.35, lw=0, label=BAND)
     axes.axhline(0.0, color=GREY, lw=0.8)
@@ -115,10 +90,10 @@ def _draw_correlations(axes: Axes, measured: MeasuredNoise) -> None:
         (BLUE, "o", "along rows", (down, across + lags_across)),
         (VERMILION, "s", "down columns", (down + lags_down, across)),
     ):
-        found, model = measured.correlation[along], measured.model_correlation[along]
-        lags = np.arange(len(found))
+        images, model = measured.correlation[along], measured.model_correlation[along]
+        lags = np.arange(len(images))
         axes.plot(lags, model, color=colour, lw=1, ls="--", label=f"model, {name}")
-        axes.plot(lags, found, color=colour, marker=marker, ms=4, lw=0, label=f"measured, {name}")
+        axes.plot(lags, images, color=colour, marker=marker, ms=4, lw=0, label=f"measured, {name}")
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.set(xlabel="distance in pixels", ylabel="correlation")
     axes.locator_params(axis="x", integer=True)
@@ -142,7 +117,7 @@ def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
 def _draw_values(axes: Axes, measured: MeasuredNoise) -> None:
     low, high = measured.value_range
     axes.stairs(measured.counts, measured.edges, fill=True, color=BLUE, alpha=0.6)
-    for value, share, side in zip((low, high), measured.at_ends, ("left", "right"), strict=True):
+    for value, share, side in zip((low, high), measured.effects[CLIPPING], ("left", "right"), strict=True):
         axes.axvline(value, color=VERMILION if share >= 0.001 else GREY, lw=1.2)
         place = 0.03 if side == "left" else 0.97
         axes.text(
@@ -172,23 +147,14 @@ def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise) -> None:
         axes.locator_params(axis="x", integer=True)
 
 
-def _verdict_lines(check: NoiseCheck) -> list[tuple[str, str, str]]:
-    """Return lines of words: name with verdict, words, colour."""
-    lines = []
-    for one in check.assumptions:
-        told = one.in_words() if one.verdict != HOLDS else one.finding
-        first, *rest = textwrap.wrap(told, LETTERS - 38)
-        lines.append((_heading(one), first, _colour(one)))
-        lines += [("", part, _colour(one)) for part in rest]
-    return lines
-
-
-def _heading(one: Assumption) -> str:
-    return f"{one.name}: {one.verdict} (p {with_sign(number_text(one.adjusted_pvalue))})"
-
-
-def _colour(one: Assumption) -> str:
-    return {BROKEN: VERMILION, HOLDS: GREEN}.get(one.verdict, ORANGE)
+def _verdict_lines(assumption: Assumption) -> list[tuple[str, str, str]]:
+    """Return lines of words about an assumption: name with verdict, words, colour."""
+    pvalue = with_sign(number_text(assumption.adjusted_pvalue))
+    heading = f"{assumption.name}: {assumption.verdict} (p {pvalue})"
+    words = assumption.finding if assumption.verdict == HOLDS else assumption.in_words()
+    first, *rest = textwrap.wrap(words, LETTERS - 38)
+    colour = COLOURS[assumption.verdict]
+    return [(heading, first, colour), *(("", part, colour) for part in rest)]
 
 
 def _draw_verdicts(axes: Axes, lines: list[tuple[str, str, str]]) -> None:

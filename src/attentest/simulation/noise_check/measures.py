@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from attentest.simulation.noise_check.autocorrelation import (
     coarse_cells,
     lag_names,
     lag_values,
-    two_way,
+    row_effects,
 )
 
 RESOLUTION = 1e-9
@@ -30,41 +31,22 @@ MOST_BINS = 64
 """Most bins of a histogram."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueRange:
-    """The values that images have.
-
-    Parameters
-    ----------
-    low, high
-        Least and greatest value.
-    step
-        Distance of neighbouring grey levels; 0 where values do not lie on a grid.
-    """
-
-    low: float
-    high: float
-    step: float
-
-
-def value_range(values: FloatArray) -> ValueRange:
-    """Return the range of all values of some images, and the grid that they lie on."""
+def grey_step(values: FloatArray) -> float:
+    """Return the distance of neighbouring grey levels of images; 0 where values do not lie on a grid."""
     low, high = float(values.min()), float(values.max())
     unit = max((high - low) * RESOLUTION, float(np.finfo(np.float64).tiny))
     levels = np.unique(np.round((values - low) / unit))
-    step = 0.0
-    if 2 <= len(levels) <= min(LONGEST_GRID, values.size // 2):
-        step = float(np.median(np.diff(levels))) * unit
-    return ValueRange(low=low, high=high, step=step)
+    on_a_grid = 2 <= len(levels) <= min(LONGEST_GRID, values.size // 2)
+    return float(np.median(np.diff(levels))) * unit if on_a_grid else 0.0
 
 
-def bin_edges(values: ValueRange) -> FloatArray:
-    """Return the edges of about 64 equal bins; each has the same number of grey levels if there are such."""
-    if values.step == 0:
-        return np.linspace(values.low, values.high, MOST_BINS + 1)
-    levels = round((values.high - values.low) / values.step) + 1
+def bin_edges(low: float, high: float, step: float) -> FloatArray:
+    """Return the edges of about 64 equal bins; each has the same number of grey levels of a step if that is not 0."""
+    if step == 0:
+        return np.linspace(low, high, MOST_BINS + 1)
+    levels = round((high - low) / step) + 1
     width = -(-levels // MOST_BINS)
-    return np.asarray(values.low + values.step * (width * np.arange(-(-levels // width) + 1) - 0.5), np.float64)
+    return np.asarray(low + step * (width * np.arange(-(-levels // width) + 1) - 0.5), np.float64)
 
 
 def at_the_ends(values: FloatArray) -> FloatArray:
@@ -127,6 +109,8 @@ class Measures:
         Correlation by lag.
     image_scales, image_means : (K,)
         Standard deviation, and mean, of each image's residuals, in units of the average standard deviation.
+    value_range
+        Least and greatest pixel value.
     """
 
     tested: Mapping[str, FloatArray]
@@ -135,6 +119,39 @@ class Measures:
     correlation: FloatArray
     image_scales: FloatArray
     image_means: FloatArray
+    value_range: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MeasuredNoise(Measures):
+    """What was measured on the images, beside what the noise model says, for pictures.
+
+    The band of quantiles holds 95% of the sets of images drawn from the model at each point; those of images hold all
+    images of 95% of the sets.
+
+    Parameters
+    ----------
+    quantile_band : (2, q)
+        Band of the quantiles.
+    variance_map : (H, W)
+        Standard deviation of each pixel over the images divided by the model's, the mean over channels.
+    model_correlation : (2P+1, 2Q+1)
+        Correlation by lag of images drawn from the model.
+    scale_band, mean_band : (2,)
+        Bands of the standard deviations, and of the means, of images.
+    counts : (b,)
+        Numbers of pixel values in equal parts of their range.
+    edges : (b+1,)
+        Ends of these parts.
+    """
+
+    quantile_band: FloatArray
+    variance_map: FloatArray
+    model_correlation: FloatArray
+    scale_band: FloatArray
+    mean_band: FloatArray
+    counts: FloatArray
+    edges: FloatArray
 
 
 def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> Measures:
@@ -159,35 +176,35 @@ def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -
     of_channels = np.maximum(np.sqrt(energies.mean(axis=(0, 2))), SMALLEST_SHARE * average)[:, None, None]
     shape_only, image_scales = _evened(standard, energies, cells)
     centred = shape_only - shape_only.mean(axis=(2, 3), keepdims=True)
-    tested: dict[str, FloatArray] = {}
-    effects: dict[str, FloatArray] = {}
-    for name, (numbers, effect) in {
-        SCALE: _scale(energies, count),
-        GAUSSIAN: _gaussian(shape_only, cells, count),
-        STATIONARY: _variance_map(standard / of_channels, cells),
-        INDEPENDENCE: _independence(centred),
-        GAIN: _gain(cells.means(np.abs(standard)), SMALLEST_SHARE * average),
-        BRIGHTNESS: _brightness(cells.means(with_level) / average),
-        CLIPPING: (at_the_ends(values), at_the_ends(values) / values.size),
-    }.items():
-        tested[name], effects[name] = numbers, effect
     correlation = autocorrelation(centred.reshape(-1, *centred.shape[2:]))
     lags = np.concatenate([lag_values(correlation), _channel_correlations(centred)])
-    tested[CORRELATION] = effects[CORRELATION] = lags
+    sizes = cells.means(np.abs(standard))
+    ends = at_the_ends(values)
+    tested_and_effects = {
+        SCALE: _scale(energies, count),
+        CORRELATION: (lags, lags),
+        STATIONARY: _variance_map(standard / of_channels, cells),
+        GAUSSIAN: _gaussian(shape_only, cells, count),
+        CLIPPING: (ends, ends / values.size),
+        GAIN: _between_images(np.log(np.maximum(sizes, SMALLEST_SHARE * average))),
+        BRIGHTNESS: _between_images(cells.means(with_level) / average),
+        INDEPENDENCE: _independence(centred),
+    }
     flat = shape_only.ravel()
     return Measures(
-        tested=tested,
-        effects=effects,
+        tested={name: numbers for name, (numbers, _) in tested_and_effects.items()},
+        effects={name: effects for name, (_, effects) in tested_and_effects.items()},
         quantiles=np.asarray(np.quantile(flat[:: -(-flat.size // MOST_SORTED)], PROBABILITIES)),
         correlation=correlation,
         image_scales=image_scales,
         image_means=levels.mean(axis=(1, 2, 3)) / average,
+        value_range=(float(values.min()), float(values.max())),
     )
 
 
 def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
     """Return what each number that is tested for the correlation is about."""
-    between = [f"channels {one} and {other}" for one in range(channels) for other in range(one + 1, channels)]
+    between = [f"channels {first} and {second}" for first, second in combinations(range(channels), 2)]
     return [*(f"pixels {lag}" for lag in lag_names(correlation)), *between]
 
 
@@ -247,20 +264,14 @@ def _variance_map(standard: FloatArray, cells: Cells) -> tuple[FloatArray, Float
     tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
     of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
     tables.append(sizes / of_images)
-    found = [two_way(table.reshape(count, -1)) for table in tables]
-    return np.array([one.columns for one in found]), np.array([one.column_deviation for one in found])
+    ratios, deviations = zip(*(row_effects(table.reshape(count, -1).T) for table in tables), strict=True)
+    return np.array(ratios), np.array(deviations)
 
 
-def _gain(sizes: FloatArray, floor: float) -> tuple[FloatArray, FloatArray]:
-    """Return whether mean absolute residuals (K, C, cells) differ by image, for each channel, and by how much."""
-    found = [two_way(table) for table in np.moveaxis(np.log(np.maximum(sizes, floor)), 1, 0)]
-    return np.array([one.rows for one in found]), np.array([one.row_deviation for one in found])
-
-
-def _brightness(means: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return whether mean residuals (K, C, cells) differ by image, for each channel, and by how much."""
-    found = [two_way(table) for table in np.moveaxis(means, 1, 0)]
-    return np.array([one.rows for one in found]), np.array([one.row_deviation for one in found])
+def _between_images(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return whether a table (K, C, cells) differs by image, for each channel, and by how much."""
+    ratios, deviations = zip(*map(row_effects, np.moveaxis(table, 1, 0)), strict=True)
+    return np.array(ratios), np.array(deviations)
 
 
 def _independence(centred: FloatArray) -> tuple[FloatArray, FloatArray]:

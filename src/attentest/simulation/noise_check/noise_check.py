@@ -1,127 +1,46 @@
-"""The outcome of a check of a noise model: one verdict in words for each assumption."""
+"""The check of a noise model: images are compared with images drawn from it, assumption by assumption."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from attentest.errors import counted
+import numpy as np
+
+from attentest.checks import as_generator, strictly_between_0_and_1, whole_number
+from attentest.errors import InputError, counted
 from attentest.markup import row_table
-from attentest.noise.model import FloatArray
+from attentest.noise.derived import NoiseLike, as_noise
+from attentest.noise.model import FitsNoise, FloatArray, NoiseModel, check_shape, complete
+from attentest.noise.reference_images import ReferenceImages, reference_images
+from attentest.progress import ProgressLike, progress_reports
+from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, verdicts
+from attentest.simulation.noise_check.measures import MeasuredNoise, bin_edges, grey_step, measure, on_grid
 
-HOLDS, SMALL, BROKEN = "no sign against it", "found, but small", "broken"
-"""What can be said about an assumption."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
+    from attentest.images.sample import ImageLike
 
-@dataclass(frozen=True, kw_only=True)
-class Assumption:
-    """One assumption of a noise model, and what the images say about it.
+LEAST_IMAGES = 3
+LEAST_REASON = "because the residuals of two images are the same up to their sign"
 
-    Parameters
-    ----------
-    name
-        Its name.
-    statement
-        What is assumed, as a sentence.
-    statistic, statistic_name
-        What was measured, and what it is.
-    pvalue
-        Monte-Carlo p-value: the rank of the images among images drawn from the model.
-    adjusted_pvalue
-        The same after Holm's adjustment for all assumptions.
-    verdict
-        "no sign against it"; "found, but small", if the adjusted p-value is at most alpha and what was found is too
-        small to change conclusions; or "broken".
-    finding
-        What was measured, as a sentence.
-    consequence
-        What it does to p-values.
-    advice
-        What to do, if the assumption is broken.
-    """
+LEAST_SIDE = 4
+"""Least side of the images in pixels."""
 
-    name: str
-    statement: str
-    statistic: float
-    statistic_name: str
-    pvalue: float
-    adjusted_pvalue: float
-    verdict: str
-    finding: str
-    consequence: str
-    advice: str
+FEWEST, MOST = 19, 100_000
+"""Limits of the number of simulated sets of images."""
 
-    @property
-    def holds(self) -> bool:
-        """Whether nothing was found that matters."""
-        return self.verdict != BROKEN
+DRAWN_AT_ONCE = 2**21
+"""Most values that are drawn at once, which bounds the memory of models that draw more than they return."""
 
-    def in_words(self) -> str:
-        """Return what was found, what it does to p-values and what to do."""
-        return " ".join(part for part in (self.finding, self.consequence, self.advice) if part)
+SMALLEST_SHARE = 1e-6
+"""Standard deviations below this share of the greatest count as this: a model may say that pixels have no noise."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON-ready values."""
-        return {
-            "name": self.name,
-            "statement": self.statement,
-            "statistic": self.statistic,
-            "statistic_name": self.statistic_name,
-            "pvalue": self.pvalue,
-            "adjusted_pvalue": self.adjusted_pvalue,
-            "verdict": self.verdict,
-            "holds": self.holds,
-            "finding": self.finding,
-            "consequence": self.consequence,
-            "advice": self.advice,
-        }
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class MeasuredNoise:
-    """What was measured on the images, beside what the noise model says, for pictures.
-
-    The band of quantiles holds 95% of the sets of images drawn from the model at each point; those of images hold all
-    images of 95% of the sets.
-
-    Parameters
-    ----------
-    quantiles, normal_quantiles : (q,)
-        Quantiles of the standardised residuals, and those of the normal distribution.
-    quantile_band : (2, q)
-        Band of the quantiles.
-    variance_map : (H, W)
-        Standard deviation of each pixel over the images divided by the model's, the mean over channels.
-    correlation, model_correlation : (2P+1, 2Q+1)
-        Correlation by lag, 1 in the middle: measured, and of images drawn from the model.
-    image_scales, image_means : (K,)
-        Standard deviation and mean of the residuals of each image, in units of the standard deviation of all.
-    scale_band, mean_band : (2,)
-        Bands of these.
-    counts : (b,)
-        Numbers of pixel values in equal parts of their range.
-    edges : (b+1,)
-        Ends of these parts.
-    value_range
-        Least and greatest pixel value.
-    at_ends
-        Share of the values that are exactly the least, and exactly the greatest, one.
-    """
-
-    quantiles: FloatArray
-    normal_quantiles: FloatArray
-    quantile_band: FloatArray
-    variance_map: FloatArray
-    correlation: FloatArray
-    model_correlation: FloatArray
-    image_scales: FloatArray
-    scale_band: FloatArray
-    image_means: FloatArray
-    mean_band: FloatArray
-    counts: FloatArray
-    edges: FloatArray
-    value_range: tuple[float, float]
-    at_ends: tuple[float, float]
+BAND = (0.025, 0.975)
+"""Probabilities between which the bands of pictures lie."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,7 +67,7 @@ class NoiseCheck:
     fitted_to
         Name of the estimator if the model was fitted to the same images, else None.
     measured
-        What was measured, for pictures: see ``attentest.plot_noise_check``.
+        What was measured, for pictures: see :meth:`plot`.
     """
 
     assumptions: tuple[Assumption, ...]
@@ -163,16 +82,16 @@ class NoiseCheck:
     @property
     def passed(self) -> bool:
         """Whether no assumption is broken."""
-        return all(one.holds for one in self.assumptions)
+        return all(assumption.holds for assumption in self.assumptions)
 
     @property
     def broken(self) -> tuple[str, ...]:
         """Names of the assumptions that are broken."""
-        return tuple(one.name for one in self.assumptions if not one.holds)
+        return tuple(assumption.name for assumption in self.assumptions if not assumption.holds)
 
     def __getitem__(self, name: str) -> Assumption:
         """Return the assumption of a name."""
-        by_name = {one.name: one for one in self.assumptions}
+        by_name = {assumption.name: assumption for assumption in self.assumptions}
         if name not in by_name:
             raise KeyError(f"the assumptions are {', '.join(by_name)}, got {name!r}")
         return by_name[name]
@@ -201,23 +120,40 @@ class NoiseCheck:
     def summary(self) -> str:
         """Return the verdicts in words, one paragraph for each assumption."""
         lines = [f"{self.title()}.", ""]
-        for one in self.assumptions:
-            lines.append(f"{one.name}: {one.verdict} (adjusted p {one.adjusted_pvalue:.3g})")
-            lines.append(f"    {one.in_words()}")
+        for assumption in self.assumptions:
+            lines.append(f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_pvalue:.3g})")
+            lines.append(f"    {assumption.in_words()}")
         return "\n".join([*lines, "", self.conclusion()])
 
     def __repr__(self) -> str:
-        found = ", ".join(self.broken) or "nothing"
-        return f"NoiseCheck({counted(self.n_images, 'image')}, broken: {found}, alpha={self.alpha:g})"
+        broken = ", ".join(self.broken) or "nothing"
+        return f"NoiseCheck({counted(self.n_images, 'image')}, broken: {broken}, alpha={self.alpha:g})"
 
     def _repr_html_(self) -> str:
         columns = ("assumption", "verdict", "adjusted p", "measured")
         rows = [
-            (one.name, one.verdict, f"{one.adjusted_pvalue:.3g}", f"{one.statistic_name} {one.statistic:.3g}")
-            for one in self.assumptions
+            (part.name, part.verdict, f"{part.adjusted_pvalue:.3g}", f"{part.statistic_name} {part.statistic:.3g}")
+            for part in self.assumptions
         ]
-        told = [f"{one.name}: {one.in_words()}" for one in self.assumptions if not one.holds]
-        return row_table(f"NoiseCheck: {self.title()}", columns, rows, [self.conclusion(), *told])
+        broken = [f"{name}: {self[name].in_words()}" for name in self.broken]
+        return row_table(f"NoiseCheck: {self.title()}", columns, rows, [self.conclusion(), *broken])
+
+    def plot(self, figure: Figure | None = None) -> Figure:
+        """Draw the check on a page: quantiles, variance map, correlations, values, images, and the verdicts.
+
+        Needs Matplotlib (``pip install 'attentest[plots]'``).
+
+        Parameters
+        ----------
+        figure
+            Empty figure to draw on, which gets the size of the page; by default a new one of pyplot.
+        """
+        from attentest.presentation.figure import shown_figure  # here because figures are optional
+        from attentest.simulation.noise_check.figure import draw
+
+        page = shown_figure(1.0, 1.0) if figure is None else figure
+        draw(page, self.title(), self.conclusion(), self.assumptions, self.measured)
+        return page
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdicts and numbers as JSON-ready values, without the arrays for pictures."""
@@ -230,5 +166,135 @@ class NoiseCheck:
             "shape": list(self.shape),
             "noise": self.noise,
             "fitted_to": self.fitted_to,
-            "assumptions": [one.to_dict() for one in self.assumptions],
+            "assumptions": [assumption.to_dict() for assumption in self.assumptions],
         }
+
+
+def noise_check(
+    noise: NoiseLike,
+    images: Iterable[ImageLike],
+    *,
+    alpha: float = 0.05,
+    simulations: int = 199,
+    rng: Any = 0,
+    progress: ProgressLike = None,
+) -> NoiseCheck:
+    """Test whether independent images of the same mean agree with a noise model, assumption by assumption.
+
+    The residuals of the images against their mean are compared with those of images drawn from the model: each
+    assumption has a measure, and its p-value is the rank of the images among the drawn ones. Holm's adjustment makes
+    ``alpha`` the error rate of all assumptions together. It is exact for a given model, and approximate for an
+    estimator.
+
+    Parameters
+    ----------
+    noise
+        A noise model, of attentest or of your own, or a standard deviation. An estimator, fitted or not, is fitted to
+        these images, and again to each set of drawn images, so that the error rate allows for it. A model that was
+        fitted to these same images is judged too mildly if it is given as a model: give its estimator.
+    images
+        At least three images of one shape with at least 4 x 4 pixels.
+    alpha
+        Probability, at most, that an assumption is called broken although all hold.
+    simulations
+        Number of sets of images that are drawn from the model; at least 8 / alpha.
+    rng
+        Random generator, or seed, of the drawn images.
+    progress
+        True shows a bar; a function is called with (sets drawn, their number).
+    """
+    estimator = noise if isinstance(noise, FitsNoise) and not isinstance(noise, type) else None
+    if estimator is None:
+        as_noise(noise)  # raises an error, before images are read
+    level = strictly_between_0_and_1(alpha, "alpha")
+    count = whole_number(simulations, "simulations", FEWEST, MOST)
+    if (len(CRITERIA) / (count + 1)) > level:
+        raise InputError(
+            f"simulations must be at least {int(np.ceil(len(CRITERIA) / level)) - 1} for alpha = {level:g}, because "
+            f"fewer never give an adjusted p-value as small as that, got {count}."
+        )
+    generator = as_generator(rng)
+    with progress_reports(progress, count, "simulation", "simulating images") as report:
+        reference = reference_images(images, LEAST_IMAGES, LEAST_REASON)
+        channels, height, width = shape = reference.mean.shape
+        if min(height, width) < LEAST_SIDE:
+            raise InputError(
+                f"images must have at least {LEAST_SIDE} x {LEAST_SIDE} pixels for a check, got {height} x {width}."
+            )
+        model = as_noise(noise) if estimator is None else _fitted(estimator, reference)
+        check_shape(model, (channels, height, width))
+        values = reference.mean + reference.residuals
+        step = grey_step(values)
+        deviations = _deviations(model, shape)
+        measures = measure(reference.residuals, deviations, values)
+        drawn = []
+        for done in range(count):
+            if report is not None:
+                report(done, count)
+            sample = _drawn(model, generator, reference)
+            of_sample = deviations if estimator is None else _deviations(_fitted(estimator, sample), shape)
+            drawn.append(measure(sample.residuals, of_sample, _as_images(sample, reference, step)))
+        if report is not None:
+            report(count, count)
+    counts, edges = np.histogram(values, bins=bin_edges(*measures.value_range, step))
+    return NoiseCheck(
+        assumptions=verdicts(measures, drawn, level),
+        alpha=level,
+        simulations=count,
+        n_images=reference.count,
+        shape=(channels, height, width),
+        noise=dict(model.describe()),
+        fitted_to=None if estimator is None else type(estimator).__name__,
+        measured=MeasuredNoise(
+            **vars(measures),
+            quantile_band=np.quantile([one.quantiles for one in drawn], BAND, axis=0),
+            variance_map=np.asarray((np.sqrt(reference.pixel_variance) / deviations).mean(axis=0)),
+            model_correlation=np.mean([one.correlation for one in drawn], axis=0),
+            scale_band=_whole_band([one.image_scales for one in drawn]),
+            mean_band=_whole_band([one.image_means for one in drawn]),
+            counts=counts.astype(np.float64),
+            edges=edges,
+        ),
+    )
+
+
+def _fitted(estimator: FitsNoise, reference: ReferenceImages) -> NoiseModel:
+    """Return the noise model that a copy of an estimator finds in images, so that the caller's stays as it is."""
+    from attentest.images.sample import Sample  # here because torch is slow to import and noise models do without
+
+    copied = copy.deepcopy(estimator)
+    copied.fit([Sample(pixels=pixels, levels=None) for pixels in reference.mean + reference.residuals])
+    model = getattr(copied, "noise_", None)
+    if not isinstance(model, NoiseModel):
+        raise InputError(f"the noise_ of a fitted {type(estimator).__name__} must be a noise model, got {model!r:.60}.")
+    return model
+
+
+def _deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
+    """Return the standard deviations (C, H, W) of a noise model."""
+    deviations = np.sqrt(complete(noise).variances(int(np.prod(shape)))).reshape(shape)
+    return np.asarray(np.maximum(deviations, SMALLEST_SHARE * deviations.max()))
+
+
+def _drawn(noise: NoiseModel, rng: np.random.Generator, reference: ReferenceImages) -> ReferenceImages:
+    """Return as many images as there are, drawn from a noise model, around the same mean."""
+    size = reference.mean.size
+    at_once = max(1, DRAWN_AT_ONCE // size)
+    drawn = np.empty((reference.count, size))
+    for start in range(0, reference.count, at_once):
+        part = drawn[start : start + at_once]
+        part[:] = noise.sample(rng, len(part), size)
+    drawn -= drawn.mean(axis=0)
+    return replace(reference, residuals=drawn.reshape(reference.residuals.shape))
+
+
+def _as_images(drawn: ReferenceImages, reference: ReferenceImages, step: float) -> FloatArray:
+    """Return drawn images as they would be without clipping: with the variance and on the grid of the real ones."""
+    factor = float(np.sqrt((reference.residuals**2).mean() / (drawn.residuals**2).mean()))
+    return on_grid(reference.mean + factor * drawn.residuals, step)
+
+
+def _whole_band(sets: Sequence[FloatArray]) -> FloatArray:
+    """Return the band (2,) that holds all values of about 95% of sets."""
+    ends = [[values.min() for values in sets], [values.max() for values in sets]]
+    return np.array([np.quantile(end, share) for end, share in zip(ends, BAND, strict=True)])

@@ -1,0 +1,312 @@
+"""The assumptions of a noise model: what was found about each, what it does to p-values, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from attentest.noise.model import FloatArray
+from attentest.simulation.noise_check.autocorrelation import mean_deviations, region_sides
+from attentest.simulation.noise_check.measures import (
+    BRIGHTNESS,
+    CLIPPING,
+    CORRELATION,
+    GAIN,
+    GAUSSIAN,
+    INDEPENDENCE,
+    SCALE,
+    SPREADS,
+    STATIONARY,
+    Measures,
+    correlation_names,
+)
+from attentest.statistics.multiple_testing import adjusted_pvalues
+
+HOLDS, SMALL, BROKEN = "no sign against it", "found, but small", "broken"
+"""What can be said about an assumption."""
+
+HARMLESS = {
+    HOLDS: "Images drawn from the model show as much.",
+    SMALL: "This is more than images drawn from the model show, and too little to change conclusions.",
+}
+"""What is said of assumptions that are not broken."""
+
+ROUNDING = 1e-9
+"""Measures that vary by less than this, relative to their size, are the same up to rounding."""
+
+SMALLEST_DEVIATION = 1e-6
+"""Standard deviations of a mean below this, in units of that of a pixel, count as this."""
+
+SMALLEST_RATIO = 1e-300
+"""Ratios of standard deviations below this count as this."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumption:
+    """One assumption of a noise model, and what the images say about it.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    statement
+        What is assumed, as a sentence.
+    statistic, statistic_name
+        What was measured, and what it is.
+    pvalue
+        Monte-Carlo p-value: the rank of the images among images drawn from the model.
+    adjusted_pvalue
+        The same after Holm's adjustment for all assumptions.
+    verdict
+        "no sign against it"; "found, but small", if the adjusted p-value is at most alpha and what was found is too
+        small to change conclusions; or "broken".
+    finding
+        What was measured, as a sentence.
+    consequence
+        What it does to p-values.
+    advice
+        What to do, if the assumption is broken.
+    """
+
+    name: str
+    statement: str
+    statistic: float
+    statistic_name: str
+    pvalue: float
+    adjusted_pvalue: float
+    verdict: str
+    finding: str
+    consequence: str
+    advice: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found that matters."""
+        return self.verdict != BROKEN
+
+    def in_words(self) -> str:
+        """Return what was found, what it does to p-values and what to do."""
+        return " ".join(part for part in (self.finding, self.consequence, self.advice) if part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON-ready values."""
+        return {**asdict(self), "holds": self.holds}
+
+
+class Finding(NamedTuple):
+    """What was found about an assumption: a number and what it is, whether it matters, and three sentences.
+
+    These are what was measured, what it does to p-values, and what to do, as in :class:`Assumption`.
+    """
+
+    statistic: float
+    statistic_name: str
+    matters: bool
+    finding: str
+    consequence: str
+    advice: str
+
+
+def _scale(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    expected = float(np.mean([one.effects[SCALE][place] for one in drawn]))
+    ratio = float(images.effects[SCALE][place] / max(expected, SMALLEST_RATIO))
+    inverse = 1 / max(ratio, SMALLEST_RATIO)
+    channel = f"of channel {place} " if len(images.effects[SCALE]) > 1 else ""
+    number = f"{ratio:.2f}" if 0.1 < ratio < 10 else f"{ratio:.3g}"
+    consequence = "p-values are too large, and true differences are missed."
+    if ratio > 1:
+        consequence = f"p-values are too small: what the model calls 3 standard errors is {3 * inverse:.2g}."
+    if max(ratio, inverse) > 10:
+        consequence += " Such a factor comes from units: grey levels of 8 and of 16 bits, or images rescaled to 0 to 1."
+    return Finding(
+        ratio,
+        "standard deviation / model's",
+        max(ratio, inverse) >= 1.02,
+        f"The standard deviation {channel}is {number} times the model's.",
+        consequence,
+        "Check the units of images and noise, or fit the noise to these images.",
+    )
+
+
+def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    measured = float(images.effects[CORRELATION][place])
+    expected = float(np.mean([one.effects[CORRELATION][place] for one in drawn]))
+    lag = correlation_names(images.correlation, len(images.effects[SCALE]))[place]
+    rows, columns = images.correlation.shape
+    sides = region_sides((rows - 1, columns - 1))
+    by_model = mean_deviations(np.mean([one.correlation for one in drawn], axis=0), sides)
+    ratios = mean_deviations(images.correlation, sides) / np.maximum(by_model, SMALLEST_DEVIATION)
+    logs = np.abs(np.log(np.maximum(ratios, 1e-3)))
+    worst = int(logs.argmax())
+    side, ratio = sides[worst], float(ratios[worst])
+    return Finding(
+        ratio,
+        f"standard error of a mean of {side} x {side} pixels / model's",
+        bool(logs[worst] >= np.log(1.05)) or abs(measured - expected) >= 0.05,
+        f"The correlation of {lag} is {measured:z.3f}, and {expected:z.3f} by the model; the standard error of a mean "
+        f"of {side} x {side} pixels is {ratio:.3g} times the model's.",
+        f"p-values are too {'small' if ratio > 1 else 'large'}.",
+        "Fit a stationary covariance (StationaryCovariance, attentest noise fit --estimator stationary); if this is "
+        "one, fit it to more images.",
+    )
+
+
+def _variance_map(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    spread = float(images.effects[STATIONARY][place])
+    return Finding(
+        spread,
+        "standard deviation of the noise level",
+        spread >= 0.05,
+        f"Relative to the model, the level of the noise varies by {spread:.1%} {SPREADS[place]} (standard deviation).",
+        "p-values are too small where the noise is stronger than the model says, and too large where it is weaker.",
+        "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
+        "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs.",
+    )
+
+
+def _gaussian(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    skewness, kurtosis = map(float, images.effects[GAUSSIAN])
+    return Finding(
+        (skewness, kurtosis)[place],
+        ("skewness", "excess kurtosis")[place],
+        abs(skewness) >= 0.1 or abs(kurtosis) >= 0.3,
+        f"Skewness is {skewness:z.2f} and excess kurtosis {kurtosis:z.2f}; both are 0 for Gaussian noise.",
+        "Means over regions of many pixels are closer to Gaussian than pixels are, so moderate p-values change little; "
+        "very small p-values, and regions of few pixels, are not to be trusted.",
+        "Look for outliers (bad pixels, cosmic rays), transform the intensities (square root for counts, log for "
+        "speckle), or average repeated images.",
+    )
+
+
+def _clipping(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    more = int(images.effects[CLIPPING].argmax())
+    share, end = float(images.effects[CLIPPING][more]), ("least", "greatest")[more]
+    return Finding(
+        share,
+        f"share of values at the {end} one",
+        share >= 0.001,
+        f"{share:.2%} of the values are exactly the {end} one, {images.value_range[more]:g}.",
+        "Where the range cuts the noise off, or an area was masked, the noise is smaller and not Gaussian, and the "
+        "mean is shifted.",
+        "Use images before they were clipped, windowed or masked, or leave out the area.",
+    )
+
+
+def _gain(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    spread = float(images.effects[GAIN][place])
+    return Finding(
+        spread,
+        "standard deviation of the gain",
+        spread >= 0.03,
+        f"The strength of the noise differs between images by {spread:.1%} (standard deviation).",
+        "One model cannot be right for all images: p-values are too small for those with more noise than average.",
+        "Bring the images to the same scale first, or fit the noise to those that are like the tested images.",
+    )
+
+
+def _brightness(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    spread = float(images.effects[BRIGHTNESS][place])
+    return Finding(
+        spread,
+        "standard deviation of the brightness / that of a pixel",
+        spread >= 0.05,
+        f"The brightness of whole images differs by {spread:.3g} standard deviations of a pixel.",
+        "A region compared with the rest of the same image is not affected; one compared with a reference image or "
+        "with a fixed value is, and its p-values are too small. Estimators take it for correlation.",
+        "Subtract from each image its mean, or add a constant to the covariance.",
+    )
+
+
+def _independence(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
+    value = float(images.effects[INDEPENDENCE][place])
+    pair, average = (("two of the images", ""), ("successive images", " on average"))[place]
+    return Finding(
+        value,
+        f"correlation of {pair}",
+        value >= 0.05,
+        f"The noise of {pair} has a correlation of {value:z.2f}{average}.",
+        "The noise that images share is taken for their mean, so that the noise is underestimated.",
+        "Leave out copies, and images that share data: neighbouring slices, reconstructions of one scan.",
+    )
+
+
+class Criterion(NamedTuple):
+    """How images are judged by an assumption: its statement, what is found about it, and which measures matter.
+
+    ``find`` is a function of the measures of the images, of those of drawn images, and of the place of the most
+    conspicuous number. Against a one-sided assumption only large measures speak: a fit that is too good is no fault.
+    """
+
+    statement: str
+    find: Callable[[Measures, Sequence[Measures], int], Finding]
+    one_sided: bool
+
+
+CRITERIA: Mapping[str, Criterion] = {
+    SCALE: Criterion("The standard deviation is the model's.", _scale, False),
+    CORRELATION: Criterion("Pixels are correlated as the model says.", _correlation, False),
+    STATIONARY: Criterion("The noise is as strong as the model says everywhere in the image.", _variance_map, True),
+    GAUSSIAN: Criterion("The noise is Gaussian.", _gaussian, False),
+    CLIPPING: Criterion("The range of values does not cut the noise off.", _clipping, True),
+    GAIN: Criterion("The noise is equally strong in all images.", _gain, True),
+    BRIGHTNESS: Criterion("Images differ by noise, not in brightness.", _brightness, True),
+    INDEPENDENCE: Criterion("Images are independent.", _independence, True),
+}
+"""The assumptions in the order of reports."""
+
+
+def verdicts(images: Measures, drawn: Sequence[Measures], alpha: float) -> tuple[Assumption, ...]:
+    """Return the assumptions with their verdicts.
+
+    Parameters
+    ----------
+    images
+        Measures of the images.
+    drawn
+        Measures of sets of images drawn from the noise model.
+    alpha
+        Error rate of all verdicts together.
+    """
+    tested = {name: np.array([images.tested[name], *(one.tested[name] for one in drawn)]) for name in CRITERIA}
+    ranks = {name: ranked(tested[name], criterion.one_sided) for name, criterion in CRITERIA.items()}
+    adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
+    assumptions = []
+    for (name, criterion), adjusted_pvalue in zip(CRITERIA.items(), adjusted, strict=True):
+        pvalue, place = ranks[name]
+        found = criterion.find(images, drawn, place)
+        verdict = BROKEN if found.matters else SMALL
+        if adjusted_pvalue > alpha * (1 + ROUNDING):
+            verdict = HOLDS
+        assumptions.append(
+            Assumption(
+                name=name,
+                statement=criterion.statement,
+                statistic=found.statistic,
+                statistic_name=found.statistic_name,
+                pvalue=pvalue,
+                adjusted_pvalue=adjusted_pvalue,
+                verdict=verdict,
+                finding=found.finding,
+                consequence=HARMLESS.get(verdict, found.consequence),
+                advice=found.advice if verdict == BROKEN else "",
+            )
+        )
+    return tuple(assumptions)
+
+
+def ranked(measures: FloatArray, one_sided: bool) -> tuple[float, int]:
+    """Return the Monte-Carlo p-value of the first row of measures (B+1, d), and its most conspicuous column.
+
+    Columns are standardised by all rows alike, so that under the hypothesis every row has the same chance to have the
+    greatest of all deviations, and p is exact.
+    """
+    centre, spread = measures.mean(axis=0), measures.std(axis=0)
+    varies = spread > ROUNDING * np.maximum(np.abs(centre), 1.0)
+    scores = np.where(varies, (measures - centre) / np.where(varies, spread, 1.0), 0.0)
+    deviations = scores if one_sided else np.abs(scores)
+    greatest = deviations.max(axis=1)
+    as_large = int((greatest[1:] >= greatest[0] - ROUNDING).sum())
+    return (1 + as_large) / len(measures), int(deviations[0].argmax())
