@@ -44,3 +44,7 @@ def interval_of(
 
 def estimates_of(z: float, known: TruncationSet) -> Estimates:
     return estimates(normal(z), [known], np.ones(1))
+
+
+def contains(intervals: Intervals, z: float) -> bool:
+    return bool(np.any((intervals[:, 0] <= z) & (z <= intervals[:, 1])))

@@ -12,8 +12,8 @@ from scipy import stats
 from attentest import AttentionTest, AttentionTestResult, InputError, ModelError, SearchError
 from attentest.noise import AR1, Dense, Diagonal, Isotropic
 from attentest.search import Adaptive, Fixed, GridSearch, Report, SearchOutcome, SearchProblem, SpectralSearch
-from attentest.statistics.truncation_set import contains
 from toys import COARSE, ConstantScores, OverflowingScores, SoftmaxScores, softmax_boundary, tiny_vit
+from truncated import contains
 
 TOY_IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
 QUICK = GridSearch(step=Fixed(step=0.25), boundary_tolerance=1e-6)
@@ -334,7 +334,10 @@ class LosingSearch(GridSearch):
     """A search that misplaces what it found."""
 
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
-        return [replace(outcome, intervals=outcome.intervals + 100.0) for outcome in super().find(problem, report)]
+        outcomes = super().find(problem, report)
+        sets = [outcome.truncation_set for outcome in outcomes]
+        moved = [replace(known, intervals=known.intervals + 100.0) for known in sets]
+        return [replace(outcome, truncation_set=known) for outcome, known in zip(outcomes, moved, strict=True)]
 
 
 def test_a_search_that_loses_the_observed_statistic_is_at_fault() -> None:

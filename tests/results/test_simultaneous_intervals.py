@@ -76,7 +76,7 @@ def test_they_cover_together(alternative: Alternative) -> None:
 
 def holm(regions: list[list[Inference]], alpha: float) -> list[list[bool]]:
     every = [one for components in regions for one in components]
-    law = TruncatedNormal.stack([one.law for one in every])  # type: ignore[misc]
+    law = TruncatedNormal.concatenated([one.law for one in every])  # type: ignore[misc]
     p = log_pvalues(law, [one.truncation_set for one in every], every[0].alternative).best.reshape(-1, 3)
     return [(adjusted_pvalues(row, "holm") <= alpha).tolist() for row in p]
 

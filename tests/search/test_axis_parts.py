@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from attentest.search.spectral.lattice import AxisParts
+from attentest.search.spectral.segments import AxisParts
 
 
 def _parts(*rows: tuple[int, float, float]) -> AxisParts:
@@ -28,23 +28,24 @@ def test_outermost_parts_and_containment_agree_with_a_slow_search() -> None:
             image == i and start >= a and end <= b for i, a, b in zip(among.image, among.left, among.right, strict=True)
         )
 
-    kept = parts.chosen(rows)
+    kept = parts.take(rows)
     assert len(set(zip(kept.image, kept.left, kept.right, strict=True))) == len(rows)
     for row in range(60):
-        own = parts.chosen(np.array([row]))
-        strictly = parts.chosen((parts.right - parts.left) > own.right - own.left)
+        own = parts.take(np.array([row]))
+        strictly = parts.take((parts.right - parts.left) > own.right - own.left)
         is_outermost = not within(int(own.image[0]), own.left[0], own.right[0], strictly)
         found = any((kept.image == own.image) & (kept.left == own.left) & (kept.right == own.right))
         assert found == is_outermost
     start = rng.uniform(0, 1, 300)
     image, end = rng.integers(0, 4, 300), start + rng.uniform(0, 0.5, 300)
-    some = parts.chosen(rows[::2])
+    some = parts.take(rows[::2])
     expected = [within(*each, some) for each in zip(image, start, end, strict=True)]
-    assert some.contain(image, start, end).tolist() == expected
+    assert some.contain(AxisParts(image=image, left=start, right=end)).tolist() == expected
     assert 10 < sum(expected) < 290
 
 
 def test_no_parts_contain_nothing() -> None:
-    none = AxisParts.stacked([])
+    parts = _parts((0, 0.0, 1.0))
+    none = parts.take(slice(0))
     assert len(none.outermost()) == 0
-    assert not none.contain(np.array([0]), np.array([0.0]), np.array([1.0])).any()
+    assert not none.contain(parts).any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -31,13 +33,13 @@ def random_pieces(
 
 
 def covered(parts: Parts, piece: int, x: np.ndarray) -> np.ndarray:
-    own = parts.chosen(parts.piece == piece)
+    own = parts.take(parts.piece == piece)
     return ((own.left[:, None] <= x) & (x <= own.right[:, None])).any(axis=0)
 
 
 def inside_and_not(rule: ThresholdMargins, pieces: Interpolants, together: int) -> tuple[Parts, Parts]:
     parts = inside_and_undecided(rule, pieces, together)
-    return parts.chosen(parts.inside), parts.chosen(~parts.inside)
+    return parts.take(parts.inside), parts.take(~parts.inside)
 
 
 def scores_at(pieces: Interpolants, which: torch.Tensor, x: np.ndarray) -> torch.Tensor:
@@ -75,7 +77,7 @@ def test_the_best_guess_is_the_interpolant_at_its_word() -> None:
     for piece in range(4):
         which = torch.full((SAMPLES,), piece)
         value = combined(rule, which, scores_at(pieces, which, x)).numpy()
-        best = undecided._replace(left=undecided.best_left, right=undecided.best_right)
+        best = replace(undecided, left=undecided.best_left, right=undecided.best_right)
         guess = covered(inside, piece, x) | covered(best, piece, x)
         assert (guess != (value < 0)).sum() <= 12  # samples next to a crossing
 

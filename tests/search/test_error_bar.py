@@ -43,7 +43,10 @@ def outside_the_bar(seeds: range, least: float, most: float) -> list[int]:
         assert outcome.status == "converged"
         assert outcome.audit is not None
         assert outcome.audit.points > 0
-        low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+        low, high = (
+            math.exp(log)
+            for log in bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible)
+        )
         if not low - GRID_ERROR <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high + GRID_ERROR:
             wrong.append(seed)
     return wrong
@@ -114,7 +117,9 @@ def test_nothing_is_concluded_from_an_unresolved_piece() -> None:
         return -1 + 0.1 * torch.sin(z) + 3 * torch.exp(-(((z - 3.2) / 0.1) ** 2) / 2)
 
     (outcome,) = SpectralSearch().find(curve_problem([0.4], margin, exact=True))
-    low, high = (math.exp(log) for log in bounds_on_log_p(0.4, outcome.certain, outcome.possible))
+    low, high = (
+        math.exp(log) for log in bounds_on_log_p(0.4, outcome.truncation_set.certain, outcome.truncation_set.possible)
+    )
     assert outcome.status == "converged"
     assert low <= math.exp(log_pvalue(0.4, roots_of(margin, 0.4))) <= high
     assert high - low <= 1e-6
@@ -133,7 +138,9 @@ def test_scores_that_jump_leave_a_wide_bar(margin: Callable[[Tensor], Tensor]) -
     (outcome,) = SpectralSearch(max_evaluations=3000).find(curve_problem([0.1], margin, exact=True))
     assert outcome.status in ("sharp", "max_evaluations")
     assert outcome.evaluations <= 3000
-    low, high = (math.exp(log) for log in bounds_on_log_p(0.1, outcome.certain, outcome.possible))
+    low, high = (
+        math.exp(log) for log in bounds_on_log_p(0.1, outcome.truncation_set.certain, outcome.truncation_set.possible)
+    )
     assert high - low > 0.1
     assert low <= math.exp(log_pvalue(0.1, roots_of(margin, 0.1))) <= high
 
@@ -151,7 +158,10 @@ def test_the_audit_finds_what_the_interpolation_missed() -> None:
         assert outcome.audit is not None
         if outcome.audit.contradictions:
             contradicted += 1
-            low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+            low, high = (
+                math.exp(log)
+                for log in bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible)
+            )
             assert low <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high
     assert contradicted > 0
 
@@ -170,7 +180,9 @@ def _misses(seed: int, search: SpectralSearch) -> bool:
     if float(margin(torch.tensor([z_obs], dtype=torch.float64))[0]) >= 0:
         return False
     (outcome,) = search.find(curve_problem([z_obs], margin, exact=True))
-    low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible))
+    low, high = (
+        math.exp(log) for log in bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible)
+    )
     return not low - GRID_ERROR <= math.exp(log_pvalue(z_obs, roots_of(margin, z_obs))) <= high + GRID_ERROR
 
 
@@ -195,7 +207,7 @@ def test_rough_scores_that_overflow_are_replaced_by_exact_ones() -> None:
     (outcome,) = SpectralSearch(precision="mixed").find(problem)
     (exact,) = SpectralSearch(precision="float64").find(problem)
     assert outcome.status == exact.status == "converged"
-    np.testing.assert_allclose(outcome.intervals, exact.intervals, atol=1e-6)
+    np.testing.assert_allclose(outcome.truncation_set.intervals, exact.truncation_set.intervals, atol=1e-6)
 
 
 def test_rough_noise_away_from_z_obs_is_noticed() -> None:
@@ -210,7 +222,9 @@ def test_rough_noise_away_from_z_obs_is_noticed() -> None:
 
     problem = curve_problem([1.2], margin, exact=True, rough_scores=rough, rough_is_faster=True)
     (outcome,) = SpectralSearch(precision="mixed").find(problem)
-    low, high = (math.exp(log) for log in bounds_on_log_p(1.2, outcome.certain, outcome.possible))
+    low, high = (
+        math.exp(log) for log in bounds_on_log_p(1.2, outcome.truncation_set.certain, outcome.truncation_set.possible)
+    )
     assert low <= math.exp(log_pvalue(1.2, roots_of(margin, 1.2))) <= high
 
 

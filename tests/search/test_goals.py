@@ -43,7 +43,7 @@ CASES = {
 def test_both_ends_are_resolved(name: str) -> None:
     z, curves, intervals = CASES[name]
     (outcome,) = SEARCH.find(curve_problem([z], *curves, confidence_level=0.95))
-    found, exact = interval_of(z, outcome), exact_interval(z, union(intervals))
+    found, exact = interval_of(z, outcome.truncation_set), exact_interval(z, union(intervals))
     length = exact[1] - exact[0]
     assert tuple(found) == pytest.approx(exact, abs=2e-3 * length)
     assert found.error < 2e-3 * length
@@ -57,7 +57,7 @@ def test_without_a_level_only_p_is_resolved_and_the_interval_is_wide_but_holds()
     z, curves, _ = CASES["another part far above"]
     (p_alone,) = SEARCH.find(curve_problem([z], *curves))
     (both,) = SEARCH.find(curve_problem([z], *curves, confidence_level=0.95))
-    wide, narrow = interval_of(z, p_alone), interval_of(z, both)
+    wide, narrow = interval_of(z, p_alone.truncation_set), interval_of(z, both.truncation_set)
     assert wide.high > narrow.high + 1
     assert wide.error > 1
     assert wide.low <= narrow.low + 1e-6
@@ -67,7 +67,7 @@ def test_without_a_level_only_p_is_resolved_and_the_interval_is_wide_but_holds()
 def test_a_higher_level_than_was_searched_for_still_holds() -> None:
     z, curves, intervals = CASES["another part far above"]
     (outcome,) = SEARCH.find(curve_problem([z], *curves, confidence_level=0.5))
-    found, exact = interval_of(z, outcome, level=0.999), exact_interval(z, union(intervals), 0.999)
+    found, exact = interval_of(z, outcome.truncation_set, level=0.999), exact_interval(z, union(intervals), 0.999)
     assert found.low <= exact[0] + 1e-9
     assert found.high >= exact[1] - 1e-9
 
@@ -79,14 +79,19 @@ def test_images_together_are_as_one_by_one() -> None:
         (alone,) = SEARCH.find(curve_problem([z], between(1.0, 2.5), confidence_level=0.9))
         ends = exact_interval(z, np.array([[1.0, 2.5]]), 0.9)
         for found in (outcome, alone):
-            assert tuple(interval_of(z, found, level=0.9)) == pytest.approx(ends, abs=2e-3 * (ends[1] - ends[0]))
+            assert tuple(interval_of(z, found.truncation_set, level=0.9)) == pytest.approx(
+                ends, abs=2e-3 * (ends[1] - ends[0])
+            )
 
 
 def test_p_is_not_touched_by_the_interval() -> None:
     z, curves, _ = CASES["one interval"]
     (alone,) = SEARCH.find(curve_problem([z], *curves))
     (both,) = SEARCH.find(curve_problem([z], *curves, confidence_level=0.95))
-    for ours, theirs in ((alone.certain, both.certain), (alone.intervals, both.intervals)):
+    for ours, theirs in (
+        (alone.truncation_set.certain, both.truncation_set.certain),
+        (alone.truncation_set.intervals, both.truncation_set.intervals),
+    ):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
@@ -107,7 +112,7 @@ def test_a_budget_that_ends_within_the_interval_leaves_p_converged() -> None:
     assert outcome.status == "converged"
     assert outcome.evaluations <= search.max_evaluations
     exact = exact_interval(z, union(intervals))
-    assert interval_of(z, outcome).high >= exact[1] - 1e-9
+    assert interval_of(z, outcome.truncation_set).high >= exact[1] - 1e-9
 
 
 def test_a_wave_to_the_end_of_the_axis_comes_to_an_end() -> None:
@@ -117,7 +122,7 @@ def test_a_wave_to_the_end_of_the_axis_comes_to_an_end() -> None:
     (grid,) = GridSearch(step=Fixed(step=5e-3), extent=20).find(
         curve_problem([z], lambda t: torch.sin(3 * t) - 0.9, batch_size=4096)
     )
-    ours, theirs = interval_of(z, outcome), interval_of(z, grid)
+    ours, theirs = interval_of(z, outcome.truncation_set), interval_of(z, grid.truncation_set)
     assert tuple(ours) == pytest.approx(tuple(theirs), abs=5e-3)
     assert ours.error < 0.01
 
@@ -128,6 +133,6 @@ def test_scores_that_are_noise_far_out_end_in_a_wide_interval() -> None:
 
     (outcome,) = SpectralSearch(max_evaluations=2000).find(curve_problem([2.0], rough, confidence_level=0.95))
     assert outcome.status == "converged"
-    found = interval_of(2.0, outcome)
+    found = interval_of(2.0, outcome.truncation_set)
     assert found.low < 2 < found.high
     assert math.isfinite(found.low)

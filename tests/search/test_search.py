@@ -14,8 +14,9 @@ from attentest import InputError, SearchError
 from attentest.search import Adaptive, Combination, Fixed, GridSearch, Search, SearchProblem, as_search
 from attentest.search.grid.search import Brackets, bisect
 from attentest.search.grid.steps import StepRule
-from attentest.statistics.truncation_set import contains, union
+from attentest.statistics.truncation_set import union
 from toys import curve_problem
+from truncated import contains
 
 BOUNDARY_ERROR = 2e-12
 """Twice the searches' bracket width."""
@@ -41,9 +42,9 @@ def test_every_search_finds_a_known_set(search: GridSearch) -> None:
         limit = 10 + abs(z_obs)
         expected = wave_intervals(limit)
         expected = expected[expected[:, 0] < expected[:, 1]]
-        np.testing.assert_allclose(outcome.intervals, expected, atol=BOUNDARY_ERROR)
+        np.testing.assert_allclose(outcome.truncation_set.intervals, expected, atol=BOUNDARY_ERROR)
         assert outcome.status == "converged"
-        assert contains(outcome.intervals, z_obs)
+        assert contains(outcome.truncation_set.intervals, z_obs)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda s: s.step.name)
@@ -52,12 +53,14 @@ def test_a_set_far_narrower_than_a_step_is_found(search: GridSearch, width: floa
     z_obs = 2.345
     problem = curve_problem([z_obs], lambda z: z - (z_obs + width / 3), lambda z: (z_obs - width) - z)
     (outcome,) = search.find(problem)
-    np.testing.assert_allclose(outcome.intervals, [[z_obs - width, z_obs + width / 3]], atol=BOUNDARY_ERROR)
+    np.testing.assert_allclose(
+        outcome.truncation_set.intervals, [[z_obs - width, z_obs + width / 3]], atol=BOUNDARY_ERROR
+    )
 
 
 def test_bounds_enclose_the_set() -> None:
     (outcome,) = SEARCHES[0].find(curve_problem([0.3], waves))
-    inner, outer = outcome.certain, outcome.possible
+    inner, outer = outcome.truncation_set.certain, outcome.truncation_set.possible
     exact = wave_intervals(10.3)
     exact = exact[exact[:, 0] < exact[:, 1]]
     assert np.array_equal(union(inner, exact), exact)
@@ -122,7 +125,7 @@ def test_adaptive_visits_the_grid_of_procedure_1() -> None:
     # J(z_obs), which the procedure adds, is part of what the walk itself found.
     (found,) = GridSearch(step=step).find(problem)
     radius = [[z_obs - d_obs, z_obs + d_obs]]
-    assert np.array_equal(union(found.intervals, radius), found.intervals)
+    assert np.array_equal(union(found.truncation_set.intervals, radius), found.truncation_set.intervals)
 
 
 def test_adaptive_width_by_hand() -> None:
@@ -161,7 +164,9 @@ def test_a_batch_gives_what_one_by_one_gives(step: StepRule) -> None:
     together = search.find(curve_problem(z_obs, waves, batch_size=33))
     for z, outcome in zip(z_obs, together, strict=True):
         (alone,) = search.find(curve_problem([z], waves, batch_size=64))
-        np.testing.assert_allclose(outcome.intervals, alone.intervals, atol=BOUNDARY_ERROR)
+        np.testing.assert_allclose(
+            outcome.truncation_set.intervals, alone.truncation_set.intervals, atol=BOUNDARY_ERROR
+        )
         assert outcome.evaluations == alone.evaluations
 
 
@@ -182,7 +187,7 @@ def test_searches_agree_on_smooth_curves(phases: list[float], frequencies: list[
         GridSearch(step=Adaptive(eps_min=1e-3)),
         GridSearch(step=Combination()),
     )
-    dense, *others = (search.find(curve_problem([z_obs], *curves))[0].intervals for search in searches)
+    dense, *others = (search.find(curve_problem([z_obs], *curves))[0].truncation_set.intervals for search in searches)
     # A part of Z, or a gap in it, narrower than the coarsest step may be missed by the others: leave those out.
     edges = dense.ravel()
     if len(edges) > 2 and np.diff(edges).min() < 0.2:

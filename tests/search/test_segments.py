@@ -127,13 +127,13 @@ def test_tails_are_joined_and_parted_without_a_gap() -> None:
     before = [np.sort(table.segments.left[table.segments.image == image]) for image in (0, 1)]
     only_first = np.array([True, False])
     lattice.join_tails(table, only_first)
-    joined = table.segments.chosen(table.segments.image == 0)
+    joined = table.segments.take(table.segments.image == 0)
     assert len(joined) < len(before[0])
     assert np.isinf(joined.left).sum() == np.isinf(joined.right).sum() == 1
     np.testing.assert_array_equal(np.sort(joined.left)[1:], np.sort(joined.right)[:-1])
     lattice.part_tails(table, only_first)
     for image in (0, 1):
-        own = table.segments.chosen(table.segments.image == image)
+        own = table.segments.take(table.segments.image == image)
         np.testing.assert_allclose(np.sort(own.left), before[image], rtol=1e-12)
         np.testing.assert_allclose(np.sort(own.right)[:-1], before[image][1:], rtol=1e-12)
 
@@ -159,10 +159,10 @@ def test_tails_of_steep_scores_are_cut_into_narrower_pieces() -> None:
     lattice.join_tails(table, everyone)
     zones = table.zones(np.zeros((2, 2)), everyone)
     before = set(table.segments.left.tolist())
-    lattice.extend(table, zones.chosen(np.isinf(zones.right)))
-    tails = table.segments.chosen(np.isinf(table.segments.right))
+    lattice.extend(table, zones.take(np.isinf(zones.right)))
+    tails = table.segments.take(np.isinf(table.segments.right))
     begins = {int(image): float(left) for image, left in zip(tails.image, tails.left, strict=True)}
     for image, factor in ((0, 3.0), (1, 6.0)):
-        own = table.segments.chosen((table.segments.image == image) & (table.segments.right == begins[image]))
+        own = table.segments.take((table.segments.image == image) & (table.segments.right == begins[image]))
         assert own.left[0] in before
         assert begins[image] - own.left[0] == pytest.approx(factor * 2.5)

@@ -17,9 +17,9 @@ from attentest import InputError, SearchError
 from attentest.search import SearchOutcome, SearchProblem, SpectralSearch
 from attentest.search.spectral.search import Run
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.truncation_set import contains, union
+from attentest.statistics.truncation_set import union
 from toys import CurveMargins, curve_problem, negative_set
-from truncated import bounds_on_log_p, log_pvalue, normal
+from truncated import bounds_on_log_p, contains, log_pvalue, normal
 
 Curve = Callable[[Tensor], Tensor]
 
@@ -29,14 +29,18 @@ ROUNDING = 1e-9
 
 def find(search: SpectralSearch, z_obs: float, *curves: Curve) -> SearchOutcome:
     (outcome,) = search.find(curve_problem([z_obs], *curves))
-    assert contains(outcome.intervals, z_obs)
-    assert np.array_equal(union(outcome.certain, outcome.intervals), outcome.intervals)
-    assert np.array_equal(union(outcome.intervals, outcome.possible), outcome.possible)
+    assert contains(outcome.truncation_set.intervals, z_obs)
+    assert np.array_equal(
+        union(outcome.truncation_set.certain, outcome.truncation_set.intervals), outcome.truncation_set.intervals
+    )
+    assert np.array_equal(
+        union(outcome.truncation_set.intervals, outcome.truncation_set.possible), outcome.truncation_set.possible
+    )
     return outcome
 
 
 def bar(z_obs: float, outcome: SearchOutcome, alternative: Alternative = "two-sided") -> tuple[float, float]:
-    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative)
+    low, high = bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible, alternative)
     return math.exp(low), math.exp(high)
 
 
@@ -52,7 +56,7 @@ def check(z_obs: float, outcome: SearchOutcome, exact: np.ndarray, tolerance: fl
     assert outcome.status == "converged"
     assert low - ROUNDING <= p <= high + ROUNDING
     assert high - low <= tolerance
-    assert math.exp(log_pvalue(z_obs, outcome.intervals)) == pytest.approx(p, abs=tolerance)
+    assert math.exp(log_pvalue(z_obs, outcome.truncation_set.intervals)) == pytest.approx(p, abs=tolerance)
 
 
 @pytest.mark.parametrize("z_obs", [0.01, 5.0, -5.0, 50.0, 500.0])
@@ -69,11 +73,11 @@ def test_a_relative_tolerance_resolves_tiny_pvalues(z_obs: float) -> None:
     search = SpectralSearch(tol=0.0, rtol=1e-3)
     outcome = find(search, z_obs, lambda z: torch.tanh(z_obs - 0.3 - z))
     exact = log_pvalue(z_obs, np.array([[z_obs - 0.3, np.inf]]))
-    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible)
     assert outcome.status == "converged"
     assert low <= exact + 1e-9 <= high + 2e-9
     assert math.expm1(high - low) <= 1.01e-3
-    assert log_pvalue(z_obs, outcome.intervals) == pytest.approx(exact, abs=1e-3)
+    assert log_pvalue(z_obs, outcome.truncation_set.intervals) == pytest.approx(exact, abs=1e-3)
 
 
 def test_a_pvalue_too_small_for_a_float_has_a_relative_error_bar() -> None:
@@ -81,7 +85,7 @@ def test_a_pvalue_too_small_for_a_float_has_a_relative_error_bar() -> None:
     outcome = find(SpectralSearch(tol=0.0, rtol=1e-4), z_obs, lambda z: 0.5 - torch.cos(z - z_obs))
     centres = z_obs + 2 * math.pi * np.arange(-20, 20)
     exact = log_pvalue(z_obs, np.column_stack([centres - math.pi / 3, centres + math.pi / 3]))
-    low, high = bounds_on_log_p(z_obs, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible)
     assert outcome.status == "converged"
     assert exact < -1000
     assert low <= exact + 1e-9 <= high + 2e-9
@@ -111,7 +115,7 @@ def test_dozens_of_intervals(frequency: float) -> None:
 
     outcome = find(EXACT, 0.05, curve)
     check(0.05, outcome, roots_of(curve, 14.0, 100_000))
-    assert len(outcome.intervals) >= 10
+    assert len(outcome.truncation_set.intervals) >= 10
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9, -1e-9, -1e-6, -1e-3])
@@ -249,8 +253,8 @@ def test_a_batch_gives_what_one_by_one_gives() -> None:
     for z, outcome in zip(z_obs, together, strict=True):
         (alone,) = EXACT.find(curve_problem([z], curve, memory=1))
         assert outcome.evaluations == alone.evaluations
-        np.testing.assert_allclose(outcome.intervals, alone.intervals, atol=1e-12)
-        np.testing.assert_allclose(outcome.possible, alone.possible, atol=1e-12)
+        np.testing.assert_allclose(outcome.truncation_set.intervals, alone.truncation_set.intervals, atol=1e-12)
+        np.testing.assert_allclose(outcome.truncation_set.possible, alone.truncation_set.possible, atol=1e-12)
 
 
 def test_images_of_very_different_p_do_not_disturb_each_other() -> None:
@@ -288,7 +292,7 @@ def test_a_smooth_curve_is_explored_in_steps_that_grow(z_obs: float, most: int) 
     half = 0.5 / abs(z_obs)  # to within the cosine's effect on the width, which is within the tolerance below
     assert outcome.status == "converged"
     assert outcome.evaluations <= most
-    found = outcome.intervals
+    found = outcome.truncation_set.intervals
     assert len(found) == 1
     assert found[0, 0] < z_obs < found[0, 1]
     assert np.diff(found)[0, 0] == pytest.approx(2 * half / math.sqrt(1 + 0.1 * math.cos(z_obs / 400)), rel=1e-3)
@@ -315,7 +319,10 @@ def test_far_out_the_pieces_at_the_statistic_settle_p(z_obs: float, alternative:
     (outcome,) = EXACT.find(curve_problem([z_obs], with_a_hole_at_zero, alternative=alternative, exact=True))
     exact = np.exp(log_pvalue(z_obs, np.array([[-np.inf, -1.0], [1.0, np.inf]]), alternative))
     assert outcome.evaluations <= 25  # two pieces, and the audit
-    low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, outcome.certain, outcome.possible, alternative))
+    low, high = (
+        math.exp(log)
+        for log in bounds_on_log_p(z_obs, outcome.truncation_set.certain, outcome.truncation_set.possible, alternative)
+    )
     assert low <= exact <= high <= low + 1e-6
 
 
@@ -336,7 +343,7 @@ def test_far_out_a_tiny_p_is_resolved_when_asked_for() -> None:
     relative = SpectralSearch(tol=0, rtol=1e-3)
     outcome = find(relative, -3900.0, lambda z: (z + 3890.0) / 50)  # Z = (-inf, -3890)
     expected = log_pvalue(-3900.0, np.array([[-np.inf, -3890.0]]))
-    low, high = bounds_on_log_p(-3900.0, outcome.certain, outcome.possible)
+    low, high = bounds_on_log_p(-3900.0, outcome.truncation_set.certain, outcome.truncation_set.possible)
     assert outcome.status == "converged"
     assert low - 1e-6 <= expected <= high + 1e-6
     assert high - low <= 1.1e-3
@@ -370,7 +377,7 @@ def test_a_decision_takes_fewer_evaluations(alpha: float) -> None:
     quick = EXACT.find(curve_problem(z_obs, curve, alpha=alpha))
     for z, ours, theirs in zip(z_obs, quick, full, strict=True):
         low, high = bar(z, ours)
-        p = math.exp(log_pvalue(z, theirs.intervals))
+        p = math.exp(log_pvalue(z, theirs.truncation_set.intervals))
         assert ours.status in ("decided", "converged")
         assert low - ROUNDING <= p <= high + ROUNDING
         assert (p <= alpha) == (high <= alpha)
@@ -478,7 +485,7 @@ def test_uniform_on_a_known_set() -> None:
         return 0.2 - torch.cos(3 * z)
 
     outcomes = SpectralSearch(tol=1e-4).find(curve_problem(kept.tolist(), curve, batch_size=4096))
-    p = np.array([math.exp(log_pvalue(z, o.intervals)) for z, o in zip(kept, outcomes, strict=True)])
+    p = np.array([math.exp(log_pvalue(z, o.truncation_set.intervals)) for z, o in zip(kept, outcomes, strict=True)])
     expected = np.array([2 * norm.sf(abs(z)) for z in kept])
     assert abs(np.mean(p <= 0.1) - 0.1) < 3 * math.sqrt(0.09 / 300)
     assert not np.allclose(p, expected)
@@ -486,7 +493,7 @@ def test_uniform_on_a_known_set() -> None:
 
 def test_a_second_audit_draws_other_points_than_the_first() -> None:
     problem = curve_problem([0.3, 1.2], lambda z: torch.cos(2 * z) * z - 1.5)
-    run = Run(problem, tol=1e-6, rtol=0.0, max_evaluations=10_000, width=2.5, strict=False, mixed=False)
+    run = Run(problem, SpectralSearch(precision="float64"))
     run.outcomes(None)
     audits = []
     for _ in range(2):

@@ -152,7 +152,9 @@ def test_either_tail_is_resolved_relatively(z: float, sign: int) -> None:
 
     problem = curve_problem([sign * z], curve, alternative="equal-tailed")
     (outcome,) = TINY.find(problem)
-    low, high = bounds_on_log_p(sign * z, outcome.certain, outcome.possible, "equal-tailed")
+    low, high = bounds_on_log_p(
+        sign * z, outcome.truncation_set.certain, outcome.truncation_set.possible, "equal-tailed"
+    )
     ends = np.sort(sign * np.array([1.0, 3.0, 6.0, 7.0])).reshape(2, 2)
     exact = log_pvalue(sign * z, ends, "equal-tailed")
     assert outcome.status == "converged"
@@ -169,11 +171,13 @@ def test_a_decision_stops_early_and_grids_have_bounds() -> None:
     decided = SpectralSearch().find(replace(problem, alpha=0.05))
     grids = GridSearch(step=Fixed(step=1e-2)).find(problem)
     for z, one, early, grid in zip(problem.z_obs, resolved, decided, grids, strict=True):
-        low, high = np.exp(bounds_on_log_p(z, one.certain, one.possible, "equal-tailed"))
-        at_least, at_most = np.exp(bounds_on_log_p(z, early.certain, early.possible, "equal-tailed"))
+        low, high = np.exp(bounds_on_log_p(z, one.truncation_set.certain, one.truncation_set.possible, "equal-tailed"))
+        at_least, at_most = np.exp(
+            bounds_on_log_p(z, early.truncation_set.certain, early.truncation_set.possible, "equal-tailed")
+        )
         assert decision(low, high, 0.05) is decision(at_least, at_most, 0.05) is not None
         assert early.evaluations <= one.evaluations
-        coarse = np.exp(bounds_on_log_p(z, grid.certain, grid.possible, "equal-tailed"))
+        coarse = np.exp(bounds_on_log_p(z, grid.truncation_set.certain, grid.truncation_set.possible, "equal-tailed"))
         assert max(coarse[0], low) <= min(coarse[1], high) + 1e-9
 
 

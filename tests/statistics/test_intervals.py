@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attentest import InputError
-from attentest.statistics.truncation_set import Unions, clip, contains, order_by_owner, union
+from attentest.statistics.columns import order_by_owner, repeated, run_ends
+from attentest.statistics.truncation_set import Unions, union
+from truncated import contains
 
 pairs = st.lists(st.tuples(st.integers(-20, 20), st.integers(0, 9)), max_size=12)
 
@@ -20,21 +22,9 @@ def test_union_is_sorted_disjoint_and_covers_the_same_points(parts: list[tuple[i
     assert contains(merged, z) == contains(given_intervals, z)
 
 
-@given(pairs, st.floats(-25, 25), st.floats(0, 10))
-def test_clip_keeps_what_lies_between(parts: list[tuple[int, int]], low: float, width: float) -> None:
-    merged = union(np.array([(start, start + size) for start, size in parts], dtype=float).reshape(-1, 2))
-    kept = clip(merged, low, low + width)
-    assert (kept[:, 0] < kept[:, 1]).all()
-    assert (kept >= low).all()
-    assert (kept <= low + width).all()
-    length = np.clip(merged, low, low + width)
-    assert np.diff(kept).sum() == pytest.approx(np.diff(length).sum())
-
-
 def test_touching_and_infinite_intervals() -> None:
     assert union([[0, 1]], [[1, 2]], [[3, np.inf]]).tolist() == [[0, 2], [3, np.inf]]
     assert union().shape == (0, 2)
-    assert clip(union([[-np.inf, np.inf]]), -1, 1).tolist() == [[-1, 1]]
 
 
 @pytest.mark.parametrize("bad", [[[1, 0]], [[np.nan, 1]]])
@@ -61,3 +51,13 @@ def test_intervals_are_ordered_by_owner_and_by_value(owners: int) -> None:
     value[:20] = -np.inf
     np.testing.assert_array_equal(order_by_owner(owner, value), np.lexsort((value, owner)))
     assert order_by_owner(owner[:0], value[:0]).shape == (0,)
+
+
+def test_rows_are_repeated_and_divided_into_runs() -> None:
+    row, place = repeated(np.array([2, 0, 3]))
+    assert row.tolist() == [0, 0, 2, 2, 2]
+    assert place.tolist() == [0, 1, 0, 1, 2]
+    starts, ends = run_ends(4, np.array([False, True, False]))
+    assert starts.tolist() == [True, False, True, False]
+    assert ends.tolist() == [False, True, False, True]
+    assert [len(mask) for mask in run_ends(0, np.empty(0, dtype=np.bool_))] == [0, 0]

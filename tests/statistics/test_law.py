@@ -20,7 +20,7 @@ from attentest.search import GridSearch, SpectralSearch
 from attentest.search.grid.steps import Fixed
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.randomised_law import RandomisedNormal
 from toys import curve_problem, tiny_vit
@@ -40,17 +40,8 @@ class NoisyLaplace(Law):
     def z_obs(self) -> NDArray[np.float64]:
         return self.statistic + SHIFT
 
-    def log_masses(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: ArrayLike,
-        lower: ArrayLike,
-        upper: ArrayLike,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        left, right, mean, lower, upper = np.broadcast_arrays(left, right, mean, lower, upper)
+    def log_masses(self, strips: Strips) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        left, right, mean, lower, upper = strips.left, strips.right, strips.mean, strips.lower, strips.upper
         extreme, ordinary = np.full(left.shape, -np.inf), np.full(left.shape, -np.inf)
         for shift in (SHIFT, -SHIFT):
             start, end = left - shift, right - shift
@@ -127,7 +118,7 @@ def margin(z):  # type: ignore[no-untyped-def]
 def test_searches_and_pvalues_take_any_law(search: SpectralSearch | GridSearch, alternative: Alternative) -> None:
     problem = replace(curve_problem([0.0], margin), law=LAW, alternative=alternative)
     (outcome,) = search.find(problem)
-    p = log_pvalues(LAW, [outcome], alternative)
+    p = log_pvalues(LAW, [outcome.truncation_set], alternative)
     shares = brute_force(STATISTIC, INTERVALS)
     twice = 2 * min(shares["greater"], shares["less"])
     expected = twice if alternative == "equal-tailed" else shares[alternative]
@@ -140,14 +131,14 @@ def test_searches_and_pvalues_take_any_law(search: SpectralSearch | GridSearch, 
 
 def test_intervals_and_estimates_take_any_law() -> None:
     (outcome,) = SpectralSearch().find(replace(curve_problem([0.0], margin), law=LAW, confidence_level=0.9))
-    (interval,) = confidence_intervals(LAW, [outcome], np.array([2.0]), ["two-sided"], 0.9)
+    (interval,) = confidence_intervals(LAW, [outcome.truncation_set], np.array([2.0]), ["two-sided"], 0.9)
     ends = [
         optimize.brentq(lambda mean, at=level: brute_force(STATISTIC, INTERVALS, mean)["greater"] - at, -30, 30)
         for level in (0.05, 0.5, 0.95)
     ]
     assert interval.low == pytest.approx(2 * ends[0], abs=5e-3)
     assert interval.high == pytest.approx(2 * ends[2], abs=5e-3)
-    assert estimates(LAW, [outcome], np.array([2.0])).best[0] == pytest.approx(2 * ends[1], abs=5e-3)
+    assert estimates(LAW, [outcome.truncation_set], np.array([2.0])).best[0] == pytest.approx(2 * ends[1], abs=5e-3)
 
 
 def test_a_law_in_greater_units_has_the_masses_of_intervals_in_these_units() -> None:
@@ -159,7 +150,7 @@ def test_a_law_in_greater_units_has_the_masses_of_intervals_in_these_units() -> 
     np.testing.assert_array_equal(scaled.gamma, [0.4, 1.6])
     left, right = np.array([0.0, 2.0]), np.array([1.0, 3.0])
     masses = np.logaddexp(
-        *scaled.log_masses(np.zeros(2, dtype=np.int64), left / 2, right / 2, mean=0.0, lower=-0.5, upper=0.5)
+        *scaled.log_masses(Strips.of(np.zeros(2, dtype=np.int64), left / 2, right / 2, lower=-0.5, upper=0.5))
     )
     expected = np.diff(stats.norm(scale=np.sqrt(2.0**2 + 0.8**2)).cdf([left, right]), axis=0)[0]
     assert np.exp(masses[1] - masses[0]) == pytest.approx(expected[1] / expected[0], rel=1e-9)

@@ -12,7 +12,7 @@ from scipy import stats
 from scipy.special import log_ndtr
 
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent
 from attentest.statistics.truncated_law import TruncatedNormal
@@ -65,7 +65,9 @@ def test_masses_against_many_digits(gamma: float, t: float, z: float, mean: floa
     law = a_law(t, z, gamma)
     lower, upper = -abs(t), abs(t)
     ends = np.array([left]), np.array([right])
-    extreme, ordinary = (float(m[0]) for m in law.log_masses(FIRST, *ends, mean=mean, lower=lower, upper=upper))
+    extreme, ordinary = (
+        float(m[0]) for m in law.log_masses(Strips.of(FIRST, *ends, mean=mean, lower=lower, upper=upper))
+    )
     # Rounding of z alone is worth this much in the log of a density so far out.
     tolerance = 1e-13 * max(1.0, t**2, z**2, mean**2) + 1e-12
     between = exact_log_mass(law, (left, right), mean, lower, upper)
@@ -79,10 +81,12 @@ def test_masses_against_many_digits(gamma: float, t: float, z: float, mean: floa
 def test_the_whole_axis_is_the_bivariate_normal() -> None:
     law = a_law(1.3, 2.0, 0.8)
     whole = np.array([-np.inf]), np.array([np.inf])
-    extreme, ordinary = law.log_masses(FIRST, *whole, mean=0.4, lower=-1.3, upper=1.3)
+    extreme, ordinary = law.log_masses(Strips.of(FIRST, *whole, mean=0.4, lower=-1.3, upper=1.3))
     share = np.exp(extreme - np.logaddexp(extreme, ordinary))
     assert share == pytest.approx(stats.norm.cdf(-1.3, 0.4) + stats.norm.sf(1.3, 0.4), rel=1e-12)
-    quadrant, rest = law.log_masses(FIRST, np.array([1.0]), np.array([np.inf]), mean=0.0, lower=-np.inf, upper=0.5)
+    quadrant, rest = law.log_masses(
+        Strips.of(FIRST, np.array([1.0]), np.array([np.inf]), mean=0.0, lower=-np.inf, upper=0.5)
+    )
     both = stats.multivariate_normal.cdf([-0.5, -1.0], cov=[[1, 1], [1, 1 + 0.8**2]])
     assert np.exp(quadrant - np.logaddexp(quadrant, rest)) == pytest.approx(
         both / stats.norm.sf(1.0, scale=np.hypot(1, 0.8)), rel=1e-6
@@ -99,8 +103,8 @@ def test_masses_of_parts_add_up() -> None:
         edges = np.r_[-np.inf, edges, np.inf]
         asked = {"mean": mean, "lower": -abs(t), "upper": abs(t)}
         image = np.zeros(6, dtype=np.int64)
-        parts = law.log_masses(image, edges[:-1], edges[1:], **asked)
-        whole = law.log_masses(FIRST, edges[:1], edges[-1:], **asked)
+        parts = law.log_masses(Strips.of(image, edges[:-1], edges[1:], **asked))
+        whole = law.log_masses(Strips.of(FIRST, edges[:1], edges[-1:], **asked))
         for part, all_ in zip(parts, whole, strict=True):
             assert np.logaddexp.reduce(part) == pytest.approx(all_[0], rel=1e-12, abs=1e-10)
 
@@ -150,7 +154,7 @@ def test_a_range_of_the_statistic_of_a_rounding_error(lower: float, width: float
     """Its mass is the density of T at its place, times its width and the probability of the interval of z there."""
     law = a_law(3.0, 3.2, 1.0)
     left, right = np.array([2.5]), np.array([4.0])
-    extreme, ordinary = law.log_masses(FIRST, left, right, mean=0.0, lower=lower, upper=lower + width)
+    extreme, ordinary = law.log_masses(Strips.of(FIRST, left, right, mean=0.0, lower=lower, upper=lower + width))
     given = float(mpmath.log(exact_mass(left[0], right[0], lower)))
     expected = stats.norm.logpdf(lower) + np.log(width) + given - stats.norm.logpdf(3.2, scale=np.sqrt(2.0))
     assert ordinary[0] == pytest.approx(expected, rel=1e-13)
@@ -207,8 +211,8 @@ def test_tails_against_a_dense_sum(gamma: float, start: float) -> None:
         between, lowest = dense_sum(law, ends, 0.0, -t, t).log_mass, dense_sum(law, ends, 0.0, -np.inf, -t).log_mass
         expected = above, below, np.logaddexp(above, lowest), between
         found = (
-            *law.log_masses(FIRST, left, right, mean=0.0, lower=-np.inf, upper=t),
-            *law.log_masses(FIRST, left, right, mean=0.0, lower=-t, upper=t),
+            *law.log_masses(Strips.of(FIRST, left, right, mean=0.0, lower=-np.inf, upper=t)),
+            *law.log_masses(Strips.of(FIRST, left, right, mean=0.0, lower=-t, upper=t)),
         )
         np.testing.assert_allclose(np.concatenate(found), expected, rtol=4e-15, atol=1e-12)
 
@@ -228,22 +232,22 @@ def test_many_masses_are_as_one_by_one() -> None:
     mean = np.where(rng.random(count) < 0.3, 0.0, t + 4 * rng.normal(size=count))
     one_sided = rng.random(count) < 0.5
     limits = {"lower": np.where(one_sided, -np.inf, -np.abs(t)), "upper": np.where(one_sided, t, np.abs(t))}
-    together = np.array(law.log_masses(np.arange(count), left, right, mean=mean, **limits))
+    together = np.array(law.log_masses(Strips.of(np.arange(count), left, right, mean=mean, **limits)))
     for i in range(0, count, 7):
         row = np.array([i])
         own = {name: values[row] for name, values in limits.items()}
-        alone = np.array(law.log_masses(row, left[row], right[row], mean=mean[row], **own))
+        alone = np.array(law.log_masses(Strips.of(row, left[row], right[row], mean=mean[row], **own)))
         np.testing.assert_allclose(together[:, i : i + 1], alone, rtol=1e-13, atol=2e-12)
     assert np.isneginf(together[:, :5]).all()
     for part, extreme in ((0, True), (1, False)):
-        asked = {"mean": mean, **limits, "extreme": np.full(count, extreme)}
-        alone = law.log_masses_of_part(np.arange(count), left, right, **asked)
+        strips = Strips.of(np.arange(count), left, right, mean=mean, **limits)
+        alone = law.log_masses_of_part(strips, np.full(count, extreme))
         np.testing.assert_allclose(alone, together[part], rtol=1e-13, atol=2e-12)
     some = left < right
     for above in (True, False):
         rows = np.flatnonzero(one_sided & some)
-        sides = np.full(len(rows), above)
-        found, _ = law.log_masses_on_side(rows, left[rows], right[rows], mean=mean[rows], above=sides)
+        strips = law.strips_at_statistic(rows, left[rows], right[rows], mean[rows])
+        found, _ = law.log_masses_on_side(strips, np.full(len(rows), above))
         np.testing.assert_allclose(found, together[0 if above else 1, rows], rtol=1e-13, atol=2e-12)
 
 
@@ -267,8 +271,8 @@ def test_slopes_against_a_dense_sum(gamma: float, t: float, z: float, mean: floa
     """The derivative of a log mass in the mean of T is the mean of T - t there, up to a term that all masses share."""
     law = a_law(t, z, gamma)
     for above in (True, False):
-        asked = {"mean": np.array([mean]), "above": np.array([above])}
-        log_mass, slope = law.log_masses_on_side(FIRST, np.array([left]), np.array([right]), **asked)
+        strips = law.strips_at_statistic(FIRST, np.array([left]), np.array([right]), np.array([mean]))
+        log_mass, slope = law.log_masses_on_side(strips, np.array([above]))
         expected = dense_sum(law, (left, right), mean, *((t, np.inf) if above else (-np.inf, t)))
         assert log_mass[0] == pytest.approx(expected.log_mass, rel=1e-13, abs=1e-12)
         assert slope[0] == pytest.approx(expected.mean - t, rel=1e-7, abs=1e-7), above
@@ -281,8 +285,8 @@ def test_slopes_of_narrow_intervals_are_those_of_a_point() -> None:
         deviation = gamma / np.hypot(1.0, gamma)
         given = stats.norm(0.4 + (2.0 - 0.4) / (1 + gamma**2), deviation)
         expected = given.mean() - 1.0 + deviation**2 * given.pdf(1.0) / given.sf(1.0)
-        asked = {"mean": np.array([0.4]), "above": np.array([True])}
-        _, slope = law.log_masses_on_side(FIRST, np.array([2.0]), np.array([2.0 + width]), **asked)
+        strips = law.strips_at_statistic(FIRST, np.array([2.0]), np.array([2.0 + width]), np.array([0.4]))
+        _, slope = law.log_masses_on_side(strips, np.array([True]))
         assert slope[0] == pytest.approx(expected, rel=1e-9)
 
 
@@ -307,10 +311,10 @@ def test_quantiles_of_extreme_and_ordinary_masses(gamma: float, degrees: float |
     limits = {"mean": np.where(rng.random(count) < 0.5, 0.0, t + 1), "lower": -np.abs(t), "upper": np.abs(t)}
 
     def mass_before(end: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.exp(np.where(extreme, *law.log_masses(image, left, end, **limits)) - whole)
+        return np.exp(np.where(extreme, *law.log_masses(Strips.of(image, left, end, **limits))) - whole)
 
-    whole = np.where(extreme, *law.log_masses(image, left, right, **limits))
-    z = law.quantiles(image, left, right, share, **limits, extreme=extreme)
+    whole = np.where(extreme, *law.log_masses(Strips.of(image, left, right, **limits)))
+    z = law.quantiles(Strips.of(image, left, right, **limits), share, extreme)
     assert np.all((left <= z) & (z <= right))
     off = 2e-7 * width  # what a place may be off
     before, after = mass_before(np.maximum(z - off, left)), mass_before(np.minimum(z + off, right))

@@ -12,7 +12,7 @@ from attentest.statistics.alternative import Alternative
 from attentest.statistics.conditional_mean import mean_bounds
 from attentest.statistics.confidence_interval import confidence_intervals, estimates
 from attentest.statistics.interval_mass import log_density, log_student_mass
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.pvalue import log_pvalues
 from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent, law_from_values, law_values
 from attentest.statistics.truncated_law import TruncatedNormal, TruncatedStudent
@@ -127,7 +127,9 @@ def test_masses_with_added_noise_against_quadrature() -> None:
         left = t + rng.normal()
         right, mean = left + rng.exponential(), rng.normal()
         law = randomised(t, (left + right) / 2, gamma, degrees)
-        found = law.log_masses(np.zeros(1, int), *np.array([[left], [right]]), mean=mean, lower=-abs(t), upper=abs(t))
+        found = law.log_masses(
+            Strips.of(np.zeros(1, int), *np.array([[left], [right]]), mean=mean, lower=-abs(t), upper=abs(t))
+        )
         # The trapezoidal rule on a grid of T; with both cut points on it, its error is of second order in the step.
         radius = np.sqrt(degrees + (t - mean) ** 2)
         for values, parts in zip(
@@ -148,12 +150,12 @@ def test_probability_of_a_greater_statistic_rises_with_the_mean(gamma: float | N
     law = student(1.5, 5.0) if gamma is None else randomised(1.5, 1.8, gamma, 5.0)
     sets = [np.array([(-3.0, -2.0), (0.5, 1.6), (2.5, 9.0)])]
     levels = np.linspace(0.02, 0.98, 13)
-    means = [mean_bounds(law, sets, sets, [level])[0][0] for level in levels]
+    means = [mean_bounds(law, [known_set(sets[0])], [level])[0][0] for level in levels]
     assert np.all(np.diff(means) > 0)
     # Each is the mean that its level belongs to.
     for mean, level in zip(means, levels, strict=True):
         above, below = law.log_masses(
-            np.zeros(3, int), *sets[0].T, mean=mean, lower=np.full(3, -np.inf), upper=np.full(3, 1.5)
+            Strips.of(np.zeros(3, int), *sets[0].T, mean=mean, lower=np.full(3, -np.inf), upper=np.full(3, 1.5))
         )
         assert np.exp(above).sum() / np.exp(np.logaddexp(above, below)).sum() == pytest.approx(level, abs=1e-9)
 

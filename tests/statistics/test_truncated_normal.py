@@ -10,7 +10,7 @@ from scipy import stats
 
 from attentest import InputError
 from attentest.statistics.interval_mass import log_mass, probability
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncated_law import TruncatedNormal
 from attentest.statistics.truncation_set import union
@@ -159,12 +159,12 @@ def test_slopes_of_masses_are_their_derivatives_in_the_mean(law: Law) -> None:
     right = np.array([-2.0, -0.5, 0.4, 0.6, 0.402, 2.5, np.inf])
     above, image = left >= 0.4, np.zeros(7, dtype=np.int64)
 
-    def masses(mean: float) -> NDArray[np.float64]:
-        return law.log_masses_on_side(image, left, right, mean=np.full(7, mean), above=above)[0]
+    def masses_and_slopes(mean: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return law.log_masses_on_side(law.strips_at_statistic(image, left, right, np.full(7, mean)), above)
 
     for mean in (-1.5, 0.4, 2.2):
-        slope = law.log_masses_on_side(image, left, right, mean=np.full(7, mean), above=above)[1]
-        derivative = (masses(mean + 1e-4) - masses(mean - 1e-4)) / 2e-4
+        slope = masses_and_slopes(mean)[1]
+        derivative = (masses_and_slopes(mean + 1e-4)[0] - masses_and_slopes(mean - 1e-4)[0]) / 2e-4
         # Short steps, here and in the law, make an error of 1e-5 times a curvature of at most 10.
         np.testing.assert_allclose(np.diff(slope), np.diff(derivative), atol=1e-4)
 
@@ -172,10 +172,10 @@ def test_slopes_of_masses_are_their_derivatives_in_the_mean(law: Law) -> None:
 def test_the_part_of_an_interval_on_one_side_has_all_its_mass_there() -> None:
     law = TruncatedNormal(statistic=np.array([0.4]))
     image, left, right = np.zeros(3, dtype=np.int64), np.array([-1.0, 0.0, 1.0]), np.array([-0.5, 1.0, 2.0])
-    split = law.log_masses(image, left, right, mean=0.7, lower=-np.inf, upper=0.4)
+    split = law.log_masses(Strips.of(image, left, right, mean=0.7, lower=-np.inf, upper=0.4))
     for above, masses in zip((True, False), split, strict=True):
         part = law.part_on_side(image, left, right, above=above)
-        on_side, _ = law.log_masses_on_side(image, *part, mean=np.full(3, 0.7), above=np.full(3, above))
+        on_side, _ = law.log_masses_on_side(law.strips_at_statistic(image, *part, np.full(3, 0.7)), np.full(3, above))
         np.testing.assert_allclose(on_side, masses, rtol=1e-14)
 
 
@@ -192,14 +192,15 @@ def test_quantiles_of_the_normal_law_have_their_shares_of_the_mass() -> None:
         "lower": -np.abs(t),
         "upper": np.abs(t),
     }
-    total = np.where(extreme, *law.log_masses(image, left, right, **limits))
+    total = np.where(extreme, *law.log_masses(Strips.of(image, left, right, **limits)))
     some = np.flatnonzero(total > -np.inf)
     assert len(some) > 1000
     image, left, right, share, extreme, total = (x[some] for x in (image, left, right, share, extreme, total))
     limits = {name: limit[some] for name, limit in limits.items()}
-    z = law.quantiles(image, left, right, share, **limits, extreme=extreme)
+    strips = Strips.of(image, left, right, **limits)
+    z = law.quantiles(strips, share, extreme)
     assert np.all((left <= z) & (z <= right))
-    before = np.exp(np.where(extreme, *law.log_masses(image, left, z, **limits)) - total)
+    before = np.exp(np.where(extreme, *law.log_masses(Strips.of(image, left, z, **limits))) - total)
     # A point and the ends are known to a unit of rounding, which can be a part of the mass, and so are logs.
     farthest = np.maximum(np.abs(left - limits["mean"]), np.abs(right - limits["mean"]))
     edges = [left, *(np.clip(limits[name], left, right) for name in ("lower", "upper")), right]
@@ -207,5 +208,5 @@ def test_quantiles_of_the_normal_law_have_their_shares_of_the_mass() -> None:
     unit = np.spacing(np.maximum(np.abs(left), np.abs(right)))
     rounding = unit * (farthest + 1 / narrowest) + np.spacing(np.abs(total))
     assert np.max(np.abs(before - share) - 4 * rounding) < 2e-5
-    by_halving = Law.quantiles(law, image, left, right, share, **limits, extreme=extreme)
+    by_halving = Law.quantiles(law, strips, share, extreme)
     assert np.median(np.abs(by_halving - z) / (right - left)) < 1e-6

@@ -37,7 +37,7 @@ from attentest.presentation.words import (
 from attentest.record import ResultRecord
 from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.law import Law
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.roots import increasing_roots
 from attentest.statistics.truncation_set import Intervals
 
@@ -83,12 +83,11 @@ class ConditionalDensity:
 
     def log_masses(self, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the log probabilities (m,) of T between ends (m,)."""
-        left, right = self.intervals.T
-        image = np.zeros(len(left), dtype=np.int64)
-        elsewhere, between = self.law.log_masses(
-            image, left, right, mean=0.0, lower=lower[:, None], upper=upper[:, None]
+        image = np.zeros(len(self.intervals), dtype=np.int64)
+        strips = Strips.of(image, *self.intervals.T, lower=lower[:, None], upper=upper[:, None])
+        outside, inside = (
+            np.logaddexp.reduce(masses.reshape(len(lower), -1), axis=1) for masses in self.law.log_masses(strips)
         )
-        inside, outside = (np.logaddexp.reduce(masses, axis=1) for masses in (between, elsewhere))
         return np.asarray(inside - np.logaddexp(inside, outside))
 
     def log_heights(self, edges: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -136,12 +135,12 @@ class ConditionalDensity:
         """Return quantiles (k,)."""
         log_odds = logit(np.array(levels))
 
-        def excess(rows: NDArray[np.int64], at: NDArray[np.float64]) -> NDArray[np.float64]:
+        def excess(rows: NDArray[np.int64], at: NDArray[np.float64]) -> tuple[NDArray[np.float64], None]:
             below = self.log_masses(np.full(len(at), -np.inf), at)
             above = self.log_masses(at, np.full(len(at), np.inf))
-            return np.asarray(below - above - log_odds[rows])
+            return np.asarray(below - above - log_odds[rows]), None
 
-        return increasing_roots(excess, len(levels))
+        return increasing_roots(excess, np.zeros(len(levels)))
 
 
 SMALL = 0.005

@@ -17,7 +17,7 @@ from attentest.search import Certification, ExchangeableDraws, SearchOutcome
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
-from attentest.statistics.truncation_set import TruncationSet, Unions
+from attentest.statistics.truncation_set import Unions
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,18 +53,20 @@ def results_of(
     connectivity: int | None,
 ) -> list[AttentionTestResult]:
     """Return the results of k tested parts and their truncation sets; their arrays become read-only."""
-    inside = Unions.of([outcome.intervals for outcome in outcomes]).contain(law.z_obs)
+    inside = Unions.of([outcome.truncation_set.intervals for outcome in outcomes]).contain(law.z_obs)
     if not inside.all():
         raise SearchError(
             f"the search returned a truncation set without the observed statistic {law.z_obs[~inside][0]:.17g}, "
             "which lies in it by definition: the search is at fault."
         )
-    sets = ((outcome.intervals, outcome.certain, outcome.possible) for outcome in outcomes)
+    sets = [outcome.truncation_set for outcome in outcomes]
     own = zip(parts.region, parts.part, parts.attention, parts.image, parts.randomised_image, strict=True)
-    for array in chain([parts.seen], chain.from_iterable(own), chain.from_iterable(sets)):
+    for array in chain(
+        [parts.seen], chain.from_iterable(own), chain.from_iterable(vars(known).values() for known in sets)
+    ):
         if array is not None:
             array.setflags(write=False)
-    best, low, high = (log.tolist() for log in log_pvalues(law, outcomes, alternative))
+    best, low, high = (log.tolist() for log in log_pvalues(law, sets, alternative))
     naive = naive_log_pvalue(law.statistic, alternative)
     corrected = corrected_for_all_regions(naive, parts.selectable, connectivity)
     log_naive, log_bonferroni = naive.tolist(), corrected.tolist()
@@ -77,9 +79,7 @@ def results_of(
     return [
         AttentionTestResult(
             law=own_law,
-            truncation_set=TruncationSet(
-                intervals=outcome.intervals, certain=outcome.certain, possible=outcome.possible
-            ),
+            truncation_set=outcome.truncation_set,
             standard_error=parts.standard_error[i],
             region=parts.region[i],
             part=parts.part[i],

@@ -15,12 +15,16 @@ from torch import Tensor
 
 from attentest.errors import AttentestError, SearchError, counted
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.law import Law
 from attentest.statistics.truncation_set import TruncationSet
 
 Indices: TypeAlias = NDArray[np.intp]
-Points: TypeAlias = NDArray[np.float64]
+Points: TypeAlias = Floats
+
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Maps image indices (m,) and points z (m,) to scores (m, gh, gw)."""
+
 Function: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 """Maps image indices (m,) and points z (m,) to tensors (m, ...)."""
 
@@ -95,11 +99,11 @@ class SearchProblem:
         Bytes that a search may use beyond what the scores themselves need.
     count
         Number of margins per point.
+    seeds : (k,) uint64
+        Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``.
     accelerate
         Returns a function of image indices and points that computes the same in less time where there are few points;
         None if the scores cannot be part of such a function.
-    seeds : (k,) uint64
-        Seeds of the random numbers drawn for each image; by default the bits of ``law.z_obs``.
     """
 
     law: Law
@@ -117,8 +121,8 @@ class SearchProblem:
     exact: bool = False
     memory: int = 2**28
     count: int = 1
-    accelerate: Callable[[Function], Function] | None = None
     seeds: NDArray[np.uint64] | None = None
+    accelerate: Callable[[Function], Function] | None = None
 
     @property
     def image_seeds(self) -> NDArray[np.uint64]:
@@ -152,13 +156,13 @@ class SearchProblem:
     @torch.no_grad()
     def margins_at(self, image: Indices, z: Points) -> Tensor:
         """Return the margins (m, n) of images (m,) at points z (m,)."""
-        if self.accelerate is None:
+        if self._margins is None:
             values = self.margins(on_device(image, self.device), self._evaluated(self.scores, image, z))
         else:
             (values,) = self._margins(*self._tensors(image, z))
         return self._checked(values, image, z)
 
-    def inside_at(self, image: Indices, z: Points) -> NDArray[np.bool_]:
+    def inside_at(self, image: Indices, z: Points) -> Mask:
         """Return whether points z (m,) lie in the sets of images (m,), computed in batches."""
         inside = np.empty(len(z), dtype=np.bool_)
         for start in range(0, len(z), self.batch_size):
@@ -167,13 +171,12 @@ class SearchProblem:
         return inside
 
     @torch.no_grad()
-    def inside(self, image: Indices, scores: Tensor) -> NDArray[np.bool_]:
+    def inside(self, image: Indices, scores: Tensor) -> Mask:
         """Return whether points with scores (m, gh, gw) lie in the sets of images (m,)."""
         inside = np.empty(len(image), dtype=np.bool_)
         for start in range(0, len(image), self._margins_together):
             part = slice(start, start + self._margins_together)
-            chosen = on_device(image[part], self.device)
-            inside[part] = self.margins.inside(chosen, scores[part]).cpu().numpy()
+            inside[part] = self.margins.inside(on_device(image[part], self.device), scores[part]).cpu().numpy()
         return inside
 
     @property
@@ -188,24 +191,23 @@ class SearchProblem:
         return self._checked(values, image, z), self._checked(slopes, image, z)
 
     @cached_property
-    def _margins(self) -> Function:
-        """The function that computes the margins."""
-        return self._accelerated(lambda images, points: (self.margins(images, self.scores(images, points)),))
+    def _margins(self) -> Function | None:
+        """The function that computes margins in less time, if there is one."""
+        if self.accelerate is None:
+            return None
+        return self.accelerate(lambda images, points: (self.margins(images, self.scores(images, points)),))
 
     @cached_property
     def _margins_and_slopes(self) -> Function:
         """The function that computes the margins and their derivatives."""
 
         def both(images: Tensor, points: Tensor) -> tuple[Tensor, ...]:
-            margins_and_slopes: tuple[Tensor, ...] = torch.func.jvp(
+            values_and_slopes: tuple[Tensor, ...] = torch.func.jvp(
                 lambda at: self.margins(images, self.scores(images, at)), (points,), (torch.ones_like(points),)
             )
-            return margins_and_slopes
+            return values_and_slopes
 
-        return self._accelerated(both)
-
-    def _accelerated(self, function: Function) -> Function:
-        return function if self.accelerate is None else self.accelerate(function)
+        return both if self.accelerate is None else self.accelerate(both)
 
     def _evaluated(self, function: Scores, image: Indices, z: Points) -> Tensor:
         """Call a score function; if it fails, find the point at which it does and name it."""
@@ -214,12 +216,12 @@ class SearchProblem:
         except AttentestError:
             raise
         except Exception as error:  # a caller's own function can raise anything
-            for one, point in zip(image, z, strict=True):
+            for index, point in zip(image, z, strict=True):
                 try:
-                    function(*self._tensors(np.array([one]), np.array([point])))
+                    function(*self._tensors(np.array([index]), np.array([point])))
                 except Exception as again:  # noqa: BLE001
                     raise SearchError(
-                        f"the score function failed for {self.name(one)} at z = {point:.17g}: "
+                        f"the score function failed for {self.name(index)} at z = {point:.17g}: "
                         f"{type(again).__name__}: {again}"
                     ) from error
             raise  # it fails only on several points together, as when memory runs out
@@ -235,7 +237,7 @@ class SearchProblem:
         return on_device(image, self.device), on_device(z, self.device)
 
     def _checked(self, values: Tensor, image: Indices, z: Points) -> Tensor:
-        """Return scores or margins (m, ...) of images (m,) at points z (m,); refuse those that are no numbers."""
+        """Return scores or margins (m, ...) of images (m,) at points z (m,); raise an error if one is no number."""
         if math.isfinite(float(values.sum())):  # this takes less time and memory than a look at each value
             return values
         finite = torch.isfinite(values.flatten(1)).all(dim=1)
@@ -257,10 +259,20 @@ def on_device(values: NDArray[Any], device: torch.device) -> Tensor:
 
 
 CONVERGED = "converged"
+"""The error bar of p, and of the interval if there is one, is as narrow as was asked for."""
+
 DECIDED = "decided"
+"""The search stopped once it knew on which side of alpha p lies."""
+
 OUT_OF_EVALUATIONS = "max_evaluations"
+"""It stopped early because the evaluations were used up."""
+
 OUT_OF_PRECISION = "precision"
+"""It stopped early because rounding or noise of the scores hides the rest."""
+
 TOO_SHARP = "sharp"
+"""It stopped early because the scores change so abruptly somewhere that looking for all such places would take more
+than ``max_evaluations``."""
 
 Report: TypeAlias = Callable[[float], None]
 """Called with the fraction of a search that is done, from 0 to 1."""
@@ -283,24 +295,23 @@ class Audit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOutcome(TruncationSet):
+class SearchOutcome:
     """A truncation set and how it was found.
 
     Parameters
     ----------
-    intervals, certain, possible : (n, 2)
-        As in :class:`~attentest.statistics.truncation_set.TruncationSet`.
+    truncation_set
+        The set.
     evaluations
         Number of points at which the model was evaluated for this image, with or without a derivative.
     status
-        "converged"; "decided" if the search stopped once it knew on which side of alpha p lies; or the reason for
-        which it stopped early: "max_evaluations"; "precision" where rounding or noise of the scores hides the rest; or
-        "sharp" where the scores change so abruptly somewhere that looking for all such places would take more than
-        ``max_evaluations``.
+        How the search ended: ``CONVERGED``, ``DECIDED``, or the reason for which it stopped early:
+        ``OUT_OF_EVALUATIONS``, ``OUT_OF_PRECISION`` or ``TOO_SHARP``.
     audit
         The check of its conclusions; None for a search that has none.
     """
 
+    truncation_set: TruncationSet
     evaluations: int
     status: str
     audit: Audit | None = None

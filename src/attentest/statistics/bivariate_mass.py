@@ -1,32 +1,31 @@
-"""Integrals over rectangles of the joint normal density of a statistic T and of V = T + noise, in logs.
+"""Masses of a statistic T in a range and of V = T + noise in an interval, in logs.
 
-A mass is the integral over V of its density, N(mean, 1 + gamma^2), times the probability of T given V, which is normal
-too. For T in a range the integrand is log-concave and is one of three normal densities times a factor that changes
-slowly: where the likeliest T for a V is in the range, the density of V times a probability of at least 1/2 (or, in a
-narrow range, a smooth one); where it is outside, the density of V given that T is at the nearer end, times a Mills
-ratio. The axis of V is divided accordingly. A part is divided into panels of Gauss-Legendre quadrature that are narrow
-enough for the integrand to be smooth, or, if it is all of a tail, integrated by Gauss-Laguerre quadrature in the
-exponent of its density. What is too light to matter is left out beforehand, so a mass in the tails costs no more than
-one in the middle. Nothing is ever subtracted but what lies beyond the farther end of the range of T.
+A mass is an integral over a rectangle of the plane of T and V. Under the normal distribution it is the integral over V
+of its density, N(mean, 1 + gamma^2), times the probability of T given V, which is normal too. For T in a range the
+integrand is log-concave and is one of three normal densities times a factor that changes slowly: where the likeliest T
+for a V is in the range, the density of V times a probability of at least 1/2 (or, in a narrow range, a smooth one);
+where it is outside, the density of V given that T is at the nearer end, times a Mills ratio. The axis of V is divided
+accordingly. A part is divided into panels of Gauss-Legendre quadrature that are narrow enough for the integrand to be
+smooth, or, if it is all of a tail, integrated by Gauss-Laguerre quadrature in the exponent of its density. What is too
+light to matter is left out beforehand, so a mass in the tails costs no more than one in the middle. Nothing is ever
+subtracted but what lies beyond the farther end of the range of T.
 
-Masses of a statistic T and of V = T + noise under their normal distribution, in logs.
+If the standard error is estimated, T given V has no such law, and the integral is over T:
+:mod:`attentest.statistics.student_bivariate_mass`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.polynomial.laguerre import laggauss
-from numpy.polynomial.legendre import leggauss
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, log_ndtr, ndtr
 
-from attentest.statistics.interval_mass import log_mass, log_sums
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from attentest.statistics.columns import Columns, Floats, Integers, Mask, repeated
+from attentest.statistics.interval_mass import gauss_legendre, log_mass, log_sums
 
 NEGLIGIBLE = 42.0
 """Parts of an integral whose density is lower than the greatest by so many logs are left out."""
@@ -57,35 +56,167 @@ FEW = 300
 MOST_TOGETHER = 4_000
 """Panels that are processed at a time: their nodes fit into the cache."""
 
-_LEGENDRE = [((nodes + 1) / 2, weights / 2) for nodes, weights in (leggauss(count) for count, _, _ in PANELS)]
-"""Nodes and weights on [0, 1]."""
+MOST_OF_IT = 0.75
+"""What is left of a mass is a difference if no greater share than this is subtracted: that costs two bits."""
+
+MANY = 200
+"""With no more intervals than this, a second pass over arrays costs more than it saves."""
+
+_LEGENDRE = [gauss_legendre(count) for count, _, _ in PANELS]
 
 _LAGUERRE = [laggauss(count) for count, _ in TAILS]
 
 _SQRT_HALF = np.sqrt(0.5)
 
 
-class Rectangles(NamedTuple):
-    """Intervals (m,) of V, ranges of T, the parameters of their distribution, and the V that masses are relative to."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectangles(Columns, ABC):
+    """Rectangles (m,), and the parameters of the law of T and V.
+
+    Parameters
+    ----------
+    left, right : (m,)
+        Ends of the intervals of V.
+    lower, upper : (m,)
+        Ends of the ranges of T.
+    gamma : (m,)
+        Standard deviation of V given T.
+    """
 
     left: Floats
     right: Floats
     lower: Floats
     upper: Floats
     gamma: Floats
+
+    @abstractmethod
+    def log_integrals(self, index: Integers, count: int) -> Floats:
+        """Return the log masses (count,) of the rectangles; those with the same index (m,) are added up."""
+
+    def log_masses(self) -> Floats:
+        """Return the log masses (2, m) of intervals that have a width, with T outside and inside its range."""
+        count = len(self)
+        both = self.take(np.tile(np.arange(count), 2))
+        return log_masses_of_part(both, np.arange(2 * count) < count).reshape(2, count)
+
+
+def log_masses_outside_and_inside(rectangles: Rectangles) -> tuple[Floats, Floats]:
+    """Return the log masses (m,) of left <= V <= right with T outside and inside [lower, upper]."""
+    outside, inside = masses = np.full((2, len(rectangles)), -np.inf)
+    rows = np.flatnonzero(rectangles.left < rectangles.right)
+    if len(rows):
+        masses[:, rows] = rectangles.take(rows).log_masses()
+    return outside, inside
+
+
+def log_masses_of_part(rectangles: Rectangles, outside: Mask) -> Floats:
+    """Return the log masses (m,) of intervals of V with T outside, or inside, its range."""
+    outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
+    index = np.concatenate([outer, outer, inner])
+    infinite = np.full(len(outer), np.inf)
+    lower = np.concatenate([-infinite, rectangles.upper[outer], rectangles.lower[inner]])
+    upper = np.concatenate([rectangles.lower[outer], infinite, rectangles.upper[inner]])
+    some = lower < upper
+    index = index[some]
+    return replace(rectangles.take(index), lower=lower[some], upper=upper[some]).log_integrals(index, len(outside))
+
+
+def in_chunks(count: int) -> Iterator[slice]:
+    """Yield slices of so many panels, of as many as are processed at a time."""
+    for first in range(0, count, MOST_TOGETHER):
+        yield slice(first, first + MOST_TOGETHER)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NormalRectangles(Rectangles):
+    """Rectangles under T ~ N(mean, 1) and V ~ N(T, gamma^2).
+
+    Masses are divided by the density of V at the origin, up to the constant of the normal density.
+
+    Parameters
+    ----------
+    mean, origin : (m,)
+        Means of T, and the V that masses are relative to.
+    """
+
     mean: Floats
     origin: Floats
-
-    def chosen(self, rows: Integers | Mask) -> Rectangles:
-        """Return some of the rectangles."""
-        return Rectangles(*(column[rows] for column in self))
 
     def log_density(self, v: Floats) -> Floats:
         """Return the log density of V at v (m,), relative to that at the origin."""
         return np.asarray(-(v - self.origin) * (v + self.origin - 2 * self.mean) / (2 * (1 + self.gamma**2)))
 
+    def log_masses(self) -> Floats:
+        """Return the log masses with T outside and inside its range: see :meth:`Rectangles.log_masses`.
 
-class _Parts(NamedTuple):
+        Their sum has a closed form. So of many intervals only one of the two is integrated, which is the smaller one
+        if the likeliest T tells, and the other is what remains; if that is little, it is integrated too.
+        """
+        if len(self) <= MANY:
+            return super().log_masses()
+        whole = self.log_whole()
+        # The likeliest T for the likeliest V of the interval.
+        likeliest = self.mean + (np.clip(self.mean, self.left, self.right) - self.mean) / (1 + self.gamma**2)
+        outside = (likeliest > self.lower) & (likeliest < self.upper)
+        part = log_masses_of_part(self, outside)
+        share = np.exp(part - whole)
+        rest = whole + np.log1p(-np.minimum(share, MOST_OF_IT))
+        little = np.flatnonzero(share > MOST_OF_IT)
+        if len(little):
+            rest[little] = log_masses_of_part(self.take(little), ~outside[little])
+        return np.where(outside, (part, rest), (rest, part))
+
+    def log_whole(self) -> Floats:
+        """Return the log masses (m,) with any T."""
+        spread = np.sqrt(1 + self.gamma**2)
+        # From the point of the interval next to the origin, so that no digit of a narrow width is lost.
+        anchor = np.clip(self.origin, self.left, self.right)
+        start, end, tilt = ((x - anchor) / spread for x in (self.left, self.right, self.mean))
+        return log_mass(start, end, tilt, relative_to=0.0) + np.log(spread) + self.log_density(anchor)
+
+    def log_integrals(self, index: Integers, count: int) -> Floats:
+        """Return the log masses of the rectangles: see :meth:`Rectangles.log_integrals`."""
+        parts = _parts(self, index, count)
+        first, last = (np.abs(end - parts.centre) / parts.scale for end in (parts.start, parts.end))
+        widths, falls = (parts.end - parts.start) / parts.smooth, np.abs(first - last) * (first + last) / 2
+        # In tails the density falls all the way, over a distance that is short for the factor too.
+        tail = (falls > ROUNDING) & ((parts.start >= parts.centre) | (parts.end <= parts.centre))
+        steep = np.where(tail, np.minimum(first, last) * np.minimum(parts.smooth / parts.scale, 1.0), 0.0)
+        rule_of_tail, rule_of_panel = np.full(len(steep), -1), np.full(len(steep), len(PANELS) - 1)
+        for number, (_, least) in reversed(list(enumerate(TAILS))):
+            rule_of_tail[steep >= least] = number
+        for number, (_, widest, steepest) in reversed(list(enumerate(PANELS[:-1]))):
+            rule_of_panel[(widths <= widest) & (falls <= steepest)] = number
+        rule_of_panel[rule_of_tail >= 0] = -1
+        for rules, rule_of in ((TAILS, rule_of_tail), (PANELS, rule_of_panel)):
+            for number in range(len(rules) - 1):
+                rows = (rule_of == number).nonzero()[0]
+                if len(rows) < FEW:
+                    rule_of[rows] += 1  # the next rule has more nodes
+        which, logs = [index[:0]], [widths[:0]]
+        for inside in (True, False):
+            candidates = (parts.side == 0) == inside
+            for number, rule in enumerate(_LAGUERRE):
+                rows = np.flatnonzero(candidates & (rule_of_tail == number))
+                for chunk in in_chunks(len(rows)):
+                    tails = parts.take(rows[chunk])
+                    which.append(tails.rectangle)
+                    logs.append(_log_tails(self.take(tails.rectangle), tails, rule, inside))
+            for number, (rule, (_, widest, steepest)) in enumerate(zip(_LEGENDRE, PANELS, strict=True)):
+                rows = np.flatnonzero(candidates & (rule_of_panel == number))
+                times = np.ceil(np.maximum(widths[rows] / widest, falls[rows] / steepest)).astype(np.int64)
+                row, place = repeated(times)
+                for chunk in in_chunks(len(row)):
+                    panels = parts.take(rows[row[chunk]])
+                    width = (panels.end - panels.start) / times[row[chunk]]
+                    start = panels.start + place[chunk] * width
+                    which.append(panels.rectangle)
+                    logs.append(_log_panels(self.take(panels.rectangle), panels, start, width, rule, inside))
+        return log_sums(index[np.concatenate(which)], np.concatenate(logs), count)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Parts(Columns):
     """Parts (p,) of the axis of V on which the integrand is a normal density times a factor."""
 
     rectangle: Integers
@@ -96,64 +227,17 @@ class _Parts(NamedTuple):
     smooth: Floats  # distance over which the factor changes little
     side: Integers  # the likeliest T is below (-1), in (0) or above (1) the range
 
-    def chosen(self, rows: Integers) -> _Parts:
-        return _Parts._make(column[rows] for column in self)
 
-
-def log_integrals(given: Rectangles, index: Integers, count: int) -> Floats:
-    """Return the logs (count,) of the integrals over rectangles (m,); those with the same index are added up."""
-    parts = _parts(given, index, count)
-    one, other = (np.abs(end - parts.centre) / parts.scale for end in (parts.start, parts.end))
-    widths, falls = (parts.end - parts.start) / parts.smooth, np.abs(one - other) * (one + other) / 2
-    # In tails the density falls all the way, over a distance that is short for the factor too.
-    tail = (falls > ROUNDING) & ((parts.start >= parts.centre) | (parts.end <= parts.centre))
-    steep = np.where(tail, np.minimum(one, other) * np.minimum(parts.smooth / parts.scale, 1.0), 0.0)
-    rule_of_tail, rule_of_panel = np.full(len(steep), -1), np.full(len(steep), len(PANELS) - 1)
-    for number, (_, least) in reversed(list(enumerate(TAILS))):
-        rule_of_tail[steep >= least] = number
-    for number, (_, widest, steepest) in reversed(list(enumerate(PANELS[:-1]))):
-        rule_of_panel[(widths <= widest) & (falls <= steepest)] = number
-    rule_of_panel[rule_of_tail >= 0] = -1
-    for rules, rule_of in ((TAILS, rule_of_tail), (PANELS, rule_of_panel)):
-        for number in range(len(rules) - 1):
-            own = (rule_of == number).nonzero()[0]
-            if len(own) < FEW:
-                rule_of[own] += 1  # the next rule has more nodes
-    which, logs = [index[:0]], [widths[:0]]
-    for inside in (True, False):
-        own = (parts.side == 0) == inside
-        for number, rule in enumerate(_LAGUERRE):
-            for rows in _chunks(np.flatnonzero(own & (rule_of_tail == number))):
-                some = parts.chosen(rows)
-                which.append(some.rectangle)
-                logs.append(_log_tails(given.chosen(some.rectangle), some, rule, inside))
-        for number, (rule, (_, widest, steepest)) in enumerate(zip(_LEGENDRE, PANELS, strict=True)):
-            rows = np.flatnonzero(own & (rule_of_panel == number))
-            times = np.ceil(np.maximum(widths[rows] / widest, falls[rows] / steepest)).astype(np.int64)
-            place = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-            for chunk in _chunks(np.arange(len(place))):
-                some = parts.chosen(np.repeat(rows, times)[chunk])
-                width = (some.end - some.start) / np.repeat(times, times)[chunk]
-                which.append(some.rectangle)
-                start = some.start + place[chunk] * width
-                logs.append(_log_panels(given.chosen(some.rectangle), some, start, width, rule, inside))
-    return log_sums(index[np.concatenate(which)], np.concatenate(logs), count)
-
-
-def _chunks(rows: Integers) -> list[Integers]:
-    return [rows[first : first + MOST_TOGETHER] for first in range(0, len(rows), MOST_TOGETHER)]
-
-
-def _parts(given: Rectangles, index: Integers, count: int) -> _Parts:
+def _parts(rectangles: NormalRectangles, index: Integers, count: int) -> _Parts:
     """Return the parts of rectangles (m,) that matter; those with the same index, below ``count``, are one mass."""
-    left, right, lower, upper, gamma, mean, _ = given
+    lower, upper, gamma, mean = rectangles.lower, rectangles.upper, rectangles.gamma, rectangles.mean
     spread = np.sqrt(1 + gamma**2)
     # At these V the likeliest T, (gamma^2 mean + V) / (1 + gamma^2), is an end of the rectangle.
     enters, leaves = (end + gamma**2 * (end - mean) for end in (lower, upper))
     centres = np.array([lower, mean, upper])
     scales = np.array([gamma, spread, gamma])
     heights = -((centres - mean) ** 2) / 2
-    best = np.clip(np.clip(mean, lower, upper), left, right)
+    best = np.clip(np.clip(mean, lower, upper), rectangles.left, rectangles.right)
     zone = 1 - (best < enters) + (best > leaves), np.arange(len(mean))
     greatest = np.full(count, -np.inf)
     np.maximum.at(greatest, index, heights[zone] - ((best - centres[zone]) / scales[zone]) ** 2 / 2)
@@ -172,13 +256,21 @@ def _parts(given: Rectangles, index: Integers, count: int) -> _Parts:
     centre, scale = centres[kinds], scales[kinds]
     room = NEGLIGIBLE + heights[kinds] - greatest[index]
     half = scale * np.sqrt(2 * np.maximum(room, 0.0))
-    start = np.maximum(np.maximum(ends[:-1], left), centre - half)
-    end = np.minimum(np.minimum(ends[1:], right), centre + half)
+    start = np.maximum(np.maximum(ends[:-1], rectangles.left), centre - half)
+    end = np.minimum(np.minimum(ends[1:], rectangles.right), centre + half)
     some = np.nonzero((room > 0) & (start < end))
-    return _Parts(some[1], start[some], end[some], centre[some], scale[some], smooth[some], kinds[some[0]] - 1)
+    return _Parts(
+        rectangle=some[1],
+        start=start[some],
+        end=end[some],
+        centre=centre[some],
+        scale=scale[some],
+        smooth=smooth[some],
+        side=kinds[some[0]] - 1,
+    )
 
 
-def _log_tails(given: Rectangles, parts: _Parts, rule: tuple[Floats, Floats], inside: bool) -> Floats:
+def _log_tails(rectangles: NormalRectangles, parts: _Parts, rule: tuple[Floats, Floats], inside: bool) -> Floats:
     """Return the logs (p,) of the integrals over parts from their nearer ends to infinity.
 
     The variable of the integral is the exponent u of the density relative to its value at the nearer end, a standard
@@ -190,18 +282,23 @@ def _log_tails(given: Rectangles, parts: _Parts, rule: tuple[Floats, Floats], in
     distance = np.abs(first - parts.centre) / parts.scale
     root = np.sqrt(distance**2 + 2 * exponents)
     step = 2 * exponents / (root + distance) * np.where(upwards, parts.scale, -parts.scale)
-    level, factor = _level_and_factor(given, parts.side, first, step, inside)
+    level, factor = _level_and_factor(rectangles, parts.side, first, step, inside)
     factor /= root
     return np.asarray(level + np.log(weights @ factor * parts.scale))
 
 
 def _log_panels(
-    given: Rectangles, parts: _Parts, start: Floats, width: Floats, rule: tuple[Floats, Floats], inside: bool
+    rectangles: NormalRectangles,
+    parts: _Parts,
+    start: Floats,
+    width: Floats,
+    rule: tuple[Floats, Floats],
+    inside: bool,
 ) -> Floats:
     """Return the logs (p,) of the integrals over panels of parts (p,)."""
     places, weights = rule
     step = places[:, None] * width
-    level, factor = _level_and_factor(given, parts.side, start, step, inside)
+    level, factor = _level_and_factor(rectangles, parts.side, start, step, inside)
     step *= 2 * (start - parts.centre) + step
     step /= -2 * parts.scale**2
     factor *= np.exp(step, out=step)
@@ -210,19 +307,19 @@ def _log_panels(
 
 
 def _level_and_factor(
-    given: Rectangles, side: Integers, v: Floats, step: Floats, inside: bool
+    rectangles: NormalRectangles, side: Integers, v: Floats, step: Floats, inside: bool
 ) -> tuple[Floats, Floats]:
     """Return the logs (p,) of the normal densities at v (p,), and the factors (n, p) at v + step (n, p).
 
     The likeliest T is inside the range for all of them, or outside for all.
     """
-    _, _, lower, upper, gamma, mean, _ = given
+    lower, upper, gamma, mean = rectangles.lower, rectangles.upper, rectangles.gamma, rectangles.mean
     variance = 1 + gamma**2
     per_v = 1 / (gamma * np.sqrt(variance))
     width = (upper - lower) * (per_v * variance)
     # Distances of the ends of the range from the mean of T given V, in its standard deviations; they are linear in V.
     above_lower, above_upper = ((v - end - gamma**2 * (end - mean)) * per_v for end in (lower, upper))
-    level = given.log_density(v)
+    level = rectangles.log_density(v)
     if inside:
         mirrored = -above_upper < above_lower
         near = np.where(mirrored, -above_upper, above_lower) + step * np.where(mirrored, -per_v, per_v)
@@ -269,88 +366,41 @@ def _short_integral(near: Floats, width: Floats) -> Floats:
     return np.asarray(integral * (width / np.sqrt(2 * np.pi)))
 
 
-MOST_OF_IT = 0.75
-"""What is left of a mass is a difference if no greater share than this is subtracted: that costs two bits."""
+def log_masses_on_side(strips: NormalRectangles, above: Mask) -> tuple[Floats, Floats]:
+    """Return the log masses (m,) of intervals of V with T on one side of a point t, and the means of T - t there.
 
-MANY = 200
-"""With no more intervals than this, a second pass over arrays costs more than it saves."""
-
-
-def log_masses_outside_and_inside(
-    left: ArrayLike,
-    right: ArrayLike,
-    lower: ArrayLike,
-    upper: ArrayLike,
-    *,
-    gamma: ArrayLike,
-    mean: ArrayLike,
-    relative_to: ArrayLike,
-) -> tuple[Floats, Floats]:
-    """Return the log masses of left <= V <= right with T outside and inside [lower, upper], elementwise.
-
-    T ~ N(mean, 1) and V ~ N(T, gamma^2). The masses are divided by the density of V at ``relative_to``, up to the
-    constant of the normal density.
-    """
-    columns = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (left, right, lower, upper, gamma, mean, relative_to))
-    )
-    masses = np.full((2, *columns[0].shape), -np.inf)
-    some = columns[0] < columns[1]
-    strips = Rectangles(*(column[some] for column in columns))
-    count = len(strips.left)
-    if count > MANY:
-        masses[:, some] = _by_difference(strips)
-    elif count:
-        both = strips.chosen(np.tile(np.arange(count), 2))
-        masses[:, some] = log_masses_of_part(both, np.arange(2 * count) < count).reshape(2, count)
-    return masses[0], masses[1]
-
-
-def log_masses_on_side(
-    left: Floats,
-    right: Floats,
-    statistic: Floats,
-    above: Mask,
-    *,
-    gamma: Floats,
-    mean: Floats,
-    relative_to: Floats,
-) -> tuple[Floats, Floats]:
-    """Return the log masses (m,) of left < V < right with T on one side of a statistic, and the means of T - t there.
-
-    As in :func:`log_masses_outside_and_inside`, with ranges of T that have one end. In an exponential family the mean
-    of T - t is the derivative of the log mass in the mean of T, up to a term that does not depend on the range.
+    In an exponential family the mean of T - t is the derivative of the log mass in the mean of T, up to a term that
+    does not depend on the range.
 
     Parameters
     ----------
-    left, right, statistic, gamma, mean, relative_to : (m,)
-        As there; intervals have a positive width.
+    strips
+        Intervals of V of a positive width, and T up to t: ``upper``.
     above : (m,)
-        Whether T is at or above its end t, or below it.
+        Whether T is at or above t, or below it.
     """
+    gamma, mean, t = strips.gamma, strips.mean, strips.upper
     sign = np.where(above, 1.0, -1.0)
-    lower, upper = np.where(above, statistic, -np.inf), np.where(above, np.inf, statistic)
-    strips = Rectangles(left, right, lower, upper, gamma, mean, relative_to)
+    sides = replace(strips, lower=np.where(above, t, -np.inf), upper=np.where(above, np.inf, t))
     spread = np.sqrt(1 + gamma**2)
+    ends = strips.left, strips.right
     # Distances of t from the mean of T given V, in its standard deviations, towards this side: at both ends of V.
-    at_ends = tuple(sign * (statistic - mean - (v - mean) / spread**2) * (spread / gamma) for v in (left, right))
-    log_masses = np.empty(len(left))
+    at_ends = tuple(sign * (t - mean - (v - mean) / spread**2) * (spread / gamma) for v in ends)
+    log_masses = np.empty(len(strips))
     surely = np.maximum(*at_ends) < -FAR
-    log_masses[surely] = _log_whole(strips.chosen(surely))
+    log_masses[surely] = strips.take(surely).log_whole()
     rows = np.flatnonzero(~surely)
-    log_masses[rows] = log_integrals(strips.chosen(rows), np.arange(len(rows)), len(rows))
+    log_masses[rows] = sides.take(rows).log_integrals(np.arange(len(rows)), len(rows))
     with np.errstate(over="ignore", invalid="ignore"):  # an interval without mass
         # The derivative of a mass is a sum over the four sides of its rectangle, of which one is at infinity.
         from_left, from_right = (
             np.exp(strips.log_density(v) + log_ndtr(-distance) - log_masses)
-            for v, distance in zip((left, right), at_ends, strict=True)
+            for v, distance in zip(ends, at_ends, strict=True)
         )
-        at_origin = (statistic - mean - (relative_to - mean) / spread**2) * (spread / gamma)
-        log_density = (((relative_to - statistic) / gamma) ** 2 - at_origin**2) / 2
-        from_end = spread * np.exp(
-            log_density + log_mass(*((v - statistic) / gamma for v in (left, right))) - log_masses
-        )
-        means = mean - statistic + (from_left - from_right) + sign * from_end
+        at_origin = (t - mean - (strips.origin - mean) / spread**2) * (spread / gamma)
+        log_density = (((strips.origin - t) / gamma) ** 2 - at_origin**2) / 2
+        from_end = spread * np.exp(log_density + log_mass(*((v - t) / gamma for v in ends)) - log_masses)
+        means = mean - t + (from_left - from_right) + sign * from_end
     # Between ends of V that are close to each other this is a difference of large numbers; the mean of T - t given V
     # increases with V.
     least, greatest = (sign * gamma / spread * _mean_beyond(distance) for distance in at_ends)
@@ -362,44 +412,3 @@ def _mean_beyond(distance: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond infinity
         beyond = np.sqrt(2 / np.pi) / erfcx(distance / np.sqrt(2)) - distance
     return np.where(distance < np.inf, np.maximum(beyond, 0.0), 0.0)
-
-
-def log_masses_of_part(strips: Rectangles, outside: Mask) -> Floats:
-    """Return the log masses (m,) of intervals of V with T outside, or inside, its range."""
-    outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
-    index = np.concatenate([outer, outer, inner])
-    infinite = np.full(len(outer), np.inf)
-    lower = np.concatenate([-infinite, strips.upper[outer], strips.lower[inner]])
-    upper = np.concatenate([strips.lower[outer], infinite, strips.upper[inner]])
-    some = lower < upper
-    index = index[some]
-    return log_integrals(strips.chosen(index)._replace(lower=lower[some], upper=upper[some]), index, len(outside))
-
-
-def _by_difference(strips: Rectangles) -> Floats:
-    """Return the log masses (2, m) with T outside and inside its range, for less work than integrating both.
-
-    Their sum has a closed form. So only one of the two is integrated, which is the smaller one if the likeliest T
-    tells, and the other is what remains; if that is little, it is integrated too.
-    """
-    left, right, lower, upper, gamma, mean, _ = strips
-    whole = _log_whole(strips)
-    # The likeliest T for the likeliest V of the interval.
-    likeliest = mean + (np.clip(mean, left, right) - mean) / (1 + gamma**2)
-    outside = (likeliest > lower) & (likeliest < upper)
-    part = log_masses_of_part(strips, outside)
-    share = np.exp(part - whole)
-    rest = whole + np.log1p(-np.minimum(share, MOST_OF_IT))
-    little = np.flatnonzero(share > MOST_OF_IT)
-    if len(little):
-        rest[little] = log_masses_of_part(strips.chosen(little), ~outside[little])
-    return np.where(outside, (part, rest), (rest, part))
-
-
-def _log_whole(strips: Rectangles) -> Floats:
-    """Return the log masses (m,) with any T."""
-    spread = np.sqrt(1 + strips.gamma**2)
-    # From the point of the interval next to the origin, so that no digit of a narrow width is lost.
-    anchor = np.clip(strips.origin, strips.left, strips.right)
-    start, end, tilt = ((x - anchor) / spread for x in (strips.left, strips.right, strips.mean))
-    return log_mass(start, end, tilt, relative_to=0.0) + np.log(spread) + strips.log_density(anchor)

@@ -11,29 +11,28 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import logit
 
 from attentest.errors import InputError
+from attentest.statistics.columns import Floats, Integers
 from attentest.statistics.law import Law
-from attentest.statistics.roots import ROUNDING, newton_roots
-from attentest.statistics.truncation_set import Intervals, Unions
+from attentest.statistics.roots import ROUNDING, increasing_roots
+from attentest.statistics.truncation_set import TruncationSet, Unions
 
 MOST_TOGETHER = 2_000_000
 """Intervals that are processed at a time, to bound memory."""
 
 
-def mean_bounds(
-    law: Law, certain: Sequence[Intervals], possible: Sequence[Intervals], levels: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the least and the greatest mean at which P(T >= t) equals a level, over all sets between two.
+def mean_bounds(law: Law, sets: Sequence[TruncationSet], levels: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the least and the greatest mean at which P(T >= t) equals a level, given what is known of the sets.
 
     Parameters
     ----------
     law
         The law of k statistics t.
-    certain, possible : k unions of intervals
-        A subset and a superset of each truncation set.
+    sets
+        Their truncation sets: all sets between what is certain and what is possible count.
     levels : (..., k)
         Strictly between 0 and 1; 0.5 gives the median-unbiased estimate.
 
@@ -45,54 +44,32 @@ def mean_bounds(
     levels = np.asarray(levels, dtype=np.float64)
     levels = np.broadcast_to(levels, np.broadcast_shapes(levels.shape, law.statistic.shape))
     image = np.broadcast_to(np.arange(len(law)), levels.shape).ravel()
-    inner, outer = Unions.of(certain).chosen(image), Unions.of(possible).chosen(image)
+    certain = Unions.of([known.certain for known in sets]).take(image)
+    possible = Unions.of([known.possible for known in sets]).take(image)
     means = mean_roots(
         law,
         np.tile(image, 2),
         np.tile(levels.ravel(), 2),
-        above=Unions.stacked([outer, inner]),
-        below=Unions.stacked([inner, outer]),
+        above=Unions.concatenated([possible, certain]),
+        below=Unions.concatenated([certain, possible]),
         undetermined=np.repeat([-np.inf, np.inf], len(image)),
     )
     least, greatest = means.reshape(2, *levels.shape)
     return least, np.maximum(least, greatest)  # where both are one mean, rounding can swap them
 
 
-def means_at(
-    law: Law,
-    levels: NDArray[np.float64],
-    above: Sequence[Intervals],
-    below: Sequence[Intervals],
-    undetermined: float = np.nan,
-) -> NDArray[np.float64]:
-    """Return the means (k,) at which P(T >= t) equals the levels (k,).
-
-    Parameters
-    ----------
-    law
-        The law of k statistics t.
-    levels : (k,)
-        Between 0 and 1.
-    above, below : k unions of intervals
-        The sets that the masses of T >= t, and of T < t, are taken from.
-    undetermined
-        What to return where neither has any mass.
-    """
-    return mean_roots(law, np.arange(len(law)), levels, Unions.of(above), Unions.of(below), undetermined)
-
-
 def mean_roots(
     law: Law,
-    image: NDArray[np.int64],
-    levels: NDArray[np.float64],
+    image: Integers,
+    levels: Floats,
     above: Unions,
     below: Unions,
     undetermined: ArrayLike = np.nan,
     *,
-    start: NDArray[np.float64] | None = None,
+    start: Floats | None = None,
     log_odds_error: float = ROUNDING,
-) -> NDArray[np.float64]:
-    """Return the means (m,) at which P(T >= t) equals the levels (m,), for any number of questions about each image.
+) -> Floats:
+    """Return the means (m,) at which P(T >= t) equals the levels (m,), for any number of levels for each image.
 
     Parameters
     ----------
@@ -119,28 +96,23 @@ def mean_roots(
     both = np.flatnonzero((above.count > 0) & (below.count > 0))
     chunk = np.cumsum((above.count + below.count)[both]) // MOST_TOGETHER
     for rows in (both[chunk == number] for number in np.unique(chunk)):
-        sides = Unions.stacked([above.chosen(rows), below.chosen(rows)])
+        sides = Unions.concatenated([above.take(rows), below.take(rows)])
         excess = partial(_excess_log_odds, law, image[rows], logit(levels[rows]), sides)
         expected = np.zeros(len(rows)) if start is None else (start - t)[rows]
-        distance = newton_roots(excess, expected, close=log_odds_error)
+        distance = increasing_roots(excess, expected, close=log_odds_error)
         means[rows] = np.where(np.isnan(distance), means[rows], t[rows] + distance)
     return means
 
 
-def _part_on_side(law: Law, image: NDArray[np.int64], unions: Unions, above: bool) -> Unions:
+def _part_on_side(law: Law, image: Integers, unions: Unions, above: bool) -> Unions:
     """Return the part of the unions (m,) of images (m,) where T can be on one side of t: at or above, or below."""
     left, right = law.part_on_side(image[unions.owner], unions.left, unions.right, above=above)
     return replace(unions, left=left, right=right).where(left < right)
 
 
 def _excess_log_odds(
-    law: Law,
-    image: NDArray[np.int64],
-    log_odds: NDArray[np.float64],
-    sides: Unions,
-    rows: NDArray[np.int64],
-    distance: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    law: Law, image: Integers, log_odds: Floats, sides: Unions, rows: Integers, distance: Floats
+) -> tuple[Floats, Floats]:
     """Return how far the log odds of T >= t exceed others, with the slopes, if the means are t + distance (q,).
 
     Parameters
@@ -157,25 +129,19 @@ def _excess_log_odds(
         Distances of the means from t.
     """
     if len(rows) < len(image):
-        sides = sides.chosen(np.concatenate([rows, len(image) + rows]))
+        sides = sides.take(np.concatenate([rows, len(image) + rows]))
         image, log_odds = image[rows], log_odds[rows]
     owner = np.concatenate([image, image]).repeat(sides.count)
-    log_mass, slope = law.log_masses_on_side(
-        owner,
-        sides.left,
-        sides.right,
-        mean=law.statistic[owner] + np.concatenate([distance, distance]).repeat(sides.count),
-        above=np.arange(len(owner)) < sides.count[: len(image)].sum(),
-    )
+    mean = law.statistic[owner] + np.concatenate([distance, distance]).repeat(sides.count)
+    strips = law.strips_at_statistic(owner, sides.left, sides.right, mean)
+    log_mass, slope = law.log_masses_on_side(strips, np.arange(len(owner)) < sides.count[: len(image)].sum())
     log_sum, slope = _log_sums(log_mass, slope, sides.count)
     with np.errstate(invalid="ignore"):  # no mass on either side
         return log_sum[: len(image)] - log_sum[len(image) :] - log_odds, slope[: len(image)] - slope[len(image) :]
 
 
-def _log_sums(
-    logs: NDArray[np.float64], slopes: NDArray[np.float64], count: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the logs (m,) of sums of exp(logs), of which each takes the next few (m,), one at least, with slopes."""
+def _log_sums(logs: Floats, slopes: Floats, count: Integers) -> tuple[Floats, Floats]:
+    """Return the logs (m,) of sums of exp(logs), each of the next few logs (m,), one at least, with their slopes."""
     first = np.cumsum(count) - count
     greatest = np.maximum.reduceat(logs, first)
     shift = np.where(np.isneginf(greatest), 0.0, greatest)

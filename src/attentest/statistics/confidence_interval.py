@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from attentest.checks import confidence
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.conditional_mean import mean_bounds, means_at
+from attentest.statistics.columns import Floats
+from attentest.statistics.conditional_mean import mean_bounds, mean_roots
 from attentest.statistics.law import Law
 from attentest.statistics.roots import FARTHEST
-from attentest.statistics.truncation_set import TruncationSet
+from attentest.statistics.truncation_set import TruncationSet, Unions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,24 +61,24 @@ class ConfidenceInterval:
 class Estimates(NamedTuple):
     """Estimates (k,), and the least and the greatest that are compatible with what is known of the sets."""
 
-    best: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    best: Floats
+    low: Floats
+    high: Floats
 
 
-def estimates(law: Law, sets: Sequence[TruncationSet], standard_errors: NDArray[np.float64]) -> Estimates:
+def estimates(law: Law, sets: Sequence[TruncationSet], standard_errors: Floats) -> Estimates:
     """Return median-unbiased estimates of k contrasts, in the units of their standard errors (k,)."""
     half = np.full(len(law), 0.5)
-    found = [known.intervals for known in sets]
-    best = means_at(law, half, found, found, undetermined=-np.inf)
-    low, high = _bounds(law, sets, half)
+    unions = Unions.of([known.intervals for known in sets])
+    best = mean_roots(law, np.arange(len(law)), half, above=unions, below=unions, undetermined=-np.inf)
+    low, high = mean_bounds(law, sets, half)
     return Estimates(standard_errors * np.clip(best, low, high), standard_errors * low, standard_errors * high)
 
 
 def confidence_intervals(
     law: Law,
     sets: Sequence[TruncationSet],
-    standard_errors: NDArray[np.float64],
+    standard_errors: Floats,
     alternatives: Sequence[Alternative],
     confidence_level: float | list[float],
 ) -> list[ConfidenceInterval]:
@@ -86,10 +86,10 @@ def confidence_intervals(
 
     The confidence level is one for all, or one for each.
     """
-    given = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(law)
-    confidence_levels = [confidence(one) for one in given]
-    tails = np.array([_tail(*one) for one in zip(alternatives, confidence_levels, strict=True)])
-    (lows, highs_at_least), (lows_at_most, highs) = _bounds(law, sets, np.stack([tails, 1 - tails]))
+    levels = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(law)
+    levels = [confidence(level) for level in levels]
+    tails = np.array(list(map(_tail, alternatives, levels)))
+    (lows, highs_at_least), (lows_at_most, highs) = mean_bounds(law, sets, np.stack([tails, 1 - tails]))
     intervals = []
     for i, (alternative, scale) in enumerate(zip(alternatives, standard_errors, strict=True)):
         low, high, error = -np.inf, np.inf, 0.0
@@ -103,7 +103,7 @@ def confidence_intervals(
             ConfidenceInterval(
                 low=float(low * scale),
                 high=float(high * scale),
-                confidence_level=confidence_levels[i],
+                confidence_level=levels[i],
                 error=float(error * scale),
             )
         )
@@ -121,12 +121,6 @@ def naive_confidence_interval(
         high=np.inf if alternative == "greater" else difference + reach,
         confidence_level=confidence_level,
     )
-
-
-def _bounds(
-    law: Law, sets: Sequence[TruncationSet], levels: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    return mean_bounds(law, [known.certain for known in sets], [known.possible for known in sets], levels)
 
 
 def _tail(alternative: Alternative, confidence_level: float) -> float:

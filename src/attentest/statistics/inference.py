@@ -174,7 +174,7 @@ def _by_law(
         members = [inferences[row] for row in rows]
         groups.append(
             (
-                kind.stack([member.law for member in members]),
+                kind.concatenated([member.law for member in members]),
                 [member.truncation_set for member in members],
                 np.array([member.standard_error for member in members]),
                 [member.alternative for member in members],

@@ -1,36 +1,61 @@
-"""Sums and ratios of probabilities that are kept as logarithms.
+"""Masses of intervals under the law of a statistic, in logs, and sums and ratios of probabilities kept as logs.
 
-Masses of intervals under a normal distribution, in logs.
+The statistic T = D / S is a normal difference over its standard error. If S is known, T is normal: :func:`log_mass`.
 
-Masses of intervals under the law of a normal statistic whose standard error is estimated, in logs.
-
-A normal difference D has variance s^2, and S^2, independent of D, is an estimate of s^2 with nu degrees of freedom. Let
-T = D / S. If the mean of D is known, (D - mean)^2 + nu S^2 is a sufficient statistic for s, and given its value the law
-of D no longer depends on s. In units of the observed S, with t the observed T, its density at z is proportional to
+If S^2 is an estimate of the variance s^2 of D, independent of D and with nu degrees of freedom, and the mean of D is
+known, (D - mean)^2 + nu S^2 is a sufficient statistic for s, and given its value the law of D no longer depends on s.
+In units of the observed S, with t the observed T, its density at z is proportional to
 
     (1 + (t - z) (t + z - 2 mean) / nu)^(nu / 2 - 1)
 
 where that is positive, and zero elsewhere. With D - mean as the sine of an angle, times the length V^(1/2) with
 V = nu + (t - mean)^2, it is the cosine to the power of nu - 1. As nu grows it becomes the normal density around the
-mean, relative to its value at t.
+mean, relative to its value at t. Its masses are those of :func:`log_student_mass`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri_exp
 
 from attentest.errors import InputError
+from attentest.statistics.columns import Columns, Floats, Integers
 
 LOG_2 = float(np.log(2.0))
 
+NEGLIGIBLE = 45.0
+"""Where a Student density is lower than at the greatest point of an interval by so many logs, the rest is left out."""
+
+SHORT = 1.0
+"""Few nodes suffice where it falls by no more than so many logs."""
+
+FEW_NODES, NODES = 12, 40
+"""Nodes of Gauss-Legendre quadrature: the density falls by NEGLIGIBLE logs at most."""
+
+BLUNT, GRADING = 8.0, 4
+"""With fewer degrees of freedom the density is not smooth where its support ends, and nodes are denser there: with y
+uniform they are at 1 - (1 - y)^GRADING."""
+
+
+def gauss_legendre(count: int) -> tuple[Floats, Floats]:
+    """Return the nodes and the weights of Gauss-Legendre quadrature on [0, 1], (count,) each."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    return (nodes + 1) / 2, weights / 2
+
+
 _SMALLEST = float(np.nextafter(0.0, 1.0))
+_LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
+_NODES, _WEIGHTS = gauss_legendre(8)  # exact to rounding for short intervals
+_NOTHING = 1e-17  # a fraction that does not change a float64
+_NARROW, _FAR_OUT = 0.01, 1e3  # a normal density is exponential to 2e-5 in an interval of this width, or so far out
+_FEW, _MANY = gauss_legendre(FEW_NODES), gauss_legendre(NODES)
+_GRADED = 1 - (1 - _MANY[0]) ** GRADING, GRADING * (1 - _MANY[0]) ** (GRADING - 1) * _MANY[1]
 
 
-def log_sums(group: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def log_sums(group: Integers, values: Floats, count: int) -> Floats:
     """Return the logs of the sums of exp(values) by group, (count,)."""
     rows = (values != -np.inf).nonzero()[0]  # most masses of a search are none: its images are done, or on one side
     group, values = group[rows], values[rows]
@@ -41,17 +66,17 @@ def log_sums(group: NDArray[np.int64], values: NDArray[np.float64], count: int) 
     return np.asarray(greatest + np.log(np.maximum(sums, 1.0)))
 
 
-def log_share(part: NDArray[np.float64], rest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return log(part / (part + rest)) of log masses, elementwise; refuse a total mass of zero."""
+def log_share(part: Floats, rest: Floats) -> Floats:
+    """Return log(part / (part + rest)) of log masses, elementwise; raise an error if the total mass is zero."""
     whole = np.logaddexp(part, rest)
     if np.any(whole == -np.inf):
         raise InputError("the truncation set has no mass: it must be a union of intervals of positive width.")
     return np.asarray(part - whole)
 
 
-def log_twice_the_smaller(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def log_twice_the_smaller(log_p: Floats, other_log_p: Floats) -> Floats:
     """Return the log of twice the smaller of two probabilities that are given as logs, or 0 if that exceeds 1."""
-    return np.asarray(np.minimum(LOG_2 + np.minimum(one, other), 0.0))
+    return np.asarray(np.minimum(LOG_2 + np.minimum(log_p, other_log_p), 0.0))
 
 
 def probability(log_probability: float) -> float:
@@ -59,16 +84,7 @@ def probability(log_probability: float) -> float:
     return min(1.0, max(float(np.exp(log_probability)), _SMALLEST))
 
 
-_LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # on [0, 1]; eight are exact to rounding for short intervals
-_NOTHING = 1e-17  # a fraction that does not change a float64
-_NARROW, _FAR_OUT = 0.01, 1e3  # a normal density is exponential to 2e-5 in an interval of this width, or so far out
-
-
-def log_mass(
-    lower: ArrayLike, upper: ArrayLike, mean: ArrayLike = 0.0, relative_to: ArrayLike | None = None
-) -> NDArray[np.float64]:
+def log_mass(lower: ArrayLike, upper: ArrayLike, mean: ArrayLike = 0.0, relative_to: ArrayLike | None = None) -> Floats:
     """Return log P(lower <= Z <= upper) for Z ~ N(mean, 1), elementwise.
 
     Three formulas, chosen so that none of them cancels:
@@ -122,12 +138,7 @@ def log_mass(
     return (mass - _LOG_SQRT_2PI if relative_to is None else mass).reshape(ends[0].shape)
 
 
-def mean_in_interval(
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    log_mass_relative_to_zero: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def mean_in_interval(lower: Floats, upper: Floats, mean: Floats, log_mass_relative_to_zero: Floats) -> Floats:
     """Return E(Z | lower <= Z <= upper) for Z ~ N(mean, 1), elementwise, given the log mass relative to zero.
 
     Its error is no greater than the interval, and a few units of rounding times its distance from the mean.
@@ -137,9 +148,7 @@ def mean_in_interval(
         return np.asarray(np.minimum(np.maximum(mean + (at_lower - at_upper), lower), upper))
 
 
-def quantile(
-    lower: NDArray[np.float64], upper: NDArray[np.float64], mean: NDArray[np.float64], share: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def quantile(lower: Floats, upper: Floats, mean: Floats, share: Floats) -> Floats:
     """Return the points before which shares of the masses of intervals lie, for Z ~ N(mean, 1), elementwise.
 
     The share before the point that is returned is off by less than 2e-5. In a narrow interval, and far out in a tail,
@@ -166,42 +175,14 @@ def quantile(
     return np.asarray(np.minimum(np.maximum(point, lower), upper))
 
 
-def _log_ratio(t: NDArray[np.float64], tilt: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_ratio(t: Floats, tilt: Floats) -> Floats:
     """Return the log of the density at a distance t from a centre, relative to that at the centre."""
     return np.asarray(t * (tilt - t / 2))
 
 
-def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mills(x: Floats) -> Floats:
     """Return (1 - Phi(x)) / phi(x) for x >= 0."""
     return np.asarray(np.sqrt(np.pi / 2) * erfcx(x / np.sqrt(2)))
-
-
-Floats = NDArray[np.float64]
-
-NEGLIGIBLE = 45.0
-"""Where the density is lower than at the greatest point of an interval by so many logs, the rest is left out."""
-
-SHORT = 1.0
-"""Few nodes suffice where the density falls by no more than so many logs."""
-
-FEW_NODES, NODES = 12, 40
-"""Nodes of Gauss-Legendre quadrature: the density falls by NEGLIGIBLE logs at most."""
-
-_GAUSS_LEGENDRE = {
-    count: ((nodes + 1) / 2, weights / 2)
-    for count in (FEW_NODES, NODES)
-    for nodes, weights in [np.polynomial.legendre.leggauss(count)]
-}
-"""Nodes and weights on [0, 1]."""
-
-BLUNT, GRADING = 8.0, 4
-"""With fewer degrees of freedom the density is not smooth where its support ends, and nodes are denser there: with y
-uniform they are at 1 - (1 - y)^GRADING."""
-
-_GRADED = (
-    1 - (1 - _GAUSS_LEGENDRE[NODES][0]) ** GRADING,
-    GRADING * (1 - _GAUSS_LEGENDRE[NODES][0]) ** (GRADING - 1) * _GAUSS_LEGENDRE[NODES][1],
-)
 
 
 def log_density(z: ArrayLike, t: ArrayLike, mean: ArrayLike, degrees: ArrayLike) -> Floats:
@@ -213,9 +194,11 @@ def log_density(z: ArrayLike, t: ArrayLike, mean: ArrayLike, degrees: ArrayLike)
     return np.where(excess > -1.0, logs, -np.inf)
 
 
-def support(t: Floats, mean: Floats, degrees: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the support, as distances from t: the lower one is negative, the upper one positive."""
-    shift = t - mean
+def support(shift: Floats, degrees: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the support, as distances from t: the lower one is negative, the upper one positive.
+
+    ``shift`` is t less the mean.
+    """
     far = np.hypot(np.sqrt(degrees), shift) + np.abs(shift)
     near = degrees / far  # the end next to t, without a difference of two large numbers
     return -np.where(shift > 0, far, near), np.where(shift > 0, near, far)
@@ -226,12 +209,12 @@ def log_student_mass(lower: ArrayLike, upper: ArrayLike, t: ArrayLike, mean: Arr
     columns = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (lower, upper, t, mean, degrees)))
     lower, upper, t, mean, degrees = (column.ravel() for column in columns)
     # All positions are distances from t, so that nothing is lost next to it, however far away the mean is.
-    ends = support(t, mean, degrees)
+    shift = t - mean
+    ends = support(shift, degrees)
     with np.errstate(invalid="ignore"):
         exact_width = upper - lower
     cut_lower, cut_upper = lower - t < ends[0], upper - t > ends[1]
     start, end = np.where(cut_lower, ends[0], lower - t), np.where(cut_upper, ends[1], upper - t)
-    shift = t - mean
     mode = -shift
     around = (start < mode) & (mode < end)
     index = np.arange(len(t))
@@ -241,20 +224,21 @@ def log_student_mass(lower: ArrayLike, upper: ArrayLike, t: ArrayLike, mean: Arr
     far = np.where(around, end, np.where(end <= mode, start, end))
     width = np.where(around | cut_lower | cut_upper, np.abs(far - near), exact_width)
     some = np.concatenate([start < end, (start < end)[around]])
-    piece = _Pieces(
-        near=np.concatenate([near, mode[around]])[some],
-        width=np.concatenate([width, (mode - start)[around]])[some],
-        shift=shift[which][some],
-        degrees=degrees[which][some],
+    pieces = _Pieces(
+        near=np.concatenate([near, mode[around]]),
+        width=np.concatenate([width, (mode - start)[around]]),
+        shift=shift[which],
+        degrees=degrees[which],
     )
     masses = np.full(len(which), -np.inf)
-    masses[some] = _log_integrals(piece)
+    masses[some] = _log_integrals(pieces.take(some))
     whole = masses[: len(t)]
     whole[around] = np.logaddexp(whole[around], masses[len(t) :])
     return whole.reshape(columns[0].shape)
 
 
-class _Pieces(NamedTuple):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Pieces(Columns):
     """Intervals (m,) from the end next to the mean outwards."""
 
     near: Floats  # that end, as a distance from t
@@ -263,8 +247,8 @@ class _Pieces(NamedTuple):
     degrees: Floats
 
 
-def _log_integrals(piece: _Pieces) -> Floats:
-    near, width, shift, degrees = piece
+def _log_integrals(pieces: _Pieces) -> Floats:
+    near, width, shift, degrees = pieces.near, pieces.width, pieces.shift, pieces.degrees
     radius = np.hypot(np.sqrt(degrees), shift)
     first = np.abs(near + shift)
     # radius^2 - first^2, which is degrees at t
@@ -281,11 +265,7 @@ def _log_integrals(piece: _Pieces) -> Floats:
         fall = -(degrees - 1) * np.log1p(-np.minimum(width * (2 * first + width) / room, 1.0)) / 2
     logs = np.empty(len(near))
     short, blunt = fall <= SHORT, degrees < BLUNT
-    for rows, (places, weights) in (
-        (short, _GAUSS_LEGENDRE[FEW_NODES]),
-        (~short & blunt, _GRADED),
-        (~short & ~blunt, _GAUSS_LEGENDRE[NODES]),
-    ):
+    for rows, (places, weights) in ((short, _FEW), (~short & blunt, _GRADED), (~short & ~blunt, _MANY)):
         step = angle[rows, None] * places
         tangent = (first[rows] / cosine[rows])[:, None]
         # The cosine of the angle relative to that at the near end.

@@ -8,14 +8,15 @@ way to condition on the selection is another subclass of ``Law``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from attentest.statistics.roots import newton_roots
+from attentest.statistics.columns import Columns, Floats, Integers, Mask
+from attentest.statistics.roots import increasing_roots
 
 SHORT_STEP = 1e-5
 """Distance between two means from which slopes are computed, relative to the distance between mean and statistic."""
@@ -25,7 +26,47 @@ SHARE_ERROR, PLACE_ERROR = 1e-8, 1e-7
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Law(ABC):
+class Strips(Columns):
+    """Strips (m,) of the plane of z and T: intervals of z, divided by whether T is extreme.
+
+    Parameters
+    ----------
+    image : (m,)
+        Indices of images.
+    left, right : (m,)
+        Ends of the intervals of z; an interval without width has no mass.
+    mean : (m,)
+        Means of T.
+    lower, upper : (m,)
+        T is extreme at or below ``lower`` and at or above ``upper``.
+    """
+
+    image: Integers
+    left: Floats
+    right: Floats
+    mean: Floats
+    lower: Floats
+    upper: Floats
+
+    @classmethod
+    def of(
+        cls,
+        image: Integers,
+        left: ArrayLike,
+        right: ArrayLike,
+        *,
+        mean: ArrayLike = 0.0,
+        lower: ArrayLike,
+        upper: ArrayLike,
+    ) -> Strips:
+        """Return strips from values of shapes that broadcast together, in the order of the flattened arrays."""
+        ends = (np.asarray(value, dtype=np.float64) for value in (left, right, mean, lower, upper))
+        image, *columns = (column.ravel() for column in np.broadcast_arrays(image, *ends))
+        return cls(image=image, **dict(zip(("left", "right", "mean", "lower", "upper"), columns, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Law(Columns, ABC):
     """Joint distribution of the statistic T and the coordinate z of k images, observed if z lies in a truncation set.
 
     A search moves an image along a line, and z is the coordinate on that line. In the paper's test z is the statistic
@@ -37,70 +78,46 @@ class Law(ABC):
         Observed statistics.
     """
 
-    statistic: NDArray[np.float64]
+    statistic: Floats
 
     @property
-    def z_obs(self) -> NDArray[np.float64]:
+    def z_obs(self) -> Floats:
         """Observed coordinates (k,), each in the truncation set of its image."""
         return self.statistic
 
     @abstractmethod
-    def log_masses(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: ArrayLike,
-        lower: ArrayLike,
-        upper: ArrayLike,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the log masses of left <= z <= right, split by whether T is extreme.
+    def log_masses(self, strips: Strips) -> tuple[Floats, Floats]:
+        """Return the log masses (m,) of strips where T is extreme, and where it is not.
 
-        All arguments are arrays of shapes that broadcast together. Masses of one image at one mean may carry a common
-        factor, because only their ratios are used.
-
-        Parameters
-        ----------
-        image
-            Indices of images.
-        left, right
-            Ends of intervals of z; an interval without width has no mass.
-        mean
-            Means of T.
-        lower, upper
-            T is extreme at or below ``lower`` and at or above ``upper``.
-
-        Returns
-        -------
-        extreme, ordinary
-            Log masses where T is extreme, and where it is not.
+        Masses of one image at one mean may carry a common factor, because only their ratios are used.
         """
 
-    def part_on_side(
-        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def log_masses_of_part(self, strips: Strips, extreme: Mask) -> Floats:
+        """Return the log masses (m,) of strips where T is extreme, or where it is not, as a mask (m,) says.
+
+        A subclass for which one of the two takes less time than both overrides this.
+        """
+        return np.where(extreme, *self.log_masses(strips))
+
+    def part_on_side(self, image: Integers, left: Floats, right: Floats, *, above: bool) -> tuple[Floats, Floats]:
         """Return the ends (m,) of the parts of z intervals (m,) where T can be on one side of the observed statistic.
 
         The sides are T at or above the statistic, and T below it. A part that is empty has no width.
         """
         return left, right
 
-    def log_masses_on_side(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: NDArray[np.float64],
-        above: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the log masses of left <= z <= right on one side of the observed statistics, and their slopes.
+    def strips_at_statistic(self, image: Integers, left: Floats, right: Floats, mean: Floats) -> Strips:
+        """Return strips (m,) in which T is extreme at or above the observed statistic, and nowhere below it."""
+        t = self.statistic[image]
+        return Strips(image=image, left=left, right=right, mean=mean, lower=np.full_like(t, -np.inf), upper=t)
+
+    def log_masses_on_side(self, strips: Strips, above: Mask) -> tuple[Floats, Floats]:
+        """Return the log masses of strips on one side of the observed statistics, and their slopes.
 
         Parameters
         ----------
-        image, left, right, mean : (m,)
-            As in :meth:`log_masses`. Intervals are those of :meth:`part_on_side`.
+        strips
+            Those of :meth:`strips_at_statistic`, of intervals from :meth:`part_on_side`.
         above : (m,)
             Whether the mass is that of T at or above the statistic, or of T below it.
 
@@ -112,49 +129,14 @@ class Law(ABC):
             Derivatives in the mean, up to a term that all masses of one image at one mean share. Here these are
             differences over a short step; a subclass for which they are known in closed form overrides this.
         """
-        t = self.statistic[image]
-        ahead = mean + SHORT_STEP * np.maximum(np.abs(mean - t), 1.0)
-        extreme, ordinary = self.log_masses(image, left, right, mean=np.stack([mean, ahead]), lower=-np.inf, upper=t)
-        here, there = np.where(above, extreme, ordinary)
+        mean = strips.mean
+        ahead = mean + SHORT_STEP * np.maximum(np.abs(mean - strips.upper), 1.0)
+        both = Strips.concatenated([strips, replace(strips, mean=ahead)])
+        here, there = np.where(np.tile(above, 2), *self.log_masses(both)).reshape(2, -1)
         with np.errstate(invalid="ignore"):  # no mass
             return here, (there - here) / (ahead - mean)
 
-    def log_masses_of_part(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: NDArray[np.float64],
-        lower: NDArray[np.float64],
-        upper: NDArray[np.float64],
-        extreme: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
-        """Return the log masses (m,) of left <= z <= right where T is extreme, or where it is not.
-
-        A subclass for which one of the two takes less time than both overrides this.
-
-        Parameters
-        ----------
-        image, left, right, mean, lower, upper : (m,)
-            As in :meth:`log_masses`.
-        extreme : (m,)
-            Whether the mass is that where T is extreme, or that where it is not.
-        """
-        return np.where(extreme, *self.log_masses(image, left, right, mean=mean, lower=lower, upper=upper))
-
-    def quantiles(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        share: NDArray[np.float64],
-        *,
-        mean: NDArray[np.float64],
-        lower: NDArray[np.float64],
-        upper: NDArray[np.float64],
-        extreme: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
+    def quantiles(self, strips: Strips, share: Floats, extreme: Mask) -> Floats:
         """Return the points z (m,) before which a share of the mass of a finite interval lies.
 
         Here they are found by Newton's method, with the mass of a short step for the density; a subclass for which
@@ -162,40 +144,38 @@ class Law(ABC):
 
         Parameters
         ----------
-        image, left, right, mean, lower, upper : (m,)
-            As in :meth:`log_masses`.
+        strips
+            The intervals.
         share : (m,)
             Between 0 and 1.
         extreme : (m,)
             Whether the mass is that where T is extreme, or that where it is not; not zero.
         """
-
-        def log_mass(
-            rows: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64]
-        ) -> NDArray[np.float64]:
-            limits = {"mean": mean[rows], "lower": lower[rows], "upper": upper[rows]}
-            return self.log_masses_of_part(image[rows], start, end, **limits, extreme=extreme[rows])
-
+        left, right = strips.left, strips.right
         width = right - left
-        log_whole = log_mass(np.arange(len(image)), left, right)
+        log_whole = self.log_masses_of_part(strips, extreme)
 
-        def excess(rows: NDArray[np.int64], at: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        def excess(rows: Integers, at: Floats) -> tuple[Floats, Floats]:
             ahead = at + PLACE_ERROR * width[rows]
-            masses = log_mass(np.tile(rows, 2), np.concatenate([left[rows], at]), np.concatenate([at, ahead]))
+            twice = np.tile(rows, 2)
+            steps = replace(
+                strips.take(twice), left=np.concatenate([left[rows], at]), right=np.concatenate([at, ahead])
+            )
+            masses = self.log_masses_of_part(steps, extreme[twice])
             before, step = np.exp(masses.reshape(2, -1) - log_whole[rows])
             with np.errstate(divide="ignore", invalid="ignore"):  # an interval so narrow that no step fits into it
                 return before - share[rows], step / (ahead - at)
 
-        return newton_roots(
+        return increasing_roots(
             excess, left + share * width, close=SHARE_ERROR, between=(left, right), last_step=PLACE_ERROR * width
         )
 
     @property
-    def spread(self) -> NDArray[np.float64]:
+    def spread(self) -> Floats:
         """Standard deviation (k,) of z if there is no selection."""
         return np.ones(len(self))
 
-    def reach(self, log_tail: float) -> NDArray[np.float64]:
+    def reach(self, log_tail: float) -> Floats:
         """Return distances (k,) from zero beyond which z has little mass when the mean of T is zero.
 
         There the log density of z is lower than at the observed z by at least ``log_tail``.
@@ -203,7 +183,7 @@ class Law(ABC):
         return np.asarray(np.sqrt(self.z_obs**2 + 2 * log_tail * self.spread**2))
 
     @property
-    def degrees_of_freedom(self) -> NDArray[np.float64]:
+    def degrees_of_freedom(self) -> Floats:
         """Degrees of freedom (k,) of the standard errors of the statistics: infinite, because these are known."""
         return np.full(len(self), np.inf)
 
@@ -212,42 +192,32 @@ class Law(ABC):
         return self
 
     @property
-    def interval_bound(self) -> NDArray[np.float64]:
+    def interval_bound(self) -> Floats:
         """Greatest length (k,) of a confidence interval over the naive one: infinite if T itself is truncated."""
         return np.full(len(self), np.inf)
 
     @property
-    def state_obs(self) -> NDArray[np.float64]:
+    def state_obs(self) -> Floats:
         """Observed states (k,): a state is a number of which z is a function.
 
         It is standard normal if T has mean zero and there is no selection.
         """
         return np.asarray(self.z_obs / self.spread)
 
-    def z_of(self, image: NDArray[np.int64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+    def z_of(self, image: Integers, state: Floats) -> Floats:
         """Return z (m,) in states (m,) of images (m,)."""
         return np.asarray(state * self.spread[image])
 
-    def statistic_of(
-        self, image: NDArray[np.int64], z: NDArray[np.float64], chance: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def statistic_of(self, image: Integers, z: Floats, chance: Floats) -> Floats:
         """Return draws (m,) of T given z, for mean zero: a function of z (m,) and of standard normal numbers (m,)."""
         return z
 
-    def __len__(self) -> int:
-        return len(self.statistic)
-
-    def chosen(self, images: NDArray[np.int64] | slice) -> Self:
-        """Return the law of some of the images."""
-        return type(self)(**{field.name: getattr(self, field.name)[images] for field in fields(self)})
-
     def each(self) -> Iterator[Self]:
         """Yield the law of each image."""
-        columns = {field.name: getattr(self, field.name) for field in fields(self)}
         for i in range(len(self)):
-            yield type(self)(**{name: values[i : i + 1] for name, values in columns.items()})
+            yield self.take(slice(i, i + 1))
 
-    def scaled(self, divisors: NDArray[np.float64]) -> Self:
+    def scaled(self, divisors: Floats) -> Self:
         """Return the law if the standard deviation of the noise is a multiple of the one that was assumed.
 
         The coordinate is then measured in greater units, so fields in these units are divided; a subclass with fields
@@ -260,58 +230,26 @@ class Law(ABC):
         """
         return type(self)(**{field.name: getattr(self, field.name) / divisors for field in fields(self)})
 
-    @classmethod
-    def stack(cls, laws: Sequence[Self]) -> Self:
-        """Return the law of the images of several laws of this class, in order."""
-        return cls(**{field.name: np.concatenate([getattr(law, field.name) for law in laws]) for field in fields(cls)})
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EstimatedError(Law):
+    """What laws share in which T = D / S, with D normal and S^2 an independent estimate of its variance.
 
-def clipped_to_side(
-    statistic: NDArray[np.float64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return :meth:`Law.part_on_side` of intervals (m,) with statistics (m,), where z is the statistic itself."""
-    return (np.maximum(left, statistic), right) if above else (left, np.minimum(right, statistic))
-
-
-def masses_outside_and_inside(
-    log_masses: Callable[
-        [NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]], NDArray[np.float64]
-    ],
-    image: NDArray[np.int64],
-    left: NDArray[np.float64],
-    right: NDArray[np.float64],
-    *,
-    mean: ArrayLike,
-    lower: ArrayLike,
-    upper: ArrayLike,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the log masses of intervals outside and inside [lower, upper], where z is the statistic itself.
+    nu S^2 over the true variance has the chi-squared distribution with nu degrees of freedom.
 
     Parameters
     ----------
-    log_masses
-        Maps starts and ends (m,) of intervals, with their images (m,) and means (m,), to log masses (m,).
-    image, left, right, mean, lower, upper
-        As in :meth:`Law.log_masses`.
+    degrees : (k,)
+        Degrees of freedom nu of the estimates, at least 1.
     """
-    arrays = np.broadcast_arrays(left, right, mean, lower, upper, image)
-    left, right, mean, lower, upper, image = (array.ravel() for array in arrays)
-    start = np.minimum(np.maximum(lower, left), right)
-    end = np.minimum(np.maximum(upper, left), right)
-    # Most intervals lie in one of the three parts, and the others need not be measured.
-    below, between, above = (some.nonzero()[0] for some in (left < start, start < end, end < right))
-    rows = np.concatenate([below, between, above])
-    masses = log_masses(
-        np.concatenate([left[below], start[between], end[above]]),
-        np.concatenate([start[below], end[between], right[above]]),
-        image[rows],
-        mean[rows],
-    )
-    outside, inside = np.full((2, len(image)), -np.inf)
-    outside[below] = masses[: len(below)]
-    inside[between] = masses[len(below) : len(below) + len(between)]
-    beyond, other = masses[len(below) + len(between) :], outside[above]
-    both = (other > -np.inf).nonzero()[0]
-    beyond[both] = np.logaddexp(other[both], beyond[both])
-    outside[above] = beyond
-    return outside.reshape(arrays[0].shape), inside.reshape(arrays[0].shape)
+
+    degrees: Floats
+
+    @property
+    def degrees_of_freedom(self) -> Floats:
+        """Degrees of freedom (k,) of the standard errors: see :attr:`Law.degrees_of_freedom`."""
+        return self.degrees
+
+    def scaled(self, divisors: Floats) -> Self:
+        """Return the law for other multiples of the noise: degrees of freedom have no unit. See :meth:`Law.scaled`."""
+        return replace(super().scaled(divisors), degrees=np.broadcast_to(self.degrees, divisors.shape))

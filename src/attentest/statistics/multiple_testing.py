@@ -23,6 +23,10 @@ Simultaneous: TypeAlias = Literal["bonferroni", "holm"]
 """Ways to choose intervals that all cover together."""
 
 
+ROUNDING = 1e-9
+"""Relative rounding error of a binomial tail, so that one that equals a bound counts as equal to it."""
+
+
 def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> NDArray[np.float64]:
     """Return adjusted p-values (m,), in the order of the p-values.
 
@@ -103,10 +107,6 @@ def rate_of(hits: NDArray[np.bool_], confidence_level: float = 0.95) -> Rate:
     return Rate(count=count, total=total, low=low, high=high, confidence_level=confidence_level)
 
 
-ROUNDING = 1e-9
-"""Relative rounding error of a binomial tail, so that one that equals a bound counts as equal to it."""
-
-
 def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> tuple[int, ...]:
     """Return for each level the greatest number of rejections that is compatible with a valid test.
 
@@ -137,8 +137,8 @@ def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> 
         return np.asarray(stats.binom.isf(tail * (1 + ROUNDING), total, levels))
 
     allowed = bisect_right(candidates, error_rate, key=lambda tail: exceeding(limits(tail), levels, total))
-    found = limits(candidates[max(allowed - 1, 0)])
-    return tuple(int(found[place]) for place in places)
+    most_rejections = limits(candidates[max(allowed - 1, 0)])
+    return tuple(int(most_rejections[place]) for place in places)
 
 
 def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: int) -> float:

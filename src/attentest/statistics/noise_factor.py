@@ -163,14 +163,7 @@ def same_verdict(inference: Inference, alpha: float) -> SameVerdict:
 def _scaled(inference: Inference, factors: ArrayLike) -> tuple[Law, list[TruncationSet]]:
     """Return the law and the truncation set in units of each of the standard deviations."""
     divisors = np.asarray(factors, dtype=np.float64)
-    known = inference.truncation_set
-    sets = [
-        TruncationSet(
-            intervals=known.intervals / divisor, certain=known.certain / divisor, possible=known.possible / divisor
-        )
-        for divisor in divisors
-    ]
-    return inference.law.scaled(divisors), sets
+    return inference.law.scaled(divisors), [inference.truncation_set / divisor for divisor in divisors]
 
 
 def _decisions(inference: Inference, factors: ArrayLike, alpha: float) -> list[bool | None]:

@@ -12,20 +12,27 @@ from scipy.special import log_ndtr
 
 from attentest.checks import whole_number
 from attentest.statistics.alternative import Alternative, ordinary_range
+from attentest.statistics.columns import Floats
 from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_twice_the_smaller
-from attentest.statistics.law import Law
-from attentest.statistics.truncation_set import Intervals, TruncationSet
+from attentest.statistics.law import Law, Strips
+from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
-LogMasses: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
+TIE_TOLERANCE = 1e-12
+"""Statistics this close, relative to the observed one, differ only by the order of summation."""
+
+MOST_PERMUTATIONS = 10**8
+"""Upper limit on the number of permutations, against typing errors."""
+
+LogMasses: TypeAlias = tuple[Floats, Floats]
 """Log masses (k,) of what is at least as extreme as the observed statistics, and of the rest."""
 
 
 class LogPvalues(NamedTuple):
     """Logs of p-values (k,), and of the least and the greatest that are compatible with what is known of the sets."""
 
-    best: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    best: Floats
+    low: Floats
+    high: Floats
 
 
 def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternative) -> LogPvalues:
@@ -34,18 +41,17 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternativ
     "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
     counterparts, and "equal-tailed" is twice the smaller of these, or 1 if that is less.
     """
-    found = _log_masses_of_sets(law, [known.intervals for known in sets], alternative)
-    certain = _log_masses_of_sets(law, [known.certain for known in sets], alternative)
-    possible = _log_masses_of_sets(law, [known.possible for known in sets], alternative)
-    best, _ = _bounds(found, found, alternative)
+    likely, certain, possible = (
+        _log_masses(law, [getattr(known, name) for known in sets], alternative)
+        for name in ("intervals", "certain", "possible")
+    )
+    best, _ = _bounds(likely, likely, alternative)
     low, high = _bounds(certain, possible, alternative)
     # Where nothing more extreme was found because nothing there can matter, the upper bound is all that is known.
     return LogPvalues(np.where(np.isneginf(best), high, best), low, high)
 
 
-def _bounds(
-    certain: LogMasses, possible: LogMasses, alternative: Alternative
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _bounds(certain: LogMasses, possible: LogMasses, alternative: Alternative) -> tuple[Floats, Floats]:
     """Return the logs (k,) of the least and the greatest p-value over all sets between two of known masses."""
     (extreme_certain, rest_certain), (extreme_possible, rest_possible) = certain, possible
     high = log_share(extreme_possible, rest_certain)
@@ -62,22 +68,16 @@ def decision(low: float, high: float, alpha: float) -> bool | None:
     return True if high <= alpha else False if low > alpha else None
 
 
-def _log_masses_of_sets(law: Law, sets: Sequence[Intervals], alternative: Alternative) -> LogMasses:
-    image = np.repeat(np.arange(len(sets)), [len(intervals) for intervals in sets])
-    left, right = np.concatenate(list(sets)).T
+def _log_masses(law: Law, sets: Sequence[Intervals], alternative: Alternative) -> LogMasses:
+    unions = Unions.of(sets)
+    image = unions.owner
     lower, upper = ordinary_range(law.statistic, alternative)
-    extreme, rest = law.log_masses(image, left, right, mean=0.0, lower=lower[image], upper=upper[image])
-    return log_sums(image, extreme, len(sets)), log_sums(image, rest, len(sets))
+    strips = Strips.of(image, unions.left, unions.right, lower=lower[image], upper=upper[image])
+    extreme, rest = (log_sums(image, masses, len(sets)) for masses in law.log_masses(strips))
+    return extreme, rest
 
 
-TIE_TOLERANCE = 1e-12
-"""Statistics this close, relative to the observed one, differ only by the order of summation."""
-
-MOST_PERMUTATIONS = 10**8
-"""Upper limit on the number of permutations, against typing errors."""
-
-
-def naive_log_pvalue(z: ArrayLike, alternative: Alternative = "two-sided") -> NDArray[np.float64]:
+def naive_log_pvalue(z: ArrayLike, alternative: Alternative = "two-sided") -> Floats:
     """Return the log p-values of plain z-tests (k,), which ignore that the regions were chosen from the images.
 
     Without a selection the two two-sided p-values are the same.
@@ -90,7 +90,7 @@ def naive_log_pvalue(z: ArrayLike, alternative: Alternative = "two-sided") -> ND
     return np.asarray(LOG_2 + log_ndtr(-np.abs(z)))
 
 
-def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2) -> NDArray[np.float64]:
+def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2) -> Floats:
     """Return the logs of min(1, kinds^selectable p): a correction for every possible region.
 
     ``selectable`` is the number of pixels, or of patches if regions consist of whole ones, and ``kinds`` the number of
@@ -118,12 +118,12 @@ class PermutationResult:
     statistic: float
     pvalue: float
     count_pvalue: float
-    permuted: NDArray[np.float64] = field(repr=False)
+    permuted: Floats = field(repr=False)
 
 
 def permutation_test(
-    image: NDArray[np.float64],
-    statistics: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    image: Floats,
+    statistics: Callable[[Floats], Floats],
     permutations: int,
     batch_size: int,
     rng: np.random.Generator,
@@ -152,14 +152,14 @@ def permutation_test(
     grey = len(flat) == 1
     # Grey pixels are shuffled directly: shuffling indices and gathering takes up to half as long again.
     pixels: NDArray[Any] = flat[0] if grey else np.arange(flat.shape[1])
-    found = np.empty(permutations + 1)
-    for start in range(0, len(found), batch_size):
-        rows = np.tile(pixels, (min(batch_size, len(found) - start), 1))
+    values = np.empty(permutations + 1)
+    for start in range(0, len(values), batch_size):
+        rows = np.tile(pixels, (min(batch_size, len(values) - start), 1))
         shuffled = rows[1:] if start == 0 else rows  # the first of all is the image itself
         rng.permuted(shuffled, axis=1, out=shuffled)
         images = rows[:, None] if grey else np.moveaxis(flat.take(rows, axis=1), 1, 0)
-        found[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
-    observed, permuted = float(found[0]), found[1:]
+        values[start : start + len(rows)] = statistics(images.reshape(-1, *image.shape))
+    observed, permuted = float(values[0]), values[1:]
     extremities: dict[Alternative, tuple[np.ufunc, ...]] = {
         "two-sided": (np.abs,),
         "equal-tailed": (np.positive, np.negative),

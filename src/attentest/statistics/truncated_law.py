@@ -2,80 +2,78 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
+from attentest.statistics.columns import Floats, Integers, Mask
 from attentest.statistics.interval_mass import log_mass, log_student_mass, mean_in_interval, quantile
-from attentest.statistics.law import Law, clipped_to_side, masses_outside_and_inside
+from attentest.statistics.law import EstimatedError, Law, Strips
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TruncatedNormal(Law):
+class TruncatedLaw(Law):
+    """A law in which z is the statistic itself."""
+
+    @abstractmethod
+    def log_interval_masses(self, image: Integers, start: Floats, end: Floats, mean: Floats) -> Floats:
+        """Return the log masses (m,) of intervals of T of images (m,), for means (m,)."""
+
+    def log_masses(self, strips: Strips) -> tuple[Floats, Floats]:
+        """Return the log masses of intervals outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
+        left, right = strips.left, strips.right
+        start = np.minimum(np.maximum(strips.lower, left), right)
+        end = np.minimum(np.maximum(strips.upper, left), right)
+        # Most intervals lie in one of the three parts, and the others need not be measured.
+        below, between, above = (part.nonzero()[0] for part in (left < start, start < end, end < right))
+        rows = np.concatenate([below, between, above])
+        masses = self.log_interval_masses(
+            strips.image[rows],
+            np.concatenate([left[below], start[between], end[above]]),
+            np.concatenate([start[below], end[between], right[above]]),
+            strips.mean[rows],
+        )
+        outside, inside = np.full((2, len(left)), -np.inf)
+        outside[below], inside[between], beyond = np.split(masses, np.cumsum([len(below), len(between)]))
+        other = outside[above]
+        both = (other > -np.inf).nonzero()[0]
+        beyond[both] = np.logaddexp(other[both], beyond[both])
+        outside[above] = beyond
+        return outside, inside
+
+    def part_on_side(self, image: Integers, left: Floats, right: Floats, *, above: bool) -> tuple[Floats, Floats]:
+        """Return the parts of intervals on one side of the statistic: see :meth:`Law.part_on_side`."""
+        t = self.statistic[image]
+        return (np.maximum(left, t), right) if above else (left, np.minimum(right, t))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TruncatedNormal(TruncatedLaw):
     """T ~ N(mean, 1) and z = T (sections 2 and 3 of the paper).
 
     Masses are relative to the density at the observed statistic and in logs, so that neither a statistic of 500, nor
     an interval of width 1e-12, nor a mean a million standard errors away costs accuracy.
     """
 
-    def log_masses(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: ArrayLike,
-        lower: ArrayLike,
-        upper: ArrayLike,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the log masses of intervals outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
+    def log_interval_masses(self, image: Integers, start: Floats, end: Floats, mean: Floats) -> Floats:
+        """Return normal masses: see :meth:`TruncatedLaw.log_interval_masses`."""
+        return log_mass(start, end, mean, relative_to=self.statistic[image])
 
-        def log_masses(
-            start: NDArray[np.float64], end: NDArray[np.float64], at: NDArray[np.int64], about: NDArray[np.float64]
-        ) -> NDArray[np.float64]:
-            return log_mass(start, end, about, relative_to=self.statistic[at])
-
-        return masses_outside_and_inside(log_masses, image, left, right, mean=mean, lower=lower, upper=upper)
-
-    def part_on_side(
-        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the parts of intervals on one side of the statistic: see :meth:`Law.part_on_side`."""
-        return clipped_to_side(self.statistic[image], left, right, above=above)
-
-    def log_masses_on_side(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: NDArray[np.float64],
-        above: NDArray[np.bool_],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def log_masses_on_side(self, strips: Strips, above: Mask) -> tuple[Floats, Floats]:
         """Return log masses on one side of the statistics, and their slopes: see :meth:`Law.log_masses_on_side`.
 
         In an exponential family the slope is the mean of T - t in the interval.
         """
-        t = self.statistic[image]
+        left, right, mean, t = strips.left, strips.right, strips.mean, strips.upper
         mass = log_mass(left, right, mean, relative_to=t)
         return mass, mean_in_interval(left - t, right - t, mean - t, mass)
 
-    def quantiles(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        share: NDArray[np.float64],
-        *,
-        mean: NDArray[np.float64],
-        lower: NDArray[np.float64],
-        upper: NDArray[np.float64],
-        extreme: NDArray[np.bool_],
-    ) -> NDArray[np.float64]:
+    def quantiles(self, strips: Strips, share: Floats, extreme: Mask) -> Floats:
         """Return the points before which shares of masses lie: see :meth:`Law.quantiles`."""
-        start, end = np.clip(lower, left, right), np.clip(upper, left, right)
+        left, right, mean = strips.left, strips.right, strips.mean
+        start, end = np.clip(strips.lower, left, right), np.clip(strips.upper, left, right)
         # What is extreme lies below the lower limit, with this share of its mass, and above the upper one.
         below = np.where(left < start, 1.0, 0.0)
         both = np.flatnonzero(extreme & (left < start) & (end < right))
@@ -97,63 +95,24 @@ MOST_DEGREES = 1e12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TruncatedStudent(Law):
+class TruncatedStudent(EstimatedError, TruncatedLaw):
     """z = T = D / S, with D normal and S^2 an independent estimate of its variance; S is in the unit of z.
 
     The line on which a search moves the image, and so the truncation set of D, does not depend on the variance. So the
     law of D given that it lies in the set, and given the sufficient statistic for the variance, is known: see
     :mod:`attentest.statistics.interval_mass`. This is the selective t-test of Fithian, Sun and Taylor (2014), *Optimal
-    inference after model selection*: exact if nu S^2 / s^2 has the chi-squared distribution with nu degrees of freedom.
-
-    Parameters
-    ----------
-    degrees : (k,)
-        Degrees of freedom nu of the estimates, at least 1.
+    inference after model selection*: exact if the estimate has the distribution that :class:`EstimatedError` states.
     """
 
-    degrees: NDArray[np.float64]
-
-    def log_masses(
-        self,
-        image: NDArray[np.int64],
-        left: NDArray[np.float64],
-        right: NDArray[np.float64],
-        *,
-        mean: ArrayLike,
-        lower: ArrayLike,
-        upper: ArrayLike,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the log masses of intervals outside and inside [lower, upper]: see :meth:`Law.log_masses`."""
-
-        def log_masses(
-            start: NDArray[np.float64], end: NDArray[np.float64], at: NDArray[np.int64], about: NDArray[np.float64]
-        ) -> NDArray[np.float64]:
-            return log_student_mass(start, end, self.statistic[at], about, self.degrees[at])
-
-        return masses_outside_and_inside(log_masses, image, left, right, mean=mean, lower=lower, upper=upper)
-
-    def part_on_side(
-        self, image: NDArray[np.int64], left: NDArray[np.float64], right: NDArray[np.float64], *, above: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the parts of intervals on one side of the statistic: see :meth:`Law.part_on_side`."""
-        return clipped_to_side(self.statistic[image], left, right, above=above)
-
-    def scaled(self, divisors: NDArray[np.float64]) -> TruncatedStudent:
-        """Return the law for other multiples of the noise: degrees of freedom have no unit. See :meth:`Law.scaled`."""
-        return TruncatedStudent(
-            statistic=self.statistic / divisors, degrees=np.broadcast_to(self.degrees, divisors.shape)
-        )
-
-    @property
-    def degrees_of_freedom(self) -> NDArray[np.float64]:
-        """Degrees of freedom of the standard errors: see :attr:`Law.degrees_of_freedom`."""
-        return self.degrees
+    def log_interval_masses(self, image: Integers, start: Floats, end: Floats, mean: Floats) -> Floats:
+        """Return Student masses: see :meth:`TruncatedLaw.log_interval_masses`."""
+        return log_student_mass(start, end, self.statistic[image], mean, self.degrees[image])
 
     def with_known_error(self) -> TruncatedNormal:
         """Return the paper's law of the same statistics: see :meth:`Law.with_known_error`."""
         return TruncatedNormal(statistic=self.statistic)
 
-    def reach(self, log_tail: float) -> NDArray[np.float64]:
+    def reach(self, log_tail: float) -> Floats:
         """Return distances from zero beyond which z has little mass, or none: see :meth:`Law.reach`."""
         power = np.maximum(self.degrees / 2 - 1, np.finfo(np.float64).tiny)
         with np.errstate(over="ignore"):

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from attentest.errors import InputError
+from attentest.statistics.columns import Floats, Integers, Mask, repeated
 
-Intervals: TypeAlias = NDArray[np.float64]
+Intervals: TypeAlias = Floats
+"""A union of intervals: an array (n, 2) of their ends, sorted, without overlap."""
 
 EMPTY: Intervals = np.empty((0, 2))
 EMPTY.setflags(write=False)
@@ -31,92 +33,9 @@ def union(*parts: ArrayLike) -> Intervals:
     return np.column_stack([stacked[starts, 0], reach[ends]])
 
 
-def clip(intervals: Intervals, lower: float, upper: float) -> Intervals:
-    """Return the part of a union of intervals that lies in [lower, upper]; parts of no width are dropped."""
-    clipped = np.clip(intervals, lower, upper)
-    return clipped[clipped[:, 0] < clipped[:, 1]]
-
-
-def contains(intervals: Intervals, z: float) -> bool:
-    """Tell whether z lies in a union of closed intervals."""
-    return bool(np.any((intervals[:, 0] <= z) & (z <= intervals[:, 1])))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unions:
-    """Unions (m,) of n intervals in all, those of the first union first.
-
-    Parameters
-    ----------
-    count : (m,)
-        Number of intervals of each union.
-    left, right : (n,)
-        Their ends.
-    """
-
-    count: NDArray[np.int64]
-    left: NDArray[np.float64]
-    right: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, sets: Sequence[Intervals]) -> Unions:
-        """Return unions that are given as arrays (n_i, 2)."""
-        ends = np.concatenate([EMPTY, *sets])
-        count = np.fromiter(map(len, sets), dtype=np.int64, count=len(sets))
-        return cls(count=count, left=ends[:, 0], right=ends[:, 1])
-
-    @classmethod
-    def stacked(cls, several: Sequence[Unions]) -> Unions:
-        """Concatenate."""
-        return cls(
-            count=np.concatenate([unions.count for unions in several]),
-            left=np.concatenate([unions.left for unions in several]),
-            right=np.concatenate([unions.right for unions in several]),
-        )
-
-    def arrays(self) -> list[Intervals]:
-        """Return the unions as arrays (n_i, 2)."""
-        ends = np.column_stack([self.left, self.right])
-        last = np.cumsum(self.count)
-        return [ends[i:j].copy() for i, j in zip((last - self.count).tolist(), last.tolist(), strict=True)]
-
-    @property
-    def owner(self) -> NDArray[np.int64]:
-        """Index (n,) of the union that each interval belongs to."""
-        return np.repeat(np.arange(len(self.count)), self.count)
-
-    def contain(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell of each union whether its point (m,) lies in it; intervals are closed."""
-        owner = self.owner
-        own = points[owner]
-        return np.bincount(owner[(self.left <= own) & (own <= self.right)], minlength=len(self.count)) > 0
-
-    def chosen(self, rows: NDArray[np.int64]) -> Unions:
-        """Return some of the unions, possibly repeated."""
-        count = self.count[rows]
-        first = (np.cumsum(self.count) - self.count)[rows]
-        place = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-        return Unions(count=count, left=self.left[place], right=self.right[place])
-
-    def where(self, kept: NDArray[np.bool_]) -> Unions:
-        """Return the unions of those intervals that a mask (n,) names."""
-        count = np.bincount(self.owner[kept], minlength=len(self.count))
-        return Unions(count=count, left=self.left[kept], right=self.right[kept])
-
-
-def order_by_owner(owner: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the order that sorts by owner (n,), and by value (n,) where the owner is one.
-
-    It is that of ``np.lexsort``, in half the time: integers of two bytes are sorted by their digits.
-    """
-    order = np.argsort(values, kind="stable")
-    small = owner if owner.max(initial=0) > np.iinfo(np.uint16).max else owner.astype(np.uint16)
-    return np.asarray(order[np.argsort(small[order], kind="stable")])
-
-
 @dataclass(frozen=True, kw_only=True)
 class TruncationSet:
-    """The values of z at which the model would choose the observed region.
+    """The values of z at which the model would choose the observed region, as far as a search knows them.
 
     Parameters
     ----------
@@ -131,5 +50,70 @@ class TruncationSet:
     possible: Intervals
 
     def __repr__(self) -> str:
-        counts = {"intervals": self.intervals, "certain": self.certain, "possible": self.possible}
-        return f"TruncationSet({', '.join(f'{name}=<{len(found)}>' for name, found in counts.items())})"
+        counts = (f"{name}=<{len(intervals)}>" for name, intervals in vars(self).items())
+        return f"TruncationSet({', '.join(counts)})"
+
+    def __truediv__(self, divisor: float) -> TruncationSet:
+        """Return the set in units that are greater by a factor."""
+        return TruncationSet(**{name: intervals / divisor for name, intervals in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unions:
+    """Unions (m,) of n intervals in all, those of the first union first.
+
+    Parameters
+    ----------
+    count : (m,)
+        Number of intervals of each union.
+    left, right : (n,)
+        Their ends.
+    """
+
+    count: Integers
+    left: Floats
+    right: Floats
+
+    @classmethod
+    def of(cls, sets: Sequence[Intervals]) -> Unions:
+        """Return unions that are given as arrays (n_i, 2)."""
+        ends = np.concatenate([EMPTY, *sets])
+        count = np.fromiter(map(len, sets), dtype=np.int64, count=len(sets))
+        return cls(count=count, left=ends[:, 0], right=ends[:, 1])
+
+    @classmethod
+    def concatenated(cls, several: Sequence[Unions]) -> Unions:
+        """Return the unions of several of these, one after the other."""
+        count, left, right = (
+            np.concatenate([getattr(unions, name) for unions in several]) for name in ("count", "left", "right")
+        )
+        return cls(count=count, left=left, right=right)
+
+    def arrays(self) -> list[Intervals]:
+        """Return the unions as arrays (n_i, 2)."""
+        ends = np.column_stack([self.left, self.right])
+        last = np.cumsum(self.count)
+        return [ends[i:j].copy() for i, j in zip((last - self.count).tolist(), last.tolist(), strict=True)]
+
+    @property
+    def owner(self) -> Integers:
+        """Index (n,) of the union that each interval belongs to."""
+        return np.repeat(np.arange(len(self.count)), self.count)
+
+    def contain(self, points: Floats) -> Mask:
+        """Tell of each union whether its point (m,) lies in it; intervals are closed."""
+        owner = self.owner
+        point = points[owner]
+        return np.bincount(owner[(self.left <= point) & (point <= self.right)], minlength=len(self.count)) > 0
+
+    def take(self, rows: Integers) -> Unions:
+        """Return some of the unions, possibly repeated."""
+        count = self.count[rows]
+        row, place = repeated(count)
+        interval = (np.cumsum(self.count) - self.count)[rows][row] + place
+        return Unions(count=count, left=self.left[interval], right=self.right[interval])
+
+    def where(self, kept: Mask) -> Unions:
+        """Return the unions of those intervals that a mask (n,) names."""
+        count = np.bincount(self.owner[kept], minlength=len(self.count))
+        return Unions(count=count, left=self.left[kept], right=self.right[kept])

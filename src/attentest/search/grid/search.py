@@ -14,7 +14,7 @@ from attentest.checks import changed_parameters, positive_number, whole_number
 from attentest.errors import InputError, SearchError
 from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
 from attentest.search.problem import CONVERGED, Indices, Points, Report, SearchOutcome, SearchProblem
-from attentest.statistics.truncation_set import EMPTY, Intervals, union
+from attentest.statistics.truncation_set import EMPTY, Intervals, TruncationSet, union
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,13 +265,12 @@ def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, 
     lower, upper, leaving = brackets.lower[own], brackets.upper[own], brackets.leaving[own]
     outer_end, inner_end = np.where(leaving, upper, lower), np.where(leaving, lower, upper)
     tails = np.array([[-np.inf, -limit], [limit, np.inf]])
-    return SearchOutcome(
+    known = TruncationSet(
         intervals=_between((lower + upper) / 2, starts_inside, limit),
         certain=_between(inner_end, starts_inside, limit),
         possible=union(_between(outer_end, starts_inside, limit), tails),
-        evaluations=evaluations,
-        status=CONVERGED,
     )
+    return SearchOutcome(truncation_set=known, evaluations=evaluations, status=CONVERGED)
 
 
 def _between(boundaries: Points, starts_inside: bool, limit: float) -> Intervals:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.search.spectral.segment_table import SegmentTable
-from attentest.search.spectral.segments import INSIDE, Floats, Integers, Mask
-from attentest.statistics.truncation_set import order_by_owner
+from attentest.search.spectral.segments import INSIDE, AxisParts
+from attentest.statistics.columns import Columns, Floats, Integers, Mask, order_by_owner, repeated
 
 WORDS = tuple(np.uint64(word) for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
+
+FROM_ENDS = 2.0**-25
+"""Least distance of an audit point from the ends of its cell, relative to its width: there scores are too close to the
+threshold to tell."""
 
 
 def uniform(seeds: NDArray[np.uint64], *keys: NDArray[np.float64] | NDArray[np.int64]) -> Floats:
@@ -32,35 +35,23 @@ def _mixed(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return np.asarray(state ^ (state >> np.uint64(31)))
 
 
-FROM_ENDS = 2.0**-25
-"""Least distance of an audit point from the ends of its cell, relative to its width: there scores are too close to the
-threshold to tell."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditPoints:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditPoints(Columns):
     """Points (m,) at which conclusions are checked: images, places, and whether they were concluded to be inside."""
 
     image: Integers
     z: Floats
     inside: Mask
 
-    @classmethod
-    def of(cls, several: Sequence[AuditPoints]) -> AuditPoints:
-        """Concatenate."""
-        return cls(**{f.name: np.concatenate([getattr(some, f.name) for some in several]) for f in fields(cls)})
 
-
-def drawn(
-    table: SegmentTable, question: int, count: Integers, seeds: NDArray[np.uint64], look: Integers
-) -> AuditPoints:
+def drawn(table: SegmentTable, pvalue: int, count: Integers, seeds: NDArray[np.uint64], look: Integers) -> AuditPoints:
     """Draw audit points from what a table says.
 
     Parameters
     ----------
     table
         What is known.
-    question
+    pvalue
         Which of the p-values that it bounds gives the masses.
     count : (k,)
         Number of points for each image.
@@ -69,51 +60,53 @@ def drawn(
     look : (k,)
         How often each image was audited before: other points are drawn each time.
     """
-    image, left, right, inside = _concluded(table, count > 0)
-    law = table.masses[question]
-    masses = law.of(image, left, right)
+    cells, inside = _concluded(table, count > 0)
+    law = table.masses[pvalue]
+    masses = law.of(cells)
     groups = [(kind, part) for part in (0, 1) for kind in (True, False)]
     # An equal number from each part that there is, so that a light one is audited too.
     rows = [np.flatnonzero((inside == kind) & (masses[part] > -np.inf)) for kind, part in groups]
-    present = np.array([np.bincount(image[own], minlength=len(count)) > 0 for own in rows])
+    present = np.array([np.bincount(cells.image[members], minlength=len(count)) > 0 for members in rows])
     shares = _shares(count, present)
-    drawn_points = []
-    for number, ((_, side), own) in enumerate(zip(groups, rows, strict=True)):
-        which = np.repeat(np.arange(len(count)), shares[number])
-        place = np.arange(len(which)) - np.repeat(np.cumsum(shares[number]) - shares[number], shares[number])
+    columns = []
+    for number, ((_, part), members) in enumerate(zip(groups, rows, strict=True)):
+        which, place = repeated(shares[number])
         keys = (look[which], np.full(len(which), number), place)
         share = (place + uniform(seeds[which], *keys)) / shares[number][which]
-        cell, within = _quantiles(image[own], masses[side][own], which, share)
-        drawn_points.append((which, own[cell], np.full(len(which), side), within))
-    which, cell, part, within = (np.concatenate(column) for column in zip(*drawn_points, strict=True))
-    z = law.quantiles(image[cell], left[cell], right[cell], within, part == 0)
-    margin = FROM_ENDS * (right - left)[cell]
-    z = np.clip(z, left[cell] + margin, right[cell] - margin)
-    return AuditPoints(image=which, z=z, inside=inside[cell])
+        cell, within = _quantiles(cells.image[members], masses[part][members], which, share)
+        columns.append((which, members[cell], np.full(len(which), part), within))
+    image, cell, part_of, within = (np.concatenate(column) for column in zip(*columns, strict=True))
+    drawn_from = cells.take(cell)
+    z = law.quantiles(drawn_from, within, part_of == 0)
+    margin = FROM_ENDS * drawn_from.width
+    z = np.clip(z, drawn_from.left + margin, drawn_from.right - margin)
+    return AuditPoints(image=image, z=z, inside=inside[cell])
 
 
-def _concluded(table: SegmentTable, wanted: Mask) -> tuple[Integers, Floats, Floats, Mask]:
+def _concluded(table: SegmentTable, wanted: Mask) -> tuple[AxisParts, Mask]:
     """Return the cells of the axes of some images about which something is concluded, and whether they are inside."""
-    segments = table.segments.chosen(wanted[table.segments.image])
-    segments = segments.chosen(order_by_owner(segments.image, segments.left))
+    segments = table.segments.take(wanted[table.segments.image])
+    segments = segments.take(order_by_owner(segments.image, segments.left))
     certain = segments.kind == INSIDE
     # What belongs to no segment is outside.
     gap = (segments.image[1:] == segments.image[:-1]) & (segments.right[:-1] < segments.left[1:])
-    image = np.concatenate([segments.image[certain], segments.image[1:][gap]])
-    left = np.concatenate([segments.left[certain], segments.right[:-1][gap]])
-    right = np.concatenate([segments.right[certain], segments.left[1:][gap]])
-    order = order_by_owner(image, left)
-    return image[order], left[order], right[order], (np.arange(len(image)) < certain.sum())[order]
+    cells = AxisParts(
+        image=np.concatenate([segments.image[certain], segments.image[1:][gap]]),
+        left=np.concatenate([segments.left[certain], segments.right[:-1][gap]]),
+        right=np.concatenate([segments.right[certain], segments.left[1:][gap]]),
+    )
+    order = order_by_owner(cells.image, cells.left)
+    return cells.take(order), (np.arange(len(cells)) < certain.sum())[order]
 
 
-def _shares(count: Integers, present: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _shares(count: Integers, present: Mask) -> Integers:
     """Divide counts (k,) evenly among the groups (g, k) that are present."""
     groups = np.maximum(present.sum(axis=0), 1)
     rank = np.cumsum(present, axis=0) - 1
     return np.where(present, count // groups + (rank < count % groups), 0)
 
 
-def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats) -> tuple[NDArray[np.int64], Floats]:
+def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats) -> tuple[Integers, Floats]:
     """Return the cell at each share of an image's mass, and the share of the cell's own mass that lies before it.
 
     Parameters

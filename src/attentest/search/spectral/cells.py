@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attentest.search.problem import Margins
-from attentest.search.spectral.chebyshev import MAX_DEGREE, Decay, basis, constant, lobatto_nodes, second_derivative
-from attentest.search.spectral.segments import Floats, Integers, Mask
+from attentest.search.spectral.chebyshev import basis, constant, second_derivative
+from attentest.statistics.columns import Columns, Floats, Integers, Mask
 
 GRID = 24
 """Number of cells that an interpolant is first cut into."""
@@ -39,7 +38,7 @@ class Interpolants:
     coefficients: Tensor
     errors: Tensor
 
-    def some(self, rows: slice) -> Interpolants:
+    def take(self, rows: slice) -> Interpolants:
         """Return some of them, without a copy."""
         return Interpolants(image=self.image[rows], coefficients=self.coefficients[rows], errors=self.errors[:, rows])
 
@@ -66,8 +65,9 @@ class Interpolants:
         return error * profile + floor
 
 
-class Parts(NamedTuple):
-    """Parts of pieces, (m,) each, in the pieces' own coordinates, in no order.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Parts(Columns):
+    """Parts (m,) of pieces, in the pieces' own coordinates, in no order.
 
     ``best_left`` and ``best_right`` are the ends of what is inside if the interpolation error is ignored; ``inside``
     says whether a part is certainly inside. If not, it is undecided.
@@ -79,10 +79,6 @@ class Parts(NamedTuple):
     best_left: Floats
     best_right: Floats
     inside: Mask
-
-    def chosen(self, rows: Integers | Mask) -> Parts:
-        """Return some of the parts."""
-        return Parts._make(column[rows] for column in self)
 
 
 def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_together: int) -> Parts:
@@ -100,11 +96,18 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
     step = max(1, points_together // (GRID + 1))
     tables = [np.empty((6, 0))]
     for start in range(0, len(interpolants.image), step):
-        table = _table(margins, interpolants.some(slice(start, start + step)), max(1, points_together // 2))
+        table = _table(margins, interpolants.take(slice(start, start + step)), max(1, points_together // 2))
         table[0] += start
         tables.append(table)
     piece, left, right, best_left, best_right, kind = np.concatenate(tables, axis=1)
-    return Parts(piece.astype(np.int64), left, right, best_left, best_right, kind == 0)
+    return Parts(
+        piece=piece.astype(np.int64),
+        left=left,
+        right=right,
+        best_left=best_left,
+        best_right=best_right,
+        inside=kind == 0,
+    )
 
 
 def _table(margins: Margins, interpolants: Interpolants, cells_together: int) -> Floats:
@@ -117,8 +120,8 @@ def _table(margins: Margins, interpolants: Interpolants, cells_together: int) ->
         parts, piece, ends = _divide(interpolants, curvature, total, cells)
         divided.append(parts)
         if len(piece):
-            for some in zip(piece.split(cells_together), ends.split(cells_together), strict=True):
-                to_divide.append(_cells(margins, interpolants, *some, interpolants.scores(*some)))
+            for part in zip(piece.split(cells_together), ends.split(cells_together), strict=True):
+                to_divide.append(_cells(margins, interpolants, *part, interpolants.scores(*part)))
     piece, ends, final = (torch.cat(columns, dim=-1) for columns in zip(*divided, strict=True))
     kind, cell = final.nonzero().unbind(dim=1)
     return torch.cat([piece[cell].unsqueeze(0), ends[:, kind, cell], kind.unsqueeze(0)]).cpu().numpy()
@@ -215,9 +218,9 @@ def _divide(
     lines = torch.stack([cells.combined + upper, cells.combined - lower, cells.combined])
     (in_from, may_from, best_from), (in_to, may_to, best_to) = _negative(*lines.unbind(dim=2))
     # What may be inside less what is: to the left of it and to the right, or all of it.
-    some = in_from < in_to
-    start = torch.stack([in_from, may_from, torch.where(some, in_to, may_to)])
-    end = torch.stack([in_to, torch.where(some, in_from, may_to), may_to])
+    certain = in_from < in_to
+    start = torch.stack([in_from, may_from, torch.where(certain, in_to, may_to)])
+    end = torch.stack([in_to, torch.where(certain, in_from, may_to), may_to])
     share = torch.stack([start, end, best_from.clamp(start, end), best_to.clamp(start, end)])
     ends = torch.where(share >= 1, right, left + share.clamp(0, 1) * width)  # the ends of cells exactly
 
@@ -242,36 +245,3 @@ def _negative(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     start = torch.where(at_left, 0.0, torch.where(at_right, root, 2.0)).amax(dim=-1)
     end = torch.where(at_right, 1.0, torch.where(at_left, root, -1.0)).amin(dim=-1)
     return start, end
-
-
-NODES_PER_BUMP = 25.0
-"""Bumps are not missed if their standard deviation is at least the width of the piece over this."""
-
-HEIGHT, RATE = 200.0, 0.47
-"""Such a bump, half way between two nodes, is up to this many times as high as the last of 8 coefficients, which then
-fall neither faster than this rate nor regularly."""
-
-WORTH_PROBING = 4.0
-"""A piece is probed if it may then leave out an allowance that is this many times the rest of its error."""
-
-
-def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
-    """Return the height (p,) of the bump that pieces of some widths (p,) may hide; zero if they cannot.
-
-    ``narrowest`` (p,) is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
-    units of the distance of the nodes, less is missed: with the fourth power.
-    """
-    thinned = np.minimum(1.0, width / (NODES_PER_BUMP * narrowest) * (8 / degree)) ** 4
-    return np.where((decay.rate > RATE) & ~decay.regular, HEIGHT * thinned * decay.last, 0.0)
-
-
-def probe_points(left: Floats, right: Floats, check: Floats) -> Floats:
-    """Return where to look for bumps in pieces (p,) of degree 8: one point in each of their four widest gaps (p, 4).
-
-    That is the check point of the piece, in [-1, 1], in the gap that has it, and elsewhere the middle: a node of degree
-    16, so that a piece that is interpolated again has use of it.
-    """
-    nodes = lobatto_nodes(MAX_DEGREE)
-    known = (nodes[4:11:2] < check[:, None]) & (check[:, None] < nodes[6:13:2])
-    middle, half = (left + right) / 2, (right - left) / 2
-    return middle[:, None] + half[:, None] * np.where(known, check[:, None], nodes[5:12:2])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.search.problem import Indices, Points, SearchProblem, on_device
+from attentest.statistics.columns import Integers, Mask, repeated, run_ends
 
 Keys: TypeAlias = NDArray[np.complex128]
 """Points as image + i z, which sorts them by image, then by z."""
@@ -26,7 +27,7 @@ class _Run(NamedTuple):
     rows: Indices
 
     def merged(self, other: _Run) -> _Run:
-        """Return both as one."""
+        """Return the points of both."""
         keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
         order = np.argsort(keys, kind="stable")
         return _Run(keys[order], rows[order])
@@ -34,15 +35,15 @@ class _Run(NamedTuple):
     def find(self, wanted: Keys, rows: Indices) -> None:
         """Write the rows of those keys (m,) that are here into rows (m,)."""
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        found = self.keys[place] == wanted
-        rows[found] = self.rows[place[found]]
+        known = self.keys[place] == wanted
+        rows[known] = self.rows[place[known]]
 
     def between(self, left: Keys, right: Keys) -> tuple[Indices, Keys, Indices]:
         """Return the points between keys (p,): for each point its interval, key and row."""
         first = np.searchsorted(self.keys, left, side="right")
         count = np.maximum(np.searchsorted(self.keys, right) - first, 0)
-        which = np.repeat(np.arange(len(left)), count)
-        place = first[which] + np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
+        which, place = repeated(count)
+        place = first[which] + place
         return which, self.keys[place], self.rows[place]
 
 
@@ -56,8 +57,8 @@ class Evaluations:
         self._scores: Tensor | None = None  # with room for more, so that those known are seldom copied
         self.known = 0
         """Number of points with scores."""
-        self.counts: NDArray[np.int64] = np.zeros(len(problem.z_obs), dtype=np.int64)
-        self.lost: NDArray[np.bool_] = np.zeros(len(problem.z_obs), dtype=np.bool_)
+        self.counts: Integers = np.zeros(len(problem.z_obs), dtype=np.int64)
+        self.lost: Mask = np.zeros(len(problem.z_obs), dtype=np.bool_)
         """For which images rough scores were NaN or infinite somewhere."""
 
     def add(self, image: Indices, z: Points, scores: Tensor) -> None:
@@ -85,8 +86,7 @@ class Evaluations:
         keys = image + 1j * z
         order = np.argsort(keys, kind="stable")  # fast because it merges runs, such as the nodes of a piece
         ordered = keys[order]
-        differs = np.ones(len(keys), dtype=np.bool_)
-        differs[1:] = ordered[1:] != ordered[:-1]
+        differs, _ = run_ends(len(keys), ordered[1:] != ordered[:-1])
         wanted = ordered[differs]
         rows = np.full(len(wanted), -1)
         for run in self._runs:
@@ -98,19 +98,19 @@ class Evaluations:
             self._append(wanted[new], np.arange(len(new)), self._scores_at(images, points))
         row_of_key = np.empty(len(keys), dtype=np.int64)
         row_of_key[order] = rows[np.cumsum(differs) - 1]
-        return self._chosen(row_of_key)
+        return self._rows(row_of_key)
 
     def within(self, image: Indices, left: Points, right: Points, before: Indices) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
 
         Evaluations are numbered as they come, and only those with numbers below ``before`` (p,) count.
         """
-        found = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
-        which, keys, rows = (np.concatenate(columns) for columns in zip(*found, strict=True))
-        chosen = rows < before[which]
-        return which[chosen], keys[chosen].imag, self._chosen(rows[chosen])
+        runs = [run.between(image + 1j * left, image + 1j * right) for run in self._runs]
+        which, keys, rows = (np.concatenate(columns) for columns in zip(*runs, strict=True))
+        counts = rows < before[which]
+        return which[counts], keys[counts].imag, self._rows(rows[counts])
 
-    def _chosen(self, rows: Indices) -> Tensor:
+    def _rows(self, rows: Indices) -> Tensor:
         assert self._scores is not None  # there are scores at z_obs from the start
         return self._scores[on_device(rows, self._scores.device)]
 

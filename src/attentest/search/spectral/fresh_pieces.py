@@ -1,16 +1,17 @@
-"""Pieces of the z axis interpolated at nodes of their own: how wide they may be, and an estimate of their error."""
+"""Pieces of the z axis interpolated at nodes of their own, and estimates of their error and of that of the scores."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from attentest.search.problem import Points, on_device
-from attentest.search.spectral.cells import WORTH_PROBING, bump_height
 from attentest.search.spectral.chebyshev import (
+    MAX_DEGREE,
+    Decay,
     basis,
     check_point,
     coefficients_from_lobatto,
@@ -21,91 +22,8 @@ from attentest.search.spectral.chebyshev import (
 )
 from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.pieces import Pieces
-from attentest.search.spectral.segments import Floats, Integers, Mask
-
-SHARP = 0.01
-"""Unresolved pieces count as evidence if a score changes in them by this fraction of the distance between the least and
-the greatest score. What is smaller is rounding, or a kink in a narrow piece."""
-
-TRUSTED = 8.0
-"""Pieces up to this many times as wide as the narrowest unresolved one are trusted."""
-
-MOST_PARTS = 20_000
-"""Most pieces of this width on the axis of an image, to bound memory: it can never be searched with so many."""
-
-
-class TrustedWidth:
-    """Evidence of narrow features of the scores of k images, and which pieces decided what so far.
-
-    Parameters
-    ----------
-    reach : (k,)
-        The axis of each image ends at this distance from zero.
-
-    Attributes
-    ----------
-    widest : (k,)
-        Width above which a piece is not trusted; infinite without evidence.
-    """
-
-    def __init__(self, reach: Floats) -> None:
-        self._narrowest = 2 * reach / MOST_PARTS
-        self._spread = np.zeros(len(reach))
-        self.widest = np.full(len(reach), np.inf)
-        self._image: Integers = np.empty(0, dtype=np.int64)
-        self._left, self._right = np.empty(0), np.empty(0)
-
-    def learn(self, new: Pieces) -> Mask:
-        """Take note of new pieces; return which images (k,) have less trusted width now."""
-        fresh = new.degree > 0
-        image = new.image[fresh]
-        self._image = np.concatenate([self._image, image])
-        self._left = np.concatenate([self._left, new.left[fresh]])
-        self._right = np.concatenate([self._right, new.right[fresh]])
-        np.maximum.at(self._spread, image, new.spread[fresh])
-        # What rough scores show may be noise; the exact ones, which follow, will tell.
-        sharp = np.isinf(new.error[fresh]) & ~new.is_rough[fresh]
-        sharp &= new.change[fresh] > SHARP * self._spread[image]
-        return self.limit(image[sharp], TRUSTED * (new.right - new.left)[fresh][sharp])
-
-    def limit(self, image: Integers, width: Floats) -> Mask:
-        """Trust no pieces of images (q,) wider than this (q,); return which images (k,) have less trusted width now."""
-        before = self.widest.copy()
-        np.minimum.at(self.widest, image, width)
-        self.widest = np.maximum(self.widest, self._narrowest)
-        return np.asarray(self.widest < before)
-
-    def parts_wider(self, image: int, widest: float) -> tuple[Floats, Floats]:
-        """Return the ends of the parts of an image's axis that were decided by pieces wider than this."""
-        edges, owner, width = self._owners(image)
-        parts = np.flatnonzero((owner >= 0) & (width[owner] > widest))
-        starts = np.ones(len(parts), dtype=np.bool_)
-        starts[1:] = (np.diff(parts) > 1) | (np.diff(owner[parts]) != 0)
-        ends = np.ones_like(starts)
-        ends[:-1] = starts[1:]
-        return edges[parts[starts]], edges[parts[ends] + 1]
-
-    def pieces_at(self, image: Integers, z: Floats) -> tuple[Floats, Floats]:
-        """Return the ends (q,) of the pieces that decided about points (q,)."""
-        left, right = np.empty(len(z)), np.empty(len(z))
-        for row, (one, point) in enumerate(zip(image, z, strict=True)):
-            here = np.flatnonzero((self._image == one) & (self._left <= point) & (self._right >= point))[-1]
-            left[row], right[row] = self._left[here], self._right[here]
-        return left, right
-
-    def _owners(self, image: int) -> tuple[Floats, Integers, Floats]:
-        """Return the edges (n + 1,) of all pieces of an image, and for each part between them its piece, or -1.
-
-        And the widths of the pieces.
-        """
-        own = self._image == image
-        left, right = self._left[own], self._right[own]
-        edges = np.unique(np.concatenate([left, right]))
-        owner = np.full(max(len(edges) - 1, 0), -1)
-        for row, (start, end) in enumerate(zip(*(np.searchsorted(edges, e) for e in (left, right)), strict=True)):
-            owner[start:end] = row  # a later piece replaces what an earlier one said
-        return edges, owner, right - left
-
+from attentest.search.spectral.segments import AxisParts
+from attentest.statistics.columns import Floats, Integers, Mask
 
 ROUNDING = 32 * float(np.finfo(np.float64).eps)
 """Rounding error of a score relative to the greatest score: five times that of the paper's trained ViTs."""
@@ -115,6 +33,32 @@ CLOSE = 1e-7
 
 ROUGH_SAFETY = 8.0
 """Safety factor on the noise of rough scores, measured at z_obs: in sharp models it is several times that elsewhere."""
+
+LEBESGUE = 3.0
+"""Bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values."""
+
+CHECK_SAFETY = 1.5
+"""Safety factor on the error seen at the check point."""
+
+WELL_RESOLVED = 1e-3
+"""Below this fraction the error is taken to follow the node polynomial, so that it vanishes at the nodes."""
+
+SLOW_RATE = 0.4
+"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: the sum of those cut
+off is then as large as the last one times their number."""
+
+UNSTEADY = 4.0
+"""Least error, in units of the last coefficients, where these do not fall steadily."""
+
+NODES_PER_BUMP = 25.0
+"""Bumps are not missed if their standard deviation is at least the width of the piece over this."""
+
+HEIGHT, RATE = 200.0, 0.47
+"""Such a bump, half way between two nodes, is up to this many times as high as the last of 8 coefficients, which then
+fall neither faster than this rate nor regularly."""
+
+WORTH_PROBING = 4.0
+"""A piece is probed if it may then leave out an allowance that is this many times the rest of its error."""
 
 
 def rough_noise(rough: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
@@ -147,31 +91,14 @@ def _bend(exact: Evaluations, observed: Tensor, z_obs: Floats, images: Integers,
     return np.array(bend.abs().amax(dim=(1, 2)).cpu().numpy())
 
 
-LEBESGUE = 3.0
-"""Bound on the factor by which interpolation on up to 17 Lobatto nodes enlarges errors of the values."""
-
-CHECK_SAFETY = 1.5
-"""Safety factor on the error seen at the check point."""
-
-WELL_RESOLVED = 1e-3
-"""Below this fraction the error is taken to follow the node polynomial, so that it vanishes at the nodes."""
-
-SLOW_RATE = 0.4
-"""Coefficients that fall more slowly than this may be those of a kink, which fall like 1 / k^2: the sum of those cut
-off is then as large as the last one times their number."""
-
-UNSTEADY = 4.0
-"""Least error, in units of the last coefficients, where these do not fall steadily."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fresh:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fresh(AxisParts):
     """Fresh pieces to make (q,): where, of which degree, and what is known there.
 
     Parameters
     ----------
-    image, left, right, degree : (q,)
-        Index of the image, ends, and degree of the Lobatto nodes: 8 or 16.
+    degree : (q,)
+        Degree of the Lobatto nodes: 8 or 16.
     stalls : (q,)
         How often refining has not helped.
     error_so_far : (q,)
@@ -180,17 +107,43 @@ class Fresh:
         Whether to look for bumps between the nodes, so that no allowance is made for them.
     """
 
-    image: Integers
-    left: Floats
-    right: Floats
     degree: Integers
     stalls: Integers
     error_so_far: Floats
     probed: Mask
 
-    def chosen(self, rows: Integers) -> Fresh:
-        """Return some of them."""
-        return Fresh(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+    def points(self, share: Floats) -> tuple[Points, Floats, Points]:
+        """Return where fresh pieces of one degree are evaluated.
+
+        Parameters
+        ----------
+        share : (q,)
+            Random numbers in [0, 1): which check points to take.
+
+        Returns
+        -------
+        nodes : (q, degree + 1)
+            The nodes.
+        check : (q,)
+            The check points, in [-1, 1].
+        at_check : (q, 1)
+            The check points on the z axis.
+        """
+        degree, middle, half = int(self.degree[0]), self.middle, self.width / 2
+        nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
+        nodes[:, 0], nodes[:, -1] = self.left, self.right
+        check = check_point(degree, share)
+        return nodes, check, (middle + half * check)[:, None]
+
+    def probes(self, check: Floats) -> Points:
+        """Return where to look for bumps in pieces of degree 8: one point in each of their four widest gaps (q, 4).
+
+        That is the check point of the piece (q,), in [-1, 1], in the gap that has it, and elsewhere the middle: a node
+        of degree 16, so that a piece that is interpolated again has use of it.
+        """
+        nodes = lobatto_nodes(MAX_DEGREE)
+        checked = (nodes[4:11:2] < check[:, None]) & (check[:, None] < nodes[6:13:2])
+        return self.middle[:, None] + self.width[:, None] / 2 * np.where(checked, check[:, None], nodes[5:12:2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +153,7 @@ class NodeScores:
     Parameters
     ----------
     at_nodes : (p, degree + 1, gh, gw)
-        Scores at the nodes of :func:`fresh_points`.
+        Scores at the nodes of :meth:`Fresh.points`.
     check : (p,)
         The check points, in [-1, 1].
     at_check : (p, gh, gw)
@@ -221,32 +174,14 @@ class NodeScores:
     narrowest_bump: Floats
 
 
-def fresh_points(left: Floats, right: Floats, degree: int, share: Floats) -> tuple[Points, Floats, Points]:
-    """Return where fresh pieces are evaluated.
+def bump_height(decay: Decay, width: Floats, degree: int, narrowest: Floats) -> Floats:
+    """Return the height (p,) of the bump that pieces of some widths (p,) may hide; zero if they cannot.
 
-    Parameters
-    ----------
-    left, right : (p,)
-        Ends of the pieces.
-    degree
-        Degree of the Lobatto nodes.
-    share : (p,)
-        Random numbers in [0, 1): which check points to take.
-
-    Returns
-    -------
-    nodes : (p, degree + 1)
-        The nodes.
-    check : (p,)
-        The check points, in [-1, 1].
-    at_check : (p, 1)
-        The check points on the z axis.
+    ``narrowest`` (p,) is the standard deviation of the narrowest bump that must not be missed. Of one that is wider, in
+    units of the distance of the nodes, less is missed: with the fourth power.
     """
-    middle, half = (left + right) / 2, (right - left) / 2
-    nodes = middle[:, None] + half[:, None] * lobatto_nodes(degree)
-    nodes[:, 0], nodes[:, -1] = left, right
-    check = check_point(degree, share)
-    return nodes, check, (middle + half * check)[:, None]
+    thinned = np.minimum(1.0, width / (NODES_PER_BUMP * narrowest) * (8 / degree)) ** 4
+    return np.where((decay.rate > RATE) & ~decay.regular, HEIGHT * thinned * decay.last, 0.0)
 
 
 def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
@@ -279,7 +214,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     # The check point as one more node gains a factor of about the rate; half of that is counted on.
     error = np.maximum(cut_off, seen) * np.minimum(1.0, 2 * rate)
     error = np.maximum(error, np.where(decay.steady, 0.0, UNSTEADY * last))
-    bump = bump_height(decay, fresh.right - fresh.left, degree, scores.narrowest_bump) * ~fresh.probed
+    bump = bump_height(decay, fresh.width, degree, scores.narrowest_bump) * ~fresh.probed
     bumpy = bump > WORTH_PROBING * error
     error = np.maximum(error, bump)
     coefficients.addcmul_(vanishing[:, None], (missed / reach[:, None])[:, None])

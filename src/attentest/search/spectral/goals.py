@@ -13,9 +13,10 @@ import math
 import numpy as np
 
 from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
-from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, SegmentTable
-from attentest.search.spectral.segments import Floats, Mask
+from attentest.search.spectral.masses import LogBounds
+from attentest.search.spectral.segment_table import PVALUES, SegmentTable
 from attentest.statistics.alternative import Alternative
+from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.conditional_mean import mean_roots
 from attentest.statistics.truncation_set import Unions
 
@@ -69,7 +70,7 @@ class Goals:
         level = problem.confidence_level if problem.alpha is None else None
         count = len(problem.law)
         self._beyond = None if level is None else (1 - np.broadcast_to(level, count)) / 2
-        self._ends = np.full((QUESTIONS, count), np.nan)
+        self._ends = np.full((PVALUES, count), np.nan)
         self.current = np.full(count, P)
         self.status: list[str | None] = [None] * count
 
@@ -99,15 +100,15 @@ class Goals:
 
     def ask_for_p(self, table: SegmentTable, images: Mask) -> None:
         """Compute the masses of some images for their p-values, whatever their current goal is."""
-        some = np.flatnonzero(images)
-        if len(some):
-            table.ask(0, some, np.zeros(len(some)), self._alternative)
-            table.drop(1, some)
+        rows = np.flatnonzero(images)
+        if len(rows):
+            table.ask(0, rows, np.zeros(len(rows)), self._alternative)
+            table.drop(1, rows)
 
     def ask_for_ends(self, table: SegmentTable, images: Mask) -> None:
         """Compute the masses of some images for both ends of their intervals, whatever their current goal is."""
         self._ends[:, images] = np.nan
-        self._ask_for_ends(table, np.broadcast_to(images, (QUESTIONS, len(images))))
+        self._ask_for_ends(table, np.broadcast_to(images, (PVALUES, len(images))))
 
     def reopen(self, table: SegmentTable, images: Mask) -> None:
         """Search for the p-values of some images again."""
@@ -124,8 +125,8 @@ class Goals:
         with np.errstate(invalid="ignore"):  # both bounds are -inf
             narrow |= bounds.high - bounds.low <= np.log1p(rtol)
         at_ends = self.current == ENDS
-        for question, masses in enumerate(table.masses):
-            table.drop(question, np.flatnonzero(at_ends & masses.asked & narrow[question]))
+        for pvalue, masses in enumerate(table.masses):
+            table.drop(pvalue, np.flatnonzero(at_ends & masses.asked & narrow[pvalue]))
         self.current[at_ends & narrow.all(axis=0)] = DONE  # bounds that are not asked for are narrow
         before = self.current.copy()
         self.end(self.for_p & narrow[0], CONVERGED)
@@ -146,7 +147,7 @@ class Goals:
         self.current[images] = np.where(onwards, ENDS, DONE)[images]
 
     def allowed_error(self, bounds: LogBounds) -> Floats:
-        """Return the logs (QUESTIONS, k) of the errors that may be left in zones that are not refined.
+        """Return the logs (PVALUES, k) of the errors that may be left in zones that are not refined.
 
         At an end of an interval p is known in advance, however little its bounds say.
         """
@@ -170,18 +171,18 @@ class Goals:
         return np.where(self.for_p, self._tol, 0.0), np.where(self.for_p, self._rtol, END_RTOL)
 
     def _ask_for_ends(self, table: SegmentTable, wanted: Mask) -> None:
-        """Compute the masses at the lower and the upper ends of the images that are wanted (QUESTIONS, k)."""
+        """Compute the masses at the lower and the upper ends of the images that are wanted (PVALUES, k)."""
         if not wanted.any():
             return
         ends = self._likely_ends(table, wanted)
-        for question, alternative in enumerate(SIDES):
-            moved = np.flatnonzero(wanted[question] & (ends[question] != self._ends[question]))
+        for pvalue, alternative in enumerate(SIDES):
+            moved = np.flatnonzero(wanted[pvalue] & (ends[pvalue] != self._ends[pvalue]))
             if len(moved):
-                table.ask(question, moved, ends[question, moved], alternative)
+                table.ask(pvalue, moved, ends[pvalue, moved], alternative)
         self._ends = np.where(wanted, ends, self._ends)
 
     def _likely_ends(self, table: SegmentTable, wanted: Mask) -> Floats:
-        """Return the means (QUESTIONS, k) at the ends of intervals, as near to t as what is unexplored allows."""
+        """Return the means (PVALUES, k) at the ends of intervals, as near to t as what is unexplored allows."""
         assert self._beyond is not None
         images = np.flatnonzero(wanted.any(axis=0))
         explored, all_likely = table.likely_unions(images)
@@ -194,8 +195,8 @@ class Goals:
             self._law,
             image,
             np.where(is_lower, self._beyond[image], 1 - self._beyond[image]),
-            above=Unions.stacked([explored.chosen(lower), all_likely.chosen(upper)]),
-            below=Unions.stacked([all_likely.chosen(lower), explored.chosen(upper)]),
+            above=Unions.concatenated([explored.take(lower), all_likely.take(upper)]),
+            below=Unions.concatenated([all_likely.take(lower), explored.take(upper)]),
             start=np.where(np.isnan(start), self._law.statistic[image] + naive, start),
             log_odds_error=LOG_ODDS_ERROR,
         )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attentest.search.problem import SearchProblem, on_device
 from attentest.search.spectral.audit import AuditPoints, uniform
-from attentest.search.spectral.cells import Parts, inside_and_undecided, probe_points
+from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE, SLOWEST
 from attentest.search.spectral.evaluations import Evaluations, Requests
 from attentest.search.spectral.fresh_pieces import (
@@ -18,13 +18,13 @@ from attentest.search.spectral.fresh_pieces import (
     Fresh,
     NodeScores,
     fresh_pieces,
-    fresh_points,
     measured_jitter,
     rough_noise,
 )
-from attentest.search.spectral.pieces import Pieces, corrected_pieces, correction_points
+from attentest.search.spectral.pieces import Pieces, corrected_pieces
 from attentest.search.spectral.plan import Plan
-from attentest.search.spectral.segments import INSIDE, UNDECIDED, Floats, Integers, Mask, Segments
+from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments
+from attentest.statistics.columns import Floats, Integers, Mask, run_ends
 
 NOISE_AT_MOST = 1e8
 """Errors above this many times the rounding error of float64 are features of the scores, not noise: rougher than
@@ -33,7 +33,6 @@ float32."""
 EXACT_BELOW = 150.0
 """Fresh pieces are made from exact scores where the error to improve on is within this factor of the noise of the
 rough ones."""
-
 
 FLOORS = 30.0
 """An interpolant is contradicted by a score that is farther off than its error and this many times its rounding error:
@@ -104,20 +103,19 @@ class Interpolation:
         corrections = plan.corrections
         corrected = []
         for count in np.unique(corrections.count):
-            rows = np.flatnonzero(corrections.count == count)
-            points = correction_points(corrections.left[rows], corrections.right[rows], int(count))
-            corrected.append((rows, exact.add(pieces.image[corrections.piece[rows]], points)))
+            rows, points = corrections.points(int(count))
+            corrected.append((rows, exact.add(corrections.image[rows], points)))
         exact.send()
         rough.send()
-        new, underestimated = [make() for make in interpolated], []
+        new, underestimated = [self.no_pieces, *(make() for make in interpolated)], [self.no_pieces]
         for rows, values in corrected:
-            parents = pieces.chosen(corrections.piece[rows])
-            made, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
-            new.append(made)
+            parents = pieces.take(corrections.piece[rows])
+            zones, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
+            new.append(zones)
             if wrong.any():
-                underestimated.append(parents.chosen(wrong))
-        judged = self._unless_known_better(self.no_pieces.followed_by(*new), fresh.probed, exact, rough)
-        return _with_stalls(judged, fresh), self.no_pieces.followed_by(*underestimated)
+                underestimated.append(parents.take(wrong))
+        judged = self._unless_known_better(Pieces.concatenated(new), fresh.probed, exact, rough)
+        return _with_stalls(judged, fresh), Pieces.concatenated(underestimated)
 
     def check(self, points: AuditPoints, pieces: Pieces) -> Findings:
         """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants."""
@@ -135,8 +133,7 @@ class Interpolation:
         if len(piece) == 0:
             return contradicted
         device = scores.device
-        middle, half = (pieces.left + pieces.right) / 2, (pieces.right - pieces.left) / 2
-        x = on_device((z - middle[piece]) / half[piece], device).unsqueeze(1)
+        x = on_device((z - pieces.middle[piece]) / (pieces.width / 2)[piece], device).unsqueeze(1)
         which = on_device(piece, device)
         floor = (1 + FLOORS) * pieces.floor + pieces.rounding_of_z
         interpolants = replace(pieces, floor=floor).interpolants()
@@ -208,45 +205,38 @@ class Interpolation:
         roughly = fresh.error_so_far > EXACT_BELOW * LEBESGUE * self._noise[fresh.image]
         roughly &= ~self._exact_only[fresh.image]
         order = np.lexsort((~roughly, fresh.degree))
-        return fresh.chosen(order), roughly[order]
+        return fresh.take(order), roughly[order]
 
     def _request_fresh(
         self, fresh: Fresh, roughly: Mask, exact: Requests, rough: Requests
     ) -> list[Callable[[], Pieces]]:
         """Request the scores of fresh pieces; return functions that make them in order once the scores are there."""
-        made = []
+        makers = []
         for degree in np.unique(fresh.degree):
             for is_rough in (True, False):
                 rows = np.flatnonzero((fresh.degree == degree) & (roughly == is_rough))
-                if len(rows) == 0:
-                    continue
-                some = fresh.chosen(rows)
-                share = uniform(self._problem.image_seeds[some.image], some.left, some.right)
-                nodes, check, at_check = fresh_points(some.left, some.right, int(degree), share)
-                evaluations = rough if is_rough else exact
-                scores_at_nodes = evaluations.add(some.image, nodes)
-                # No interpolant may disagree with a score that is known, so it is enough to have these evaluated.
-                probes = probe_points(some.left, some.right, check)[some.probed]
-                evaluations.add(some.image[some.probed], probes)
-                made.append(self._maker(some, is_rough, check, scores_at_nodes, exact.add(some.image, at_check)))
-        return made
+                if len(rows):
+                    makers.append(self._maker(fresh.take(rows), is_rough, exact, rough))
+        return makers
 
-    def _maker(
-        self,
-        fresh: Fresh,
-        is_rough: bool,
-        check: Floats,
-        at_nodes: Callable[[], Tensor],
-        at_check: Callable[[], Tensor],
-    ) -> Callable[[], Pieces]:
+    def _maker(self, fresh: Fresh, is_rough: bool, exact: Requests, rough: Requests) -> Callable[[], Pieces]:
+        """Request the scores of fresh pieces of one degree; return a function that makes them."""
+        image = fresh.image
+        nodes, check, at_check = fresh.points(uniform(self._problem.image_seeds[image], fresh.left, fresh.right))
+        evaluations = rough if is_rough else exact
+        scores_at_nodes = evaluations.add(image, nodes)
+        # No interpolant may disagree with a score that is known, so it is enough to have these evaluated.
+        evaluations.add(image[fresh.probed], fresh.probes(check)[fresh.probed])
+        scores_at_check = exact.add(image, at_check)
+
         def make() -> Pieces:
             scores = NodeScores(
-                at_nodes=at_nodes(),
+                at_nodes=scores_at_nodes(),
                 check=check,
-                at_check=at_check()[:, 0],
-                noise=self._noise[fresh.image] if is_rough else np.zeros(len(fresh.image)),
-                jitter=self._jitter[fresh.image],
-                narrowest_bump=self._narrowest_bump[fresh.image],
+                at_check=scores_at_check()[:, 0],
+                noise=self._noise[image] if is_rough else np.zeros(len(image)),
+                jitter=self._jitter[image],
+                narrowest_bump=self._narrowest_bump[image],
             )
             return fresh_pieces(fresh, scores)
 
@@ -285,16 +275,16 @@ def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
 
 def _segments(pieces: Pieces, first: int, parts: Parts) -> Segments:
     """Return parts of pieces as segments of the z axis."""
-    some = np.flatnonzero(parts.left < parts.right)  # rounding can leave nothing of a part
-    by_piece_and_end = parts.piece[some] + 1j * parts.left[some]
-    order = some[np.argsort(by_piece_and_end, kind="stable")]  # fast because it merges runs, of which there are few
-    piece, left, right, best_left, best_right, inner = parts.chosen(order)
+    wide = np.flatnonzero(parts.left < parts.right)  # rounding can leave nothing of a part
+    by_piece_and_end = parts.piece[wide] + 1j * parts.left[wide]
+    # This sort is fast because it merges runs, of which there are few.
+    parts = parts.take(wide[np.argsort(by_piece_and_end, kind="stable")])
+    piece, left, right, inner = parts.piece, parts.left, parts.right, parts.inside
+    best_left, best_right = parts.best_left, parts.best_right
     kind = np.where(inner, INSIDE, UNDECIDED)
     # Touching parts of one kind form a run: inside it becomes one segment, undecided it becomes a zone.
-    starts = np.ones(len(piece), dtype=np.bool_)
-    starts[1:] = (piece[1:] != piece[:-1]) | (left[1:] != right[:-1]) | (kind[1:] != kind[:-1])
-    ends = np.ones_like(starts)
-    ends[:-1] = starts[1:]
+    breaks = (piece[1:] != piece[:-1]) | (left[1:] != right[:-1]) | (kind[1:] != kind[:-1])
+    starts, ends = run_ends(len(piece), breaks)
     right[starts & inner] = right[ends & inner]
     kept = ~inner | starts
     best_left[inner], best_right[inner] = left[inner], right[inner]

@@ -1,15 +1,13 @@
-"""The division of the z axis into pieces that are still unexplored: where it begins, extends and becomes coarser."""
+"""The division of the z axis into pieces that are still unexplored, and how wide pieces may be."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.segment_table import SegmentTable, Zones
-from attentest.search.spectral.segments import UNEXPLORED, Floats, Integers, Mask, Segments, unexplored
+from attentest.search.spectral.segments import UNEXPLORED, AxisParts, Segments, unexplored
+from attentest.statistics.columns import Floats, Integers, Mask, repeated, run_ends
 from attentest.statistics.law import Law
 
 LOG_TAIL = 100.0
@@ -35,6 +33,16 @@ their coefficients fall slowly; from then on it is as wide as its distance from 
 SLOWLY = 0.65
 """Coefficients of a piece fall slowly if the ratio of one to the one before it is above this: a piece six times as wide
 has little chance to be resolved, and what it takes is lost."""
+
+SHARP = 0.01
+"""Unresolved pieces count as evidence of narrow features if a score changes in them by this fraction of the distance
+between the least and the greatest score. What is smaller is rounding, or a kink in a narrow piece."""
+
+TRUSTED = 8.0
+"""Pieces up to this many times as wide as the narrowest unresolved one are trusted."""
+
+MOST_PARTS = 20_000
+"""Most pieces of this width on the axis of an image, to bound memory: it can never be searched with so many."""
 
 
 class Lattice:
@@ -68,8 +76,8 @@ class Lattice:
         below = np.ceil((z_obs + self.reach) / width).astype(np.int64)
         above = np.ceil((self.reach - z_obs) / width).astype(np.int64)
         count = below + above + 2  # and the two tails
-        image = np.repeat(np.arange(len(z_obs)), count)
-        place = np.arange(len(image)) - np.repeat(np.cumsum(count) - count, count) - below[image] - 1
+        image, place = repeated(count)
+        place = place - below[image] - 1
         left = z_obs[image] + place * width[image]
         right = z_obs[image] + (place + 1) * width[image]
         left[place < -below[image]] = -np.inf
@@ -109,29 +117,26 @@ class Lattice:
         """Undo :meth:`join_tails` for images (k,): cut their tails into pieces as wide as p needs them."""
         segments = table.segments
         lower = np.isinf(segments.left)
-        inner = np.abs(np.where(lower, segments.right, segments.left))
-        parted = images[segments.image] & (lower | np.isinf(segments.right)) & (inner < self.reach[segments.image])
-        some = segments.chosen(parted)
-        if len(some):
-            width = self._width[some.image]
-            count = np.ceil((self.reach[some.image] - inner[parted]) / width).astype(np.int64)
+        inner = np.where(lower, segments.right, segments.left)
+        tails = lower | np.isinf(segments.right)
+        parted = images[segments.image] & tails & (np.abs(inner) < self.reach[segments.image])
+        if parted.any():
+            image, lower = segments.image[parted], lower[parted]
+            width = self._width[image]
+            count = np.ceil((self.reach[image] - np.abs(inner[parted])) / width).astype(np.int64)
             table.remove(parted)
-            table.add(
-                _outwards(
-                    some.image, lower[parted], np.where(lower, segments.right, segments.left)[parted], width, count
-                )
-            )
+            table.add(_outwards(image, lower, inner[parted], width, count))
 
     def cut(self, table: SegmentTable, widest: Floats) -> None:
         """Cut unexplored pieces that are wider than is trusted (k,) into equal parts that are not."""
         self._width = np.minimum(self._width, widest)
         segments = table.segments
-        width = segments.right - segments.left
+        width = segments.width
         wide: Mask = (segments.kind == UNEXPLORED) & np.isfinite(width) & (width > widest[segments.image])
-        some = segments.chosen(wide)
-        if len(some):
+        if wide.any():
             table.remove(wide)
-            table.add(_cut(some, np.ceil(width[wide] / widest[some.image]).astype(np.int64)))
+            pieces = segments.take(wide)
+            table.add(_cut(pieces, np.ceil(width[wide] / widest[pieces.image]).astype(np.int64)))
 
     def _far(self, segments: Segments) -> Mask:
         """Return which segments are neither near z_obs nor near zero."""
@@ -148,10 +153,10 @@ class Lattice:
         """
         np.minimum.at(self._explored_from, explored.image, explored.left)
         np.maximum.at(self._explored_to, explored.image, explored.right)
-        slow = (explored.right - explored.left > 0.9 * self._first_width[explored.image]) & (explored.rate > SLOWLY)
+        slow = (explored.width > 0.9 * self._first_width[explored.image]) & (explored.rate > SLOWLY)
         self._beyond[explored.image[slow]] = BEYOND_SLOW
         count = len(self._width)
-        as_wide = explored.right - explored.left > 0.9 * self._width[explored.image]
+        as_wide = explored.width > 0.9 * self._width[explored.image]
         slowest = np.full(count, np.inf)
         slowest[explored.image[as_wide]] = 0.0
         np.maximum.at(slowest, explored.image[as_wide], explored.fall[as_wide])
@@ -161,16 +166,15 @@ class Lattice:
         segments = table.segments
         merged: Mask = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
         merged &= (together[segments.image] > 1) & self._far(segments)
-        some = segments.chosen(merged)
-        if len(some):
+        if merged.any():
             table.remove(merged)
-            table.add(_merged(some.chosen(np.lexsort((some.left, some.image))), together))
+            pieces = segments.take(merged)
+            table.add(_merged(pieces.take(np.lexsort((pieces.left, pieces.image))), together))
 
 
 def _cut(pieces: Segments, parts: Integers) -> Segments:
     """Return unexplored pieces (s,), each cut into a number (s,) of equal parts."""
-    which = np.repeat(np.arange(len(pieces)), parts)
-    place = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
+    which, place = repeated(parts)
     left, right, count = pieces.left[which], pieces.right[which], parts[which]
     start, end = (np.where(at == 0, left, left + (right - left) / count * at) for at in (place, place + 1))
     return unexplored(pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which])
@@ -178,8 +182,7 @@ def _cut(pieces: Segments, parts: Integers) -> Segments:
 
 def _outwards(image: Integers, lower: Mask, inner: Floats, width: Floats, count: Integers) -> Segments:
     """Return tails (q,) that begin at ``inner``, ``lower`` ones downwards, as pieces of some width, and the rest."""
-    which = np.repeat(np.arange(len(image)), count + 1)
-    place = np.arange(len(which)) - np.repeat(np.cumsum(count + 1) - count - 1, count + 1)
+    which, place = repeated(count + 1)
     sign = np.where(lower, -1.0, 1.0)[which]
     near = inner[which] + sign * place * width[which]
     far = np.where(place == count[which], sign * np.inf, inner[which] + sign * (place + 1) * width[which])
@@ -189,60 +192,67 @@ def _outwards(image: Integers, lower: Mask, inner: Floats, width: Floats, count:
 def _merged(pieces: Segments, together: Floats) -> Segments:
     """Return unexplored pieces, sorted by image and place, merged by factors (k,) where they touch."""
     place = np.arange(len(pieces))
-    starts = np.ones(len(pieces), dtype=np.bool_)
-    starts[1:] = (pieces.image[1:] != pieces.image[:-1]) | (pieces.left[1:] != pieces.right[:-1])
+    breaks = (pieces.image[1:] != pieces.image[:-1]) | (pieces.left[1:] != pieces.right[:-1])
+    starts, _ = run_ends(len(pieces), breaks)
     in_run = place - np.maximum.accumulate(np.where(starts, place, 0))
     first = in_run % together[pieces.image] == 0
-    last = np.ones_like(first)
-    last[:-1] = first[1:]
+    _, last = run_ends(len(pieces), first[1:])
     return unexplored(pieces.image[first], pieces.left[first], pieces.right[last])
 
 
-@dataclass(frozen=True, kw_only=True)
-class AxisParts:
-    """Parts (q,) of the z axes of images: the index of the image, and the ends."""
+class TrustedWidth:
+    """Evidence of narrow features of the scores of k images, and which fresh pieces decided what so far.
 
-    image: Integers
-    left: Floats
-    right: Floats
+    Parameters
+    ----------
+    reach : (k,)
+        The axis of each image ends at this distance from zero.
 
-    @classmethod
-    def of(cls, image: int, ends: tuple[Floats, Floats]) -> AxisParts:
-        """Return parts of the axis of one image."""
-        return cls(image=np.full(len(ends[0]), image), left=ends[0], right=ends[1])
+    Attributes
+    ----------
+    widest : (k,)
+        Width above which a piece is not trusted; infinite without evidence.
+    """
 
-    @classmethod
-    def stacked(cls, several: Sequence[AxisParts]) -> AxisParts:
-        """Concatenate."""
-        return cls(
-            image=np.concatenate([np.empty(0, dtype=np.int64), *(parts.image for parts in several)]),
-            left=np.concatenate([np.empty(0), *(parts.left for parts in several)]),
-            right=np.concatenate([np.empty(0), *(parts.right for parts in several)]),
-        )
+    def __init__(self, reach: Floats) -> None:
+        self._narrowest = 2 * reach / MOST_PARTS
+        self._spread = np.zeros(len(reach))
+        self.widest = np.full(len(reach), np.inf)
+        self._decided = AxisParts(image=np.empty(0, dtype=np.int64), left=np.empty(0), right=np.empty(0))
 
-    def chosen(self, rows: Mask | Integers) -> AxisParts:
-        """Return some of the parts."""
-        return AxisParts(image=self.image[rows], left=self.left[rows], right=self.right[rows])
+    def learn(self, new: Pieces) -> Mask:
+        """Take note of new pieces; return which images (k,) have less trusted width now."""
+        fresh = new.degree > 0
+        parts = AxisParts(image=new.image, left=new.left, right=new.right).take(fresh)
+        self._decided = AxisParts.concatenated([self._decided, parts])
+        np.maximum.at(self._spread, parts.image, new.spread[fresh])
+        # What rough scores show may be noise; the exact ones, which follow, will tell.
+        sharp = (np.isinf(new.error) & ~new.is_rough)[fresh]
+        sharp &= new.change[fresh] > SHARP * self._spread[parts.image]
+        before = self.widest.copy()
+        np.minimum.at(self.widest, parts.image[sharp], TRUSTED * parts.width[sharp])
+        self.widest = np.maximum(self.widest, self._narrowest)
+        return np.asarray(self.widest < before)
 
-    def outermost(self) -> Integers:
-        """Return the indices of the parts that lie in no other, sorted by image and place; of equal ones, the first."""
-        order = np.lexsort((-self.right, self.left, self.image))
-        # A part that lies in another comes after it, and after no other that reaches farther.
-        farthest = np.maximum.accumulate(_keys(self.image[order], self.right[order]))
-        new = np.ones(len(order), dtype=np.bool_)
-        new[1:] = farthest[1:] > farthest[:-1]
-        return order[new]
+    def parts_wider(self, image: int, widest: float) -> AxisParts:
+        """Return the parts of an image's axis that were decided by pieces wider than this."""
+        pieces = self._decided.take(self._decided.image == image)
+        edges = np.unique(np.concatenate([pieces.left, pieces.right]))
+        # The piece of each part between two edges; a later piece replaces what an earlier one said.
+        owner = np.full(max(len(edges) - 1, 0), -1)
+        places = zip(np.searchsorted(edges, pieces.left), np.searchsorted(edges, pieces.right), strict=True)
+        for number, (start, end) in enumerate(places):
+            owner[start:end] = number
+        parts = np.flatnonzero((owner >= 0) & (pieces.width[owner] > widest))
+        starts, ends = run_ends(len(parts), (np.diff(parts) > 1) | (np.diff(owner[parts]) != 0))
+        left, right = edges[parts[starts]], edges[parts[ends] + 1]
+        return AxisParts(image=np.full(len(left), image), left=left, right=right)
 
-    def contain(self, image: Integers, left: Floats, right: Floats) -> Mask:
-        """Return whether intervals (m,) of images (m,) lie in one of the parts, which are sorted and do not overlap."""
-        if len(self.image) == 0:
-            return np.zeros(len(image), dtype=np.bool_)
-        place = np.searchsorted(_keys(self.image, self.left), _keys(image, left), side="right") - 1
-        return np.asarray((place >= 0) & (self.image[place] == image) & (self.right[place] >= right))
-
-
-def _keys(image: Integers, z: Floats) -> np.ndarray[tuple[int], np.dtype[np.complex128]]:
-    """Return keys that sort by image first, then by z."""
-    keys = np.empty(len(image), dtype=np.complex128)
-    keys.real, keys.imag = image, z
-    return keys
+    def pieces_at(self, image: Integers, z: Floats) -> AxisParts:
+        """Return the pieces (q,) that decided about points (q,)."""
+        pieces = self._decided
+        rows = [
+            np.flatnonzero((pieces.image == i) & (pieces.left <= point) & (pieces.right >= point))[-1]
+            for i, point in zip(image, z, strict=True)
+        ]
+        return pieces.take(np.array(rows, dtype=np.int64))

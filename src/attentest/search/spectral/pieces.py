@@ -1,9 +1,11 @@
-"""Interpolants of scores on pieces of the z axis, how far off they are, and narrow zones of them, corrected."""
+"""Interpolants of scores on pieces of the z axis, how far off they are, and corrections of narrow zones of them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,20 +21,28 @@ from attentest.search.spectral.chebyshev import (
     gauss_nodes,
     values_at_gauss,
 )
-from attentest.search.spectral.segments import Floats, Integers, Mask
+from attentest.search.spectral.segments import AxisParts
+from attentest.statistics.columns import Floats, Integers, Mask
 
 SLOPE = 8.0
 """Bound on the slope of a score in units of its change over a resolved piece: z itself is rounded too."""
 
+CORRECTION_SAFETY = 2.0
+"""Safety factor on the error of a corrected piece."""
 
-@dataclass(frozen=True, kw_only=True)
-class Pieces:
+SMOOTH_RATE = 0.65
+"""Only pieces whose coefficients fall faster than this are corrected, because corrections need a smooth error."""
+
+MOST_CORRECTIONS = 4
+"""Most points at which a zone is corrected."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pieces(AxisParts):
     """Interpolants of p pieces.
 
     Parameters
     ----------
-    image, left, right : (p,)
-        Index of the image, and ends.
     error : (p,)
         Estimate of the greatest error of the smooth part; infinite for a piece that is not resolved, so that nothing
         is concluded from it.
@@ -62,9 +72,6 @@ class Pieces:
         Coefficients in the Chebyshev basis, on the device.
     """
 
-    image: Integers
-    left: Floats
-    right: Floats
     error: Floats
     floor: Floats
     rounding: Floats
@@ -83,34 +90,14 @@ class Pieces:
     @classmethod
     def none(cls, grid: tuple[int, ...], device: torch.device) -> Pieces:
         """Return no pieces, of scores on a grid (gh, gw)."""
-        floats, integers, mask = np.empty(0), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_)
-        return cls(
-            image=integers,
-            left=floats,
-            right=floats,
-            error=floats,
-            floor=floats,
-            rounding=floats,
-            degree=integers,
-            vanishes=mask,
-            order=integers,
-            rate=floats,
-            fall=floats,
-            stalls=integers,
-            refined=mask,
-            bumpy=mask,
-            change=floats,
-            spread=floats,
-            coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device),
-        )
-
-    def __len__(self) -> int:
-        return len(self.image)
+        types = {"Floats": np.float64, "Integers": np.int64, "Mask": np.bool_}
+        columns: dict[str, Any] = {f.name: np.empty(0, types[str(f.type)]) for f in fields(cls) if f.type in types}
+        return cls(**columns, coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device))
 
     @property
     def rounding_of_z(self) -> Floats:
         """What the rounding of z itself does to scores as steep as those of each piece can be."""
-        slope = SLOPE * self.change / (self.right - self.left)
+        slope = SLOPE * self.change / self.width
         return np.asarray(slope * np.spacing(np.maximum(np.abs(self.left), np.abs(self.right))))
 
     @property
@@ -118,23 +105,25 @@ class Pieces:
         """Which pieces are made from rough scores."""
         return np.asarray(self.floor > self.rounding)
 
-    def followed_by(self, *others: Pieces) -> Pieces:
-        """Concatenate."""
-        several = [some for some in (self, *others) if len(some)]
+    @classmethod
+    def concatenated(cls, tables: Sequence[Pieces]) -> Pieces:
+        """Return several tables of pieces, one or more, as one."""
+        several = [pieces for pieces in tables if len(pieces)]
         if len(several) < 2:
-            return several[0] if several else self
-        columns = {
-            field.name: np.concatenate([getattr(some, field.name) for some in several])
-            for field in fields(self)
-            if field.name != "coefficients"
-        }
-        return Pieces(**columns, coefficients=torch.cat([some.coefficients for some in several]))
+            return several[0] if several else tables[0]
+        columns = {name: np.concatenate([vars(pieces)[name] for pieces in several]) for name in cls._columns()}
+        return cls(**columns, coefficients=torch.cat([pieces.coefficients for pieces in several]))
 
-    def chosen(self, rows: Integers | Mask) -> Pieces:
+    def take(self, rows: Integers | Mask | slice) -> Pieces:
         """Return some of the pieces."""
-        columns = {f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "coefficients"}
         index = on_device(np.arange(len(self))[rows], self.coefficients.device)
+        columns = {name: vars(self)[name][rows] for name in self._columns()}
         return Pieces(**columns, coefficients=self.coefficients.index_select(0, index))
+
+    @classmethod
+    def _columns(cls) -> list[str]:
+        """Return the names of the arrays: all fields but the coefficients, which are on the device."""
+        return [field.name for field in fields(cls) if field.name != "coefficients"]
 
     def interpolants(self) -> Interpolants:
         """Return the polynomials and their errors, as :mod:`~attentest.search.spectral.cells` needs them."""
@@ -159,29 +148,21 @@ class Pieces:
 
     def at(self, piece: Integers, x: Floats) -> Floats:
         """Return the points on the z axis of coordinates x in [-1, 1] of pieces, elementwise."""
-        left, right = self.left[piece], self.right[piece]
-        inner = (left + right) / 2 + (right - left) / 2 * x
-        return np.where(x <= -1, left, np.where(x >= 1, right, inner))
+        inner = self.middle[piece] + self.width[piece] / 2 * x
+        return np.where(x <= -1, self.left[piece], np.where(x >= 1, self.right[piece], inner))
 
 
-CORRECTION_SAFETY = 2.0
-"""Safety factor on the error of a corrected piece."""
-
-SMOOTH_RATE = 0.65
-"""Only pieces whose coefficients fall faster than this are corrected, because corrections need a smooth error."""
-
-MOST_CORRECTIONS = 4
-"""Most points at which a zone is corrected."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Corrections:
-    """Zones of pieces to correct (q,), each at ``count`` points."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Corrections(AxisParts):
+    """Zones to correct (q,): the index of the piece of each, and the number of points."""
 
     piece: Integers
-    left: Floats
-    right: Floats
     count: Integers
+
+    def points(self, count: int) -> tuple[Integers, Points]:
+        """Return which zones (m,) are corrected at so many points, and these points (m, count)."""
+        rows = np.flatnonzero(self.count == count)
+        return rows, self.middle[rows, None] + self.width[rows, None] / 2 * gauss_nodes(count)
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
@@ -193,13 +174,8 @@ def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
     return CORRECTION_SAFETY * 2 * (order * share) ** count / math.factorial(count)
 
 
-def correction_points(left: Floats, right: Floats, count: int) -> Points:
-    """Return the points (p, count) at which zones are corrected."""
-    return (left + right)[:, None] / 2 + (right - left)[:, None] / 2 * gauss_nodes(count)
-
-
 def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tensor) -> tuple[Pieces, Mask]:
-    """Correct zones of pieces by scores (p, count, gh, gw) at the points of :func:`correction_points`.
+    """Correct zones of pieces by scores (p, count, gh, gw) at the points of :meth:`Corrections.points`.
 
     Returns
     -------
@@ -210,8 +186,8 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
     """
     device = values.device
     count = values.shape[1]
-    middle, half = (parents.left + parents.right) / 2, (parents.right - parents.left) / 2
-    start, end = (left - middle) / half, (right - middle) / half
+    half = parents.width / 2
+    start, end = (left - parents.middle) / half, (right - parents.middle) / half
     inner = gauss_nodes(SIZE)  # as many as represent the parent's polynomial exactly
     points = (start + end)[:, None] / 2 + (end - start)[:, None] / 2 * inner
     carried = constant(coefficients_from_gauss, device, SIZE) @ basis(on_device(points, device))
@@ -220,7 +196,7 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
     coefficients += constant(coefficients_from_gauss, device, count) @ missed
     seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
     estimated = parents.error + parents.floor
-    gain = correction_gain(parents.order, (right - left) / (parents.right - parents.left), count)
+    gain = correction_gain(parents.order, (right - left) / parents.width, count)
     corrected = replace(
         parents,
         left=left,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from attentest.search.spectral.chebyshev import MAX_DEGREE
 from attentest.search.spectral.fresh_pieces import Fresh
 from attentest.search.spectral.goals import Goals
+from attentest.search.spectral.masses import LogBounds
 from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Pieces, correction_gain
-from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, Integers, Mask, Segments
+from attentest.search.spectral.segment_table import PVALUES, Zones
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments
+from attentest.statistics.columns import Floats, Integers, Mask, order_by_owner, run_ends
 from attentest.statistics.interval_mass import log_sums
 from attentest.statistics.law import Law
-from attentest.statistics.truncation_set import order_by_owner
 
 CENTRE = 2.0
 """Pieces up to so many standard deviations from zero are explored first, with those at z_obs: they are the heaviest."""
@@ -37,21 +38,19 @@ STALLED = 4
 MOST_UNITS = 700.0
 """Costs that are smaller than what is allowed by so many logs are none."""
 
+DEGREE = 8
+"""Degree of a fresh piece; doubled where that pays."""
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What to do in one round.
+MOSTLY_UNDECIDED = 0.35
+"""A piece of which more than this fraction is undecided is interpolated again as a whole."""
 
-    Parameters
-    ----------
-    zones
-        Zones to refine.
-    idle : (k,) bool
-        Active images for which there is nothing that can be refined.
-    """
+WORTH_DOUBLING = 0.05
+"""A piece is interpolated with twice the degree if that should reduce its error by this factor, else it is split."""
 
-    zones: Zones
-    idle: Mask
+PROGRESS = 0.02
+"""A correction must be expected to reduce the error at least by this factor; otherwise a fresh piece is made."""
+
+_ZONE_BY_ZONE, _PROBED, _DOUBLED, _SPLIT = 0, 1, 2, 3
 
 
 class Chooser:
@@ -69,8 +68,8 @@ class Chooser:
         self._explored = np.zeros(len(law), dtype=np.int64)
         self._first = True
 
-    def choose(self, zones: Zones, pieces: Pieces, goals: Goals, *, anything_inside: Mask) -> Choice:
-        """Return what to refine.
+    def choose(self, zones: Zones, pieces: Pieces, goals: Goals, *, anything_inside: Mask) -> tuple[Zones, Mask]:
+        """Return the zones to refine in a round, and for which active images (k,) nothing can be refined.
 
         Parameters
         ----------
@@ -91,19 +90,18 @@ class Chooser:
         if self._first:
             self._first = False
             centre = np.where(_may_settle(zones, at_obs, goals), -np.inf, self._centre)[image]
-            chosen = workable & (at_obs | (zones.left < centre) & (zones.right > -centre))
-            self._explored += np.bincount(image[chosen], minlength=count)
-            return Choice(zones=zones.chosen(chosen), idle=np.zeros(count, dtype=np.bool_))
+            central = workable & (at_obs | (zones.left < centre) & (zones.right > -centre))
+            self._explored += np.bincount(image[central], minlength=count)
+            return zones.take(central), np.zeros(count, dtype=np.bool_)
         # Before any of Z is known masses cannot be compared with it, and the best place to learn of it is z_obs.
         here = np.bincount(image[at_obs & workable], minlength=count) > 0
         blind = here & ~anything_inside
-        needed = workable & np.where(blind[image], at_obs, self._too_costly(zones))
+        needed = workable & np.where(blind[image], at_obs, _too_costly(zones))
         unexplored = zones.piece == NO_PIECE
-        first = np.array([self._first_to_explore(zones, q, needed[q] & unexplored) for q in range(QUESTIONS)])
+        first = np.array([self._first_to_explore(zones, p, needed[p] & unexplored) for p in range(PVALUES)])
         self._explored += np.bincount(image[first.any(axis=0)], minlength=count)
-        chosen = (needed & (~unexplored | at_obs | first)).any(axis=0)
-        idle = goals.active & (np.bincount(image[chosen], minlength=count) == 0)
-        return Choice(zones=zones.chosen(chosen), idle=idle)
+        refined = (needed & (~unexplored | at_obs | first)).any(axis=0)
+        return zones.take(refined), goals.active & (np.bincount(image[refined], minlength=count) == 0)
 
     def tails(self, zones: Zones, goals: Goals) -> Zones:
         """Return the tails in which the ends of confidence intervals need pieces."""
@@ -111,13 +109,9 @@ class Chooser:
         inner = np.where(np.isfinite(zones.left), zones.left, zones.right)
         within_reach = np.abs(inner - self._z_obs[zones.image]) < FARTHEST_OUT
         possible = infinite & within_reach & (goals.active & ~goals.for_p)[zones.image]
-        return zones.chosen(possible & self._too_costly(zones).any(axis=0) if possible.any() else possible)
+        return zones.take(possible & _too_costly(zones).any(axis=0) if possible.any() else possible)
 
-    def _too_costly(self, zones: Zones) -> Mask:
-        """Return which zones (QUESTIONS, q) leave too great an error in each p-value, with the cheaper ones."""
-        return np.array([_too_costly(zones.image, log_cost) for log_cost in zones.log_cost])
-
-    def _first_to_explore(self, zones: Zones, question: int, candidates: Mask) -> Mask:
+    def _first_to_explore(self, zones: Zones, pvalue: int, candidates: Mask) -> Mask:
         """Return which zones to explore first for a p-value: the heaviest, half as many as were explored before.
 
         With z_obs far out, what is more extreme is far lighter than the rest and only few zones; once these are
@@ -126,7 +120,7 @@ class Chooser:
         if not candidates.any():
             return candidates
         count = len(self._z_obs)
-        log_mass, log_extreme = zones.log_mass[question], zones.log_extreme[question]
+        log_mass, log_extreme = zones.log_mass[pvalue], zones.log_extreme[pvalue]
         heaviest, extreme = np.full(count, -np.inf), np.full(count, -np.inf)
         np.maximum.at(heaviest, zones.image[candidates], log_mass[candidates])
         np.maximum.at(extreme, zones.image[candidates], log_extreme[candidates])
@@ -138,8 +132,7 @@ class Chooser:
         rows = np.flatnonzero(candidates)
         rows = rows[order_by_owner(image_of[rows], -log_mass[rows])]
         image = image_of[rows]
-        starts = np.ones(len(rows), dtype=np.bool_)
-        starts[1:] = image[1:] != image[:-1]
+        starts, _ = run_ends(len(rows), image[1:] != image[:-1])
         first = np.maximum.accumulate(np.where(starts, np.arange(len(rows)), 0))
         close = log_mass[rows] >= log_mass[rows][first] + FARTHER
         heaviest = np.zeros(len(image_of), dtype=np.bool_)
@@ -147,8 +140,8 @@ class Chooser:
         return heaviest
 
 
-def _may_settle(zones: Zones, some: Mask, goals: Goals) -> Mask:
-    """Return for which images (k,) p is resolved, whatever the rest of the axis is like, if some zones are inside.
+def _may_settle(zones: Zones, inside: Mask, goals: Goals) -> Mask:
+    """Return for which images (k,) p is resolved, whatever the rest of the axis is like, if some zones (q,) are inside.
 
     This is so for a statistic far out, next to which the density changes by orders of magnitude: what is inside just
     before it outweighs all that is more extreme.
@@ -159,7 +152,7 @@ def _may_settle(zones: Zones, some: Mask, goals: Goals) -> Mask:
         log_ordinary = np.where(log_mass > log_extreme, log_mass + np.log1p(-np.exp(log_extreme - log_mass)), -np.inf)
     extreme, ordinary, all_extreme, all_ordinary = (
         log_sums(zones.image[rows], part[rows], count)
-        for rows in (some, np.ones_like(some))
+        for rows in (inside, np.ones_like(inside))
         for part in (log_extreme, log_ordinary)
     )
     low = extreme - np.logaddexp(extreme, all_ordinary)
@@ -169,7 +162,7 @@ def _may_settle(zones: Zones, some: Mask, goals: Goals) -> Mask:
 
 def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
     """Return which zones no evaluation can make smaller."""
-    narrow = zones.right - zones.left <= 16 * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
+    narrow = zones.width <= 16 * np.spacing(np.maximum(np.abs(zones.left), np.abs(zones.right)))
     hopeless = narrow | (zones.stalls >= STALLED)
     known = zones.piece != NO_PIECE
     piece = zones.piece[known]
@@ -178,8 +171,13 @@ def _hopeless(zones: Zones, pieces: Pieces) -> Mask:
     return np.asarray(hopeless)
 
 
-def _too_costly(image: Integers, log_cost: Floats) -> Mask:
-    """Return which zones (q,) of images cost more than one, together with the cheaper ones of their image."""
+def _too_costly(zones: Zones) -> Mask:
+    """Return which zones (PVALUES, q) leave too great an error in p, together with the cheaper ones of their image."""
+    return np.array([_sums_exceed_one(zones.image, log_cost) for log_cost in zones.log_cost])
+
+
+def _sums_exceed_one(image: Integers, log_cost: Floats) -> Mask:
+    """Return which zones (q,) of images (q,) cost more than one, together with the cheaper ones of their image."""
     costly = np.zeros(len(image), dtype=np.bool_)
     rows = np.flatnonzero(log_cost > -np.inf)
     rows = rows[order_by_owner(image[rows], log_cost[rows])]
@@ -196,21 +194,6 @@ def _too_costly(image: Integers, log_cost: Floats) -> Mask:
     before = (sums - cost)[starts]
     costly[rows] = sums - np.repeat(before, count) > np.repeat(np.exp(np.minimum(-unit, MOST_UNITS)), count)
     return costly
-
-
-DEGREE = 8
-"""Degree of a fresh piece; doubled where that pays."""
-
-MOSTLY_UNDECIDED = 0.35
-"""A piece of which more than this fraction is undecided is interpolated again as a whole."""
-
-WORTH_DOUBLING = 0.05
-"""A piece is interpolated with twice the degree if that should reduce its error by this factor, else it is split."""
-
-PROGRESS = 0.02
-"""A correction must be expected to reduce the error at least by this factor; otherwise a fresh piece is made."""
-
-_ZONE_BY_ZONE, _PROBED, _DOUBLED, _SPLIT = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,43 +219,42 @@ class Plan:
     corrections: Corrections
 
 
-def plan_for(segments: Segments, pieces: Pieces, chosen: Zones) -> Plan:
-    """Return how to refine the chosen zones, whose costs are in units of the error that may be left."""
-    new = chosen.piece == NO_PIECE
-    fresh = [_fresh(chosen.chosen(new), np.inf)]
-    nothing = np.empty(0, dtype=np.int64)
-    corrections = Corrections(piece=nothing, left=np.empty(0), right=np.empty(0), count=nothing)
-    refined = redone = nothing
-    replaced_zones = chosen.zone[new]
+def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:
+    """Return how to refine zones, whose costs are in units of the error that may be left."""
+    new = zones.piece == NO_PIECE
+    known = zones.take(~new)
+    refined, index = np.unique(known.piece, return_inverse=True)
+    how, start, end, again = _interpolated_again(pieces, known, refined, index)
+    # Of a piece that is interpolated again, everything between its outermost zones is replaced; the rest stays.
+    whole = np.flatnonzero(how != _ZONE_BY_ZONE)
+    redone = refined[whole]
+    number = np.full(len(pieces) + 1, -1)  # the last one is for NO_PIECE
+    number[redone] = whole
     replaced = np.zeros(len(segments), dtype=np.bool_)
-    known = chosen.chosen(~new)
-    if len(known.zone):
-        refined, index = np.unique(known.piece, return_inverse=True)
-        how, start, end, again = _interpolated_again(pieces, known, refined, index)
-        # Of a piece that is interpolated again, everything between its outermost zones is replaced; the rest stays.
-        whole = np.flatnonzero(how != _ZONE_BY_ZONE)
-        redone = refined[whole]
-        number = np.full(len(pieces) + 1, -1)  # the last one is for NO_PIECE
-        number[redone] = whole
-        rows = np.flatnonzero(number[segments.piece] >= 0)
-        own = number[segments.piece[rows]]
-        replaced[rows] = (segments.left[rows] >= start[own]) & (segments.right[rows] <= end[own])
-        rest = known.chosen(how[index] == _ZONE_BY_ZONE)
-        replaced_zones = np.concatenate([replaced_zones, rest.zone])
-        count = _corrections_needed(pieces, rest)
-        anew = rest.chosen(count == 0)
-        fresh += [again, _fresh(anew, pieces.error[anew.piece] + pieces.floor[anew.piece])]
-        some = count > 0
-        corrections = Corrections(
-            piece=rest.piece[some], left=rest.left[some], right=rest.right[some], count=count[some]
-        )
-    replaced |= np.isin(segments.zone, replaced_zones) & (segments.kind != INSIDE)
+    rows = np.flatnonzero(number[segments.piece] >= 0)
+    piece = number[segments.piece[rows]]
+    replaced[rows] = (segments.left[rows] >= start[piece]) & (segments.right[rows] <= end[piece])
+    rest = known.take(how[index] == _ZONE_BY_ZONE)
+    replaced |= np.isin(segments.zone, np.concatenate([zones.zone[new], rest.zone])) & (segments.kind != INSIDE)
+    count = _corrections_needed(pieces, rest)
+    anew, corrected = rest.take(count == 0), rest.take(count > 0)
+    fresh = [
+        _fresh(zones.take(new), np.inf),
+        again,
+        _fresh(anew, pieces.error[anew.piece] + pieces.floor[anew.piece]),
+    ]
     return Plan(
         replaced=replaced,
         refined=refined,
         redone=redone,
-        fresh=Fresh(**{f.name: np.concatenate([getattr(part, f.name) for part in fresh]) for f in fields(Fresh)}),
-        corrections=corrections,
+        fresh=Fresh.concatenated(fresh),
+        corrections=Corrections(
+            image=corrected.image,
+            left=corrected.left,
+            right=corrected.right,
+            piece=corrected.piece,
+            count=count[count > 0],
+        ),
     )
 
 
@@ -304,7 +286,7 @@ def _interpolated_again(
     left, right = pieces.left[piece], pieces.right[piece]
     error, floor = pieces.error[piece], pieces.floor[piece]
     coarse, untouched = pieces.degree[piece] == DEGREE, ~pieces.refined[piece]
-    share = np.bincount(index, zones.right - zones.left, minlength=len(piece)) / (right - left)
+    share = np.bincount(index, zones.width, minlength=len(piece)) / (right - left)
     mostly = share > MOSTLY_UNDECIDED
     # One fresh piece from the first to the last of several zones takes fewer evaluations than one for each.
     several = np.bincount(index[_corrections_needed(pieces, zones) == 0], minlength=len(piece)) > 1
@@ -337,7 +319,7 @@ def _interpolated_again(
 
 def _corrections_needed(pieces: Pieces, zones: Zones) -> Integers:
     """Return the number of points at which each zone is corrected; 0 if it is better interpolated again."""
-    share = (zones.right - zones.left) / (pieces.right[zones.piece] - pieces.left[zones.piece])
+    share = zones.width / pieces.width[zones.piece]
     enough = np.maximum(PROGRESS, np.exp(np.minimum(-zones.log_cost.max(axis=0), 0.0)))
     count = np.zeros(len(share), dtype=np.int64)
     for points in range(MOST_CORRECTIONS, 0, -1):
@@ -350,8 +332,8 @@ def _fresh(zones: Zones, error_so_far: float | Floats) -> Fresh:
         image=zones.image,
         left=zones.left,
         right=zones.right,
-        degree=np.full(len(zones.zone), DEGREE),
+        degree=np.full(len(zones), DEGREE),
         stalls=zones.stalls,
         error_so_far=np.broadcast_to(error_so_far, zones.left.shape),
-        probed=np.zeros(len(zones.zone), dtype=np.bool_),
+        probed=np.zeros(len(zones), dtype=np.bool_),
     )

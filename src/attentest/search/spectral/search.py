@@ -24,16 +24,17 @@ from attentest.search.problem import (
     SearchProblem,
 )
 from attentest.search.spectral.audit import AuditPoints, drawn
-from attentest.search.spectral.cells import NODES_PER_BUMP
-from attentest.search.spectral.fresh_pieces import TrustedWidth
+from attentest.search.spectral.fresh_pieces import NODES_PER_BUMP
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
-from attentest.search.spectral.lattice import AxisParts, Lattice
+from attentest.search.spectral.lattice import Lattice, TrustedWidth
+from attentest.search.spectral.masses import LogBounds
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.plan import DEGREE, Chooser, Plan, plan_for
-from attentest.search.spectral.segment_table import QUESTIONS, LogBounds, SegmentTable, Zones
-from attentest.search.spectral.segments import INSIDE, NO_PIECE, Floats, Mask, unexplored
-from attentest.statistics.truncation_set import Intervals, Unions, union
+from attentest.search.spectral.segment_table import PVALUES, SegmentTable, Zones
+from attentest.search.spectral.segments import INSIDE, NO_PIECE, AxisParts, unexplored
+from attentest.statistics.columns import Floats, Mask
+from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions, union
 
 SET_ASIDE = 0.25
 """Segments of images that are done leave the table when they are this share of it, so that none is copied often."""
@@ -47,279 +48,6 @@ AUDITED, AUDITED_STRICTLY = 0.06, 0.25
 
 STRICTER = 2.0
 """A strict search begins with pieces that are narrower by this factor."""
-
-
-class Run:
-    """The search of k images under way.
-
-    Parameters
-    ----------
-    problem
-        What is searched for.
-    tol, rtol
-        Width of the error bar of p, absolute and relative, at which to stop.
-    max_evaluations
-        Most model evaluations per image.
-    width
-        Width of the first pieces, in standard deviations of z.
-    strict
-        Whether to take narrower pieces and more audit points.
-    mixed
-        Whether to use rough scores where they are accurate enough.
-    """
-
-    def __init__(
-        self,
-        problem: SearchProblem,
-        *,
-        tol: float,
-        rtol: float,
-        max_evaluations: int,
-        width: float,
-        strict: bool,
-        mixed: bool,
-    ) -> None:
-        self._problem = problem
-        self._max_evaluations = max_evaluations
-        self._strict = strict
-        self._least_share = tol or np.finfo(np.float64).tiny
-        first_width = problem.law.spread * (width / (STRICTER if strict else 1))
-        self._interpolation = Interpolation(problem, mixed, first_width / NODES_PER_BUMP)
-        self._pieces = self._interpolation.no_pieces
-        self._goals = Goals(problem, tol, rtol)
-        self._chooser = Chooser(problem.law)
-        self._lattice = Lattice(problem.law, first_width)
-        self._table = SegmentTable(problem.law, problem.alternative)
-        self._table.add(self._lattice.segments())
-        self._trusted = TrustedWidth(self._lattice.reach)
-        count = len(problem.law)
-        self._unaudited = np.ones(count, dtype=np.bool_)
-        self._audit_share = AUDITED_STRICTLY if strict else AUDITED
-        self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
-
-    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
-        """Refine until every image is done and no audit contradicts what was concluded."""
-        reported = 0.0
-        while True:
-            self._goals.update(self._table)
-            bounds = self._table.log_bounds()
-            while (for_ends := self._goals.finish(self._table, bounds)).any():
-                # Scores that are sharp somewhere may be so farther out as well.
-                in_wider_pieces = for_ends & np.isinf(self._trusted.widest) & (not self._strict)
-                self._lattice.join_tails(self._table, in_wider_pieces)
-                self._goals.ask_for_ends(self._table, for_ends)
-                bounds = self._table.log_bounds()
-            if report is not None:
-                reported = max(reported, self._goals.fraction_done(bounds))
-                report(reported)
-            if self._audit_is_due():
-                self._table.bring_back()
-                if self._contradicted() or self._goals.active.any():
-                    continue
-                return self._outcomes()
-            self._set_aside_done()
-            plan = self._ask(bounds)
-            if plan.replaced.any():
-                self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
-
-    def _audit_is_due(self) -> bool:
-        """Return whether nearly all images that were not audited yet are done."""
-        active = np.count_nonzero(self._goals.active)
-        waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
-        return bool(active == 0 or waiting >= AUDITED_PER_ACTIVE * active)
-
-    def _set_aside_done(self) -> None:
-        """Leave the segments of images that are done out of the rounds that follow, if they are many."""
-        done = ~self._goals.active
-        if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
-            self._table.set_aside(done)
-
-    def _ask(self, bounds: LogBounds) -> Plan:
-        """Return which zones to refine in this round, and how."""
-        allowed = self._goals.allowed_error(bounds)
-        zones = self._table.zones(allowed, self._goals.active)
-        tails = self._chooser.tails(zones, self._goals)
-        if len(tails.zone):
-            self._lattice.extend(self._table, tails)
-            zones = self._table.zones(allowed, self._goals.active)
-        choice = self._chooser.choose(zones, self._pieces, self._goals, anything_inside=self._table.anything_inside())
-        # What a tail that was cut still holds may be all that matters; then it is cut again in the next round.
-        idle = choice.idle & (np.bincount(tails.image, minlength=len(choice.idle)) == 0)
-        self._goals.end(idle, OUT_OF_PRECISION)
-        return self._affordable(choice.zones)
-
-    def _affordable(self, zones: Zones) -> Plan:
-        """Return the plan for zones, without the images whose evaluations it would use up."""
-        plan = plan_for(self._table.segments, self._pieces, zones)
-        needed = np.zeros(len(self._unaudited))
-        np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2 + 4 * plan.fresh.probed)
-        np.add.at(needed, self._pieces.image[plan.corrections.piece], plan.corrections.count)
-        beyond = self._goals.active & (needed > self._evaluations_left)
-        if beyond.any():
-            self._goals.end(beyond, OUT_OF_EVALUATIONS)
-            zones = zones.chosen(~beyond[zones.image])
-            plan = plan_for(self._table.segments, self._pieces, zones)
-        return plan
-
-    def _tell(self, plan: Plan, new: Pieces, underestimated: Pieces) -> None:
-        """Replace the segments of a plan by those of the new pieces."""
-        self._table.remove(plan.replaced)
-        if len(self._pieces):
-            refined = self._pieces.refined.copy()
-            refined[plan.refined] = True
-            self._pieces = replace(self._pieces, refined=refined)
-            self._interpolation.use_exact_scores(self._pieces, plan.redone)
-        new = self._start_over(underestimated, new)
-        first = len(self._pieces)
-        self._pieces = self._pieces.followed_by(new)
-        self._lattice.widen(self._table, new)
-        self._table.add(self._interpolation.segments(new, first))
-        self._narrow(self._trusted.learn(new))
-        self._drop_unused_pieces()
-
-    def _contradicted(self) -> bool:
-        """Audit what was concluded about images that are done; return whether something must be searched again."""
-        points = self._audit_points()
-        if len(points.z) == 0:
-            return False
-        findings = self._interpolation.check(points, self._pieces)
-        count = len(self._unaudited)
-        self._audited += np.bincount(points.image, minlength=count)
-        self._contradictions += np.bincount(points.image[findings.wrong], minlength=count)
-        again = findings.noisier.copy()
-        again[points.image[findings.wrong]] = True
-        self._lattice.part_tails(self._table, again)
-        self._goals.reopen(self._table, again)
-        self._unaudited |= again
-        wrong = findings.wrong & ~findings.noisier[points.image]
-        image = points.image[wrong]
-        left, right = self._trusted.pieces_at(image, points.z[wrong])
-        anew = [
-            AxisParts.of(each, self._trusted.parts_wider(each, 0.0))
-            for each in map(int, np.flatnonzero(findings.noisier))
-        ]
-        self._explore_again(AxisParts.stacked([*anew, AxisParts(image=image, left=left, right=right)]))
-        halved = np.full(count, np.inf)
-        np.minimum.at(halved, image, (right - left) / 2)
-        self._lattice.cut(self._table, halved)
-        return bool(again.any())
-
-    def _audit_points(self) -> AuditPoints:
-        """Draw the points of an audit of the images that are done, from the laws of all their goals."""
-        done = ~self._goals.active
-        images = self._unaudited & self._goals.sure & done
-        self._unaudited &= ~done
-        count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
-        laws = 1 + QUESTIONS if self._goals.with_ends else 1
-
-        def points(number: int, question: int) -> AuditPoints:
-            own = (count + laws - 1 - number) // laws
-            return drawn(self._table, question, own, self._problem.image_seeds, laws * self._looks + number)
-
-        self._goals.ask_for_p(self._table, images)
-        found = [points(0, 0)]
-        if self._goals.with_ends:
-            self._goals.ask_for_ends(self._table, images)
-            found += [points(1 + question, question) for question in range(QUESTIONS)]
-        self._looks += images
-        return AuditPoints.of(found)
-
-    def _narrow(self, images: Mask) -> None:
-        """Explore again, in narrower pieces, what was concluded from pieces wider than is trusted now."""
-        if not images.any():
-            return
-        widest = np.where(images, self._trusted.widest, np.inf)
-        again = []
-        for image in map(int, np.flatnonzero(images)):
-            left, right = self._trusted.parts_wider(image, widest[image])
-            if self._evaluations_for(image, left, right, widest[image]) > self._evaluations_left[image]:
-                self._table.doubt(image, left, right)
-                self._goals.end(np.arange(len(images)) == image, TOO_SHARP)
-                widest[image] = np.inf
-            else:
-                again.append(AxisParts.of(image, (left, right)))
-        self._explore_again(AxisParts.stacked(again))
-        self._lattice.cut(self._table, widest)
-
-    def _evaluations_for(self, image: int, left: Floats, right: Floats, width: float) -> float:
-        """Return how many evaluations it takes to explore those parts (q,) of an image's axis that matter to p."""
-        matter = self._table.log_shares(image, left, right) > np.log(self._least_share)
-        return float((right - left)[matter].sum() / width * (DEGREE + 1))
-
-    @property
-    def _evaluations_left(self) -> Floats:
-        """Number of evaluations (k,) that are left, if an audit follows."""
-        return np.asarray(
-            self._max_evaluations / (1 + self._audit_share) - self._interpolation.evaluations, dtype=float
-        )
-
-    def _explore_again(self, parts: AxisParts) -> None:
-        """Forget all that was concluded about parts of the axes."""
-        parts = parts.chosen(parts.outermost())
-        self._forget(parts)
-        self._table.add(unexplored(parts.image, parts.left, parts.right))
-
-    def _forget(self, parts: AxisParts) -> None:
-        """Remove all that was concluded about parts of the axes."""
-        if len(parts.image):
-            segments = self._table.segments
-            self._table.remove(parts.contain(segments.image, segments.left, segments.right))
-
-    def _start_over(self, underestimated: Pieces, new: Pieces) -> Pieces:
-        """Remove all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
-        if len(underestimated) == 0:
-            return new
-        parts = AxisParts(image=underestimated.image, left=underestimated.left, right=underestimated.right)
-        rows = parts.outermost()
-        parts = parts.chosen(rows)
-        self._forget(parts)
-        middle, stalls = (parts.left + parts.right) / 2, underestimated.stalls[rows] + 1
-        self._table.add(unexplored(parts.image, parts.left, middle, stalls))
-        self._table.add(unexplored(parts.image, middle, parts.right, stalls))
-        return new.chosen(np.flatnonzero(~parts.contain(new.image, new.left, new.right)))
-
-    def _drop_unused_pieces(self) -> None:
-        """Drop the interpolants that no open zone of an active image refers to, if all together take much memory.
-
-        They are of use to the audit, which can do without them.
-        """
-        if self._pieces.coefficients.numel() * 8 <= self._problem.memory // 4:
-            return
-        segments = self._table.segments
-        live = (segments.piece != NO_PIECE) & (segments.kind != INSIDE) & self._goals.active[segments.image]
-        used = np.zeros(len(self._pieces) + 1, dtype=np.bool_)
-        used[segments.piece[live]] = True
-        self._table.renumber_pieces(np.where(used, np.cumsum(used) - 1, NO_PIECE))
-        self._pieces = self._pieces.chosen(used[:-1])
-
-    def _outcomes(self) -> list[SearchOutcome]:
-        z_obs = self._problem.z_obs
-        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.arange(len(z_obs))))
-        counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
-        audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
-        return [
-            SearchOutcome(
-                intervals=intervals,
-                certain=certain,
-                possible=possible,
-                evaluations=evaluations,
-                status=status or CONVERGED,
-                audit=audit(points=points, contradictions=contradictions),
-            )
-            for intervals, certain, possible, evaluations, points, contradictions, status in zip(
-                *sets, *counts, self._goals.status, strict=True
-            )
-        ]
-
-
-def _with_points(unions: Unions, z: Floats) -> list[Intervals]:
-    """Return sets that contain points z (k,), which belong to them by definition however little was resolved."""
-    sets = unions.arrays()
-    for row in np.flatnonzero(~unions.contain(z)).tolist():
-        around = np.array([[np.nextafter(z[row], -np.inf), np.nextafter(z[row], np.inf)]])
-        sets[row] = union(sets[row], around)
-    return sets
-
 
 POINTS_PER_IMAGE = 4
 """Points that an image needs in a late round: enough images are searched together to fill a batch then."""
@@ -393,13 +121,241 @@ class SpectralSearch:
     @torch.no_grad()
     def find(self, problem: SearchProblem, report: Report | None = None) -> list[SearchOutcome]:
         """Return the truncation set of each image of a problem, in order."""
-        run = Run(
-            problem,
-            tol=self.tol,
-            rtol=self.rtol,
-            max_evaluations=self.max_evaluations,
-            width=self.width,
-            strict=self.strict,
-            mixed=self.precision == "mixed" or (self.precision == "auto" and problem.rough_is_faster),
-        )
-        return run.outcomes(report)
+        return Run(problem, self).outcomes(report)
+
+
+class Run:
+    """A spectral search of k images under way."""
+
+    def __init__(self, problem: SearchProblem, search: SpectralSearch) -> None:
+        self._problem = problem
+        self._search = search
+        first_width = problem.law.spread * (search.width / (STRICTER if search.strict else 1))
+        mixed = search.precision == "mixed" or (search.precision == "auto" and problem.rough_is_faster)
+        self._interpolation = Interpolation(problem, mixed, first_width / NODES_PER_BUMP)
+        self._pieces = self._interpolation.no_pieces
+        self._goals = Goals(problem, search.tol, search.rtol)
+        self._chooser = Chooser(problem.law)
+        self._lattice = Lattice(problem.law, first_width)
+        self._table = SegmentTable(problem.law, problem.alternative)
+        self._table.add(self._lattice.segments())
+        self._trusted = TrustedWidth(self._lattice.reach)
+        count = len(problem.law)
+        self._unaudited = np.ones(count, dtype=np.bool_)
+        self._audit_share = AUDITED_STRICTLY if search.strict else AUDITED
+        self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
+
+    def outcomes(self, report: Report | None) -> list[SearchOutcome]:
+        """Refine until every image is done and no audit contradicts what was concluded."""
+        reported = 0.0
+        while True:
+            self._goals.update(self._table)
+            bounds = self._table.log_bounds()
+            while (for_ends := self._goals.finish(self._table, bounds)).any():
+                # Scores that are sharp somewhere may be so farther out as well.
+                in_wider_pieces = for_ends & np.isinf(self._trusted.widest) & (not self._search.strict)
+                self._lattice.join_tails(self._table, in_wider_pieces)
+                self._goals.ask_for_ends(self._table, for_ends)
+                bounds = self._table.log_bounds()
+            if report is not None:
+                reported = max(reported, self._goals.fraction_done(bounds))
+                report(reported)
+            if self._audit_is_due():
+                self._table.bring_back()
+                if self._contradicted() or self._goals.active.any():
+                    continue
+                return self._outcomes()
+            self._set_aside_done()
+            plan = self._ask(bounds)
+            if plan.replaced.any():
+                self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
+
+    def _audit_is_due(self) -> bool:
+        """Return whether nearly all images that were not audited yet are done."""
+        active = np.count_nonzero(self._goals.active)
+        waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
+        return bool(active == 0 or waiting >= AUDITED_PER_ACTIVE * active)
+
+    def _set_aside_done(self) -> None:
+        """Leave the segments of images that are done out of the rounds that follow, if they are many."""
+        done = ~self._goals.active
+        if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
+            self._table.set_aside(done)
+
+    def _ask(self, bounds: LogBounds) -> Plan:
+        """Return which zones to refine in this round, and how."""
+        allowed = self._goals.allowed_error(bounds)
+        zones = self._table.zones(allowed, self._goals.active)
+        tails = self._chooser.tails(zones, self._goals)
+        if len(tails):
+            self._lattice.extend(self._table, tails)
+            zones = self._table.zones(allowed, self._goals.active)
+        anything_inside = self._table.anything_inside()
+        zones, idle = self._chooser.choose(zones, self._pieces, self._goals, anything_inside=anything_inside)
+        # What a tail that was cut still holds may be all that matters; then it is cut again in the next round.
+        idle &= np.bincount(tails.image, minlength=len(idle)) == 0
+        self._goals.end(idle, OUT_OF_PRECISION)
+        return self._affordable(zones)
+
+    def _affordable(self, zones: Zones) -> Plan:
+        """Return the plan for zones, without the images whose evaluations it would use up."""
+        plan = plan_for(self._table.segments, self._pieces, zones)
+        needed = np.zeros(len(self._unaudited))
+        np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2 + 4 * plan.fresh.probed)
+        np.add.at(needed, plan.corrections.image, plan.corrections.count)
+        beyond = self._goals.active & (needed > self._evaluations_left)
+        if beyond.any():
+            self._goals.end(beyond, OUT_OF_EVALUATIONS)
+            zones = zones.take(~beyond[zones.image])
+            plan = plan_for(self._table.segments, self._pieces, zones)
+        return plan
+
+    def _tell(self, plan: Plan, new: Pieces, underestimated: Pieces) -> None:
+        """Replace the segments of a plan by those of the new pieces."""
+        self._table.remove(plan.replaced)
+        if len(self._pieces):
+            refined = self._pieces.refined.copy()
+            refined[plan.refined] = True
+            self._pieces = replace(self._pieces, refined=refined)
+            self._interpolation.use_exact_scores(self._pieces, plan.redone)
+        new = self._start_over(underestimated, new)
+        first = len(self._pieces)
+        self._pieces = Pieces.concatenated([self._pieces, new])
+        self._lattice.widen(self._table, new)
+        self._table.add(self._interpolation.segments(new, first))
+        self._narrow(self._trusted.learn(new))
+        self._drop_unused_pieces()
+
+    def _contradicted(self) -> bool:
+        """Audit what was concluded about images that are done; return whether something must be searched again."""
+        points = self._audit_points()
+        if len(points) == 0:
+            return False
+        findings = self._interpolation.check(points, self._pieces)
+        count = len(self._unaudited)
+        self._audited += np.bincount(points.image, minlength=count)
+        self._contradictions += np.bincount(points.image[findings.wrong], minlength=count)
+        again = findings.noisier.copy()
+        again[points.image[findings.wrong]] = True
+        self._lattice.part_tails(self._table, again)
+        self._goals.reopen(self._table, again)
+        self._unaudited |= again
+        wrong = findings.wrong & ~findings.noisier[points.image]
+        doubted = self._trusted.pieces_at(points.image[wrong], points.z[wrong])
+        anew = [self._trusted.parts_wider(image, 0.0) for image in map(int, np.flatnonzero(findings.noisier))]
+        self._explore_again(AxisParts.concatenated([*anew, doubted]))
+        halved = np.full(count, np.inf)
+        np.minimum.at(halved, doubted.image, doubted.width / 2)
+        self._lattice.cut(self._table, halved)
+        return bool(again.any())
+
+    def _audit_points(self) -> AuditPoints:
+        """Draw the points of an audit of the images that are done, from the laws of all their goals."""
+        done = ~self._goals.active
+        images = self._unaudited & self._goals.sure & done
+        self._unaudited &= ~done
+        count = np.where(images, np.ceil(self._audit_share * self._interpolation.evaluations), 0).astype(np.int64)
+        laws = 1 + PVALUES if self._goals.with_ends else 1
+
+        def points(number: int, pvalue: int) -> AuditPoints:
+            share = (count + laws - 1 - number) // laws
+            return drawn(self._table, pvalue, share, self._problem.image_seeds, laws * self._looks + number)
+
+        self._goals.ask_for_p(self._table, images)
+        drawn_points = [points(0, 0)]
+        if self._goals.with_ends:
+            self._goals.ask_for_ends(self._table, images)
+            drawn_points += [points(1 + pvalue, pvalue) for pvalue in range(PVALUES)]
+        self._looks += images
+        return AuditPoints.concatenated(drawn_points)
+
+    def _narrow(self, images: Mask) -> None:
+        """Explore again, in narrower pieces, what was concluded from pieces wider than is trusted now."""
+        if not images.any():
+            return
+        widest = np.where(images, self._trusted.widest, np.inf)
+        again = []
+        for image in map(int, np.flatnonzero(images)):
+            parts = self._trusted.parts_wider(image, widest[image])
+            if self._evaluations_for(image, parts, widest[image]) > self._evaluations_left[image]:
+                self._table.doubt(image, parts)
+                self._goals.end(np.arange(len(images)) == image, TOO_SHARP)
+                widest[image] = np.inf
+            else:
+                again.append(parts)
+        if again:
+            self._explore_again(AxisParts.concatenated(again))
+        self._lattice.cut(self._table, widest)
+
+    def _evaluations_for(self, image: int, parts: AxisParts, width: float) -> float:
+        """Return how many evaluations it takes to explore those parts of an image's axis that matter to p."""
+        least_share = self._search.tol or np.finfo(np.float64).tiny
+        matter = self._table.log_shares(image, parts) > np.log(least_share)
+        return float(parts.width[matter].sum() / width * (DEGREE + 1))
+
+    @property
+    def _evaluations_left(self) -> Floats:
+        """Number of evaluations (k,) that are left, if an audit follows."""
+        budget = self._search.max_evaluations / (1 + self._audit_share)
+        return np.asarray(budget - self._interpolation.evaluations, dtype=float)
+
+    def _explore_again(self, parts: AxisParts) -> None:
+        """Forget all that was concluded about parts of the axes."""
+        parts = parts.take(parts.outermost())
+        self._forget(parts)
+        self._table.add(unexplored(parts.image, parts.left, parts.right))
+
+    def _forget(self, parts: AxisParts) -> None:
+        """Remove all that was concluded about parts of the axes."""
+        if len(parts):
+            self._table.remove(parts.contain(self._table.segments))
+
+    def _start_over(self, underestimated: Pieces, new: Pieces) -> Pieces:
+        """Remove all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
+        if len(underestimated) == 0:
+            return new
+        parts = underestimated.take(underestimated.outermost())
+        self._forget(parts)
+        self._table.add(unexplored(parts.image, parts.left, parts.middle, parts.stalls + 1))
+        self._table.add(unexplored(parts.image, parts.middle, parts.right, parts.stalls + 1))
+        return new.take(np.flatnonzero(~parts.contain(new)))
+
+    def _drop_unused_pieces(self) -> None:
+        """Drop the interpolants that no open zone of an active image refers to, if all together take much memory.
+
+        They are of use to the audit, which can do without them.
+        """
+        if self._pieces.coefficients.numel() * 8 <= self._problem.memory // 4:
+            return
+        segments = self._table.segments
+        live = (segments.piece != NO_PIECE) & (segments.kind != INSIDE) & self._goals.active[segments.image]
+        used = np.zeros(len(self._pieces) + 1, dtype=np.bool_)
+        used[segments.piece[live]] = True
+        self._table.renumber_pieces(np.where(used, np.cumsum(used) - 1, NO_PIECE))
+        self._pieces = self._pieces.take(used[:-1])
+
+    def _outcomes(self) -> list[SearchOutcome]:
+        z_obs = self._problem.z_obs
+        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.arange(len(z_obs))))
+        counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
+        audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
+        return [
+            SearchOutcome(
+                truncation_set=TruncationSet(intervals=intervals, certain=certain, possible=possible),
+                evaluations=evaluations,
+                status=status or CONVERGED,
+                audit=audit(points=points, contradictions=contradictions),
+            )
+            for intervals, certain, possible, evaluations, points, contradictions, status in zip(
+                *sets, *counts, self._goals.status, strict=True
+            )
+        ]
+
+
+def _with_points(unions: Unions, z: Floats) -> list[Intervals]:
+    """Return sets that contain points z (k,), which belong to them by definition however little was resolved."""
+    sets = unions.arrays()
+    for row in np.flatnonzero(~unions.contain(z)).tolist():
+        around = np.array([[np.nextafter(z[row], -np.inf), np.nextafter(z[row], np.inf)]])
+        sets[row] = union(sets[row], around)
+    return sets

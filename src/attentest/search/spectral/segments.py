@@ -1,105 +1,73 @@
-"""Segments of the z axes of images, inside the truncation set, undecided or unexplored, and their masses."""
+"""Parts of the z axes of images: segments, which are inside the truncation set, undecided or unexplored."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.statistics.alternative import Alternative, ordinary_range
-from attentest.statistics.law import Law
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-
-
-class Masses:
-    """Log masses of segments (s,), extreme and ordinary, for a p-value that can change from round to round.
-
-    Parameters
-    ----------
-    law
-        The law of the k statistics.
-
-    Attributes
-    ----------
-    asked : (k,) bool
-        Which images the p-value is asked for. The masses of others are not computed.
-    equal_tailed : (k,) bool
-        Whether p is twice the smaller tail.
-    extreme, ordinary : (s,)
-        The masses; -inf of an image that is not asked for.
-    """
-
-    def __init__(self, law: Law) -> None:
-        self._law = law
-        count = len(law)
-        self._mean, self._lower, self._upper = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.asked = np.zeros(count, dtype=np.bool_)
-        self.equal_tailed = np.zeros(count, dtype=np.bool_)
-        self.extreme, self.ordinary = np.empty(0), np.empty(0)
-
-    def ask(self, images: Integers, mean: Floats, alternative: Alternative) -> None:
-        """Ask for the p-values of images (m,) under means (m,); their masses have to be computed anew."""
-        self._mean[images] = mean
-        self._lower[images], self._upper[images] = ordinary_range(self._law.statistic[images], alternative)
-        self.equal_tailed[images] = alternative == "equal-tailed"
-        self.asked[images] = True
-
-    def of(self, image: Integers, left: Floats, right: Floats) -> tuple[Floats, Floats]:
-        """Return the log masses of intervals (m,): extreme and ordinary."""
-        return self._law.log_masses(
-            image,
-            left,
-            right,
-            mean=self._mean[image],
-            lower=self._lower[image],
-            upper=self._upper[image],
-        )
-
-    def quantiles(self, image: Integers, left: Floats, right: Floats, share: Floats, extreme: Mask) -> Floats:
-        """Return the points of finite intervals (m,) before which shares (m,) of their extreme or ordinary mass lie."""
-        return self._law.quantiles(
-            image,
-            left,
-            right,
-            share,
-            mean=self._mean[image],
-            lower=self._lower[image],
-            upper=self._upper[image],
-            extreme=extreme,
-        )
-
-    def append(self, image: Integers, left: Floats, right: Floats) -> None:
-        """Add the masses of new segments (m,)."""
-        extreme, ordinary = np.full((2, len(image)), -np.inf)
-        rows = np.flatnonzero(self.asked[image])
-        if len(rows):
-            extreme[rows], ordinary[rows] = self.of(image[rows], left[rows], right[rows])
-        self.extreme = np.concatenate([self.extreme, extreme])
-        self.ordinary = np.concatenate([self.ordinary, ordinary])
-
-    def keep(self, kept: Mask) -> None:
-        """Remove all but some of the segments (s,)."""
-        self.extreme, self.ordinary = self.extreme[kept], self.ordinary[kept]
-
+from attentest.statistics.columns import Columns, Floats, Integers, Mask
 
 INSIDE, UNDECIDED, UNEXPLORED = 0, 1, 2
 NO_PIECE = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Segments:
-    """Segments (s,) of the z axes of images.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AxisParts(Columns):
+    """Parts (q,) of the z axes of images.
 
     Parameters
     ----------
-    image : (s,)
-        Index of the image.
-    left, right : (s,)
-        Ends.
+    image, left, right : (q,)
+        Index of the image, and ends.
+    """
+
+    image: Integers
+    left: Floats
+    right: Floats
+
+    @property
+    def width(self) -> Floats:
+        """Widths (q,)."""
+        return self.right - self.left
+
+    @property
+    def middle(self) -> Floats:
+        """Middles (q,)."""
+        return (self.left + self.right) / 2
+
+    def outermost(self) -> Integers:
+        """Return the indices of the parts that lie in no other, sorted by image and place; of equal ones, the first."""
+        order = np.lexsort((-self.right, self.left, self.image))
+        # A part that lies in another comes after it, and after no other that reaches farther.
+        farthest = np.maximum.accumulate(sort_keys(self.image[order], self.right[order]))
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = farthest[1:] > farthest[:-1]
+        return order[new]
+
+    def contain(self, others: AxisParts) -> Mask:
+        """Return whether other parts (m,) lie in one of these, which are sorted and do not overlap."""
+        if len(self) == 0:
+            return np.zeros(len(others), dtype=np.bool_)
+        keys = sort_keys(self.image, self.left), sort_keys(others.image, others.left)
+        place = np.searchsorted(*keys, side="right") - 1
+        return np.asarray((place >= 0) & (self.image[place] == others.image) & (self.right[place] >= others.right))
+
+
+def sort_keys(image: Integers, z: Floats) -> NDArray[np.complex128]:
+    """Return image + i z for points (m,): keys that sort by image first, then by z."""
+    keys = np.empty(len(image), dtype=np.complex128)
+    keys.real, keys.imag = image, z
+    return keys
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Segments(AxisParts):
+    """Segments (s,).
+
+    Parameters
+    ----------
     best_left, best_right : (s,)
         Ends of the part that belongs to the best estimate of the set; equal if none of it does.
     kind : (s,)
@@ -112,27 +80,12 @@ class Segments:
         How often refining the segment has not improved it.
     """
 
-    image: Integers
-    left: Floats
-    right: Floats
     best_left: Floats
     best_right: Floats
     kind: Integers
     piece: Integers
     zone: Integers
     stalls: Integers
-
-    def __len__(self) -> int:
-        return len(self.image)
-
-    def chosen(self, rows: Mask | Integers | slice) -> Segments:
-        """Return some of the segments."""
-        return Segments(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
-
-    def followed_by(self, others: Segments) -> Segments:
-        """Concatenate."""
-        names = [field.name for field in fields(self)]
-        return Segments(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
 def unexplored(image: Integers, left: Floats, right: Floats, stalls: Integers | None = None) -> Segments:

@@ -288,7 +288,7 @@ def _intervals(
 
     Detectable differences are from the truncation sets as far as the confidence intervals needed them.
     """
-    law = type(results[0].law).stack([result.law for result in results])
+    law = type(results[0].law).concatenated([result.law for result in results])
     means = detectable_means(law, [result.intervals for result in results], results[0].alternative, alpha, power)
     measured = []
     intervals = confidence_intervals_of(results, confidence_level)
