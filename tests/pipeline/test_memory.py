@@ -7,90 +7,87 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from attentest import AttentionTest, Results
 from attentest.cli import app
-from attentest.pipeline.file_run import BatchRun
-
-SCRIPT = """
-import numpy as np
-from attentest import AttentionTest
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1
-from attentest.search import Fixed, GridSearch, SpectralSearch
+from attentest.pipeline.file_run import BatchRun
+from attentest.search import Fixed, GridSearch, Search, SpectralSearch
 
-rng = np.random.default_rng(0)
+SIDE = 64
+BATCH = 8
 
-def scores(images):
-    return np.exp(images[:, 0].reshape(len(images), 4, 32, 4, 32).mean(axis=(2, 4)))
+Returned = TypeVar("Returned")
 
-def images(count):
-    return (rng.normal(size=(128, 128)) for _ in range(count))
 
-def peak():
-    # Not ru_maxrss, which starts with that of the process that started this one.
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+def peak_of(function: Callable[[], Returned]) -> tuple[int, Returned]:
+    """Return the most bytes in use at once while a function runs, and what it returns; NumPy counts its arrays, too."""
+    tracemalloc.start()
+    try:
+        returned = function()
+        return tracemalloc.get_traced_memory()[1], returned
+    finally:
+        tracemalloc.stop()
 
-for search in (GridSearch(step=Fixed(step=2.0)), SpectralSearch(tol=1e-2)):
+
+def scores(images: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Increasing functions of the means of 4 x 4 parts of the first channel."""
+    return np.exp(images[:, 0].reshape(len(images), 4, SIDE // 4, 4, SIDE // 4).mean(axis=(2, 4)))
+
+
+@pytest.mark.parametrize(
+    "search", [GridSearch(step=Fixed(step=2.0)), SpectralSearch(tol=1e-2)], ids=["grid", "spectral"]
+)
+def test_map_keeps_nothing_but_the_results(search: Search) -> None:
     test = AttentionTest(
-        scores, noise=1.0, search=search, image_shape=(1, 128, 128), batch_size=8, confidence_level=None
+        scores, noise=1.0, search=search, image_shape=(1, SIDE, SIDE), batch_size=BATCH, confidence_level=None
     )
-    few = test.map(images(16))
-    before = peak()
-    results = test.map(images(64))
-    kept = sum(r.image.nbytes + r.attention.nbytes + r.region.nbytes + r.intervals.nbytes for r in results) / 1024
-    print(peak() - before - kept)
 
-def colours(height, width):
-    return rng.integers(0, 256, size=(height, width, 3), dtype=np.uint8)
+    def mapped(count: int) -> Results:
+        rng = np.random.default_rng(0)
+        return test.map(rng.normal(size=(SIDE, SIDE)) for _ in range(count))
 
-large, resized = colours(1000, 1500), Preprocessing(resize=(128, 128), rescale=1 / 255)
-for options in ({"noise": 74.0}, {"noise": AR1(0.5, 74.0), "randomise": 0.5}):
+    mapped(1)  # imports
+    few, _ = peak_of(lambda: mapped(BATCH))
+    many, results = peak_of(lambda: mapped(4 * BATCH))
+    arrays = [array for r in results for array in (r.image, r.attention, r.region, r.intervals)]
+    further = 3 * BATCH
+    kept = sum(array.nbytes for array in arrays) * further / len(results)
+    # The other parts of a result take about 2,500 bytes, 0.08 of an image.
+    assert (many - few - kept) / further < 0.5 * results[0].image.nbytes
+
+
+@pytest.mark.parametrize(
+    ("options", "copies"),
+    [
+        ({"noise": 74.0}, 5),  # image, attention map, eta, Sigma eta and the image as it was read
+        ({"noise": AR1(0.5, 74.0), "randomise": 0.5}, 6),  # and the noise that is added
+    ],
+    ids=["plain", "randomised"],
+)
+def test_a_large_image_takes_a_few_times_its_own_memory(options: dict[str, Any], copies: int) -> None:
+    rng = np.random.default_rng(0)
+    large, small = (rng.integers(0, 256, size=(*size, 3), dtype=np.uint8) for size in ((400, 600), (30, 40)))
     test = AttentionTest(
-        scores, preprocessing=resized, search=SpectralSearch(tol=1e-2), image_shape=(3, 128, 128), batch_size=8,
-        confidence_level=None, **options,
+        scores,
+        preprocessing=Preprocessing(resize=(SIDE, SIDE), rescale=1 / 255),
+        search=SpectralSearch(tol=1e-2),
+        image_shape=(3, SIDE, SIDE),
+        confidence_level=None,
+        **options,
     )
-    test(colours(30, 40))
-    before = peak()
-    result = test(large)
-    print((peak() - before) * 1024 / result.image.nbytes)
-    del result
-"""
-
-
-needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
-
-
-@pytest.fixture(scope="module")
-def measured() -> list[float]:
-    """What the script prints."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True)
-    return [float(line) for line in done.stdout.split()]
-
-
-@needs_proc
-def test_map_keeps_nothing_but_the_results(measured: list[float]) -> None:
-    """Peak memory beyond the results, in KiB, does not grow with the number of images, for either kind of search."""
-    grid, spectral = measured[:2]
-    # Keeping one more copy of each of the 64 images, of 128 KiB, would show as 8 MiB more; how memory is reused makes
-    # it -4 to 4.7 MiB.
-    assert grid < 6 * 1024
-    assert spectral < 6 * 1024
-
-
-@needs_proc
-def test_a_large_image_takes_a_few_times_its_own_memory(measured: list[float]) -> None:
-    """Peak memory in units of the image in float64, of 36 MB: image, attention map, eta, Sigma eta and little else."""
-    plain, randomised = measured[2:]
-    assert 2 < plain < 4.7  # 3.2 measured, and 9 to 11 if all copies are kept
-    # 1.3 to 3.1 more, for the noise that is added and the image with it; 6 to 7 with all copies.
-    assert 0 <= randomised < 4
+    test(small)  # imports
+    peak, result = peak_of(lambda: test(large))
+    assert peak < (copies + 0.5) * result.image.nbytes  # 9 to 11 if all copies are kept
 
 
 BYTES_PER_IMAGE = 4000
@@ -99,21 +96,17 @@ BYTES_PER_IMAGE = 4000
 QUICK = ("--stack", "--noise", "1", "--tol", "1e-2", "--no-interval")
 
 
-def peak_of(count: int, *options: str) -> int:
+def peak_of_a_run(count: int, *options: str) -> int:
     """Return the most bytes in use at once while ``attentest test`` runs over a stack of images."""
     stack = Path(f"{count}.npy")
     if not stack.exists():
         np.save(stack, np.zeros((count, 8, 8)))
-    tracemalloc.start()
-    try:
-        done = CliRunner().invoke(app, ["test", str(stack), *QUICK, *options])
-        assert done.exit_code == 0, done.output
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    peak, done = peak_of(lambda: CliRunner().invoke(app, ["test", str(stack), *QUICK, *options]))
+    assert done.exit_code == 0, done.output
+    return peak
 
 
-@pytest.mark.parametrize("options", [(), ("--csv", "table.csv"), ("--out", "o"), ("--components", "--csv", "t.csv")])
+@pytest.mark.parametrize("options", [("--csv", "table.csv"), ("--out", "o"), ("--components", "--csv", "t.csv")])
 def test_a_run_keeps_rows_and_no_records(
     options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path
 ) -> None:
@@ -132,13 +125,13 @@ def test_a_run_keeps_rows_and_no_records(
             yield [{**json.loads(line), "image": image.name, "file": image.stamp()} for image in some]
 
     monkeypatch.setattr(BatchRun, "run", copies)
-    peak_of(10, *run)  # imports
+    peak_of_a_run(10, *run)  # imports
     few, many = 100, 600
-    small, large = peak_of(few, *run), peak_of(many, *run)
+    small, large = peak_of_a_run(few, *run), peak_of_a_run(many, *run)
     assert large - small < (many - few) * BYTES_PER_IMAGE
     if "--out" in run:  # all records are read from the directory, which has those of both stacks
         size = Path("o/results.jsonl").stat().st_size
-        again = peak_of(many, *run)
+        again = peak_of_a_run(many, *run)
         assert Path("o/results.jsonl").stat().st_size == size
         assert again - small < many * BYTES_PER_IMAGE
 
