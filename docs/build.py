@@ -64,12 +64,15 @@ def main() -> int:
     """Build the documentation, and return the exit code of Sphinx."""
     parser = argparse.ArgumentParser(description="Build the documentation.")
     parser.add_argument("--out", type=Path, default=SOURCE.parent / "build" / "docs", help="where the versions are")
-    out = parser.parse_args().out
+    parser.add_argument("--without-outputs", action="store_true", help="show the notebooks without running them")
+    options = parser.parse_args()
+    out = options.out
     # Kernels of notebooks inherit it: without ipywidgets, tqdm says so whenever transformers imports it.
     os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
     strict = ["-E", "-W", "--keep-going", "-q"]
+    notebooks = ["-D", "nb_execution_mode=off"] if options.without_outputs else []
     trees = ["-d", str(out / ".doctrees" / attentest.__version__)]
-    code = sphinx_build(["-b", "html", *strict, *trees, str(SOURCE), str(out / attentest.__version__)])
+    code = sphinx_build(["-b", "html", *strict, *notebooks, *trees, str(SOURCE), str(out / attentest.__version__)])
     if code == 0:
         write_version_list(out)
     return code

@@ -32,8 +32,7 @@ nitpick_ignore_regex = [
     # Names of other libraries, and type aliases, have no page here, and nothing is looked up on the network.
     (r"py:.*", r"(?!attentest\.).*"),
     # Internal classes that appear in the signature of a public one and are of no use by themselves.
-    (r"py:class", r"attentest\.(attention\.tokens\.Tokens|images\.sample\.Sample|images\.preprocessing\.InputMap)"),
-    (r"py:class", r"attentest\.api\.engine\.(Task|Item|TaskOfWork)"),
+    (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise)"),
 ]
 
 # Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.
