@@ -8,14 +8,13 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
 from attentest.app.form import CONTROLS, Form, optional_number
 from attentest.app.offered import FIELDS, Example, OfferedModels, UploadedImage, examples, page_words, read_upload
-from attentest.app.result_view import ONE_PICTURE, TestedImage, data_address, message_html, region_picture, result_html
+from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError
 from attentest.noise import ImageNoise, NoiseModel
@@ -146,15 +145,7 @@ class Actions:
                 _, region = form.attention_test(chosen, session.image, noise).attention_region(session.image.pixels)
         except AttentestError as error:
             return message_html(str(error), "error")
-        height, width = region.shape
-        address = data_address(region_picture(session.image.pixels, region))
-        size = f"<strong>{int(region.sum()):,}</strong> of {height * width:,} pixels"
-        where = " of the image plus noise" if form.randomise else ""
-        return (
-            f'<figure class="preview"><img src="{address}" alt="The image with the outline of the region">'
-            f"<figcaption>{escape(session.image.name)}, {width} × {height}. "
-            f'Region: <span id="region-size">{size}</span>{where}.</figcaption></figure>'
-        )
+        return preview_html(session.image, region, randomised=bool(form.randomise))
 
     def test(
         self, session: Session, number: int, model: str, form: Form, dark: bool, show: Callable[[float], None]
