@@ -91,17 +91,21 @@ def test_a_model_of_texts_is_refused_by_its_type() -> None:
 
 
 class PassThrough(nn.Module):
-    """A layer without attention."""
+    """A layer without attention, in the place of another, which returns a tuple in some versions of transformers."""
 
-    def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Tensor:
-        return hidden_states
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.returns_tuple = "tuple" in str(type(layer).forward.__annotations__.get("return"))
+
+    def forward(self, hidden_states: Tensor, *_: Any, **__: Any) -> Any:
+        return (hidden_states,) if self.returns_tuple else hidden_states
 
 
 @pytest.mark.parametrize("left", [0, 2])
 def test_a_model_that_does_not_show_the_attention_of_a_layer_is_refused(left: int) -> None:
     model = FAMILY_MODELS["vit"]()
     for index in range(left, LAYERS):
-        layers_of(model)[index] = PassThrough()
+        layers_of(model)[index] = PassThrough(layers_of(model)[index])
     with pytest.raises(ModelError, match=f"showed attention for {left} of its {LAYERS} layers") as caught:
         ViTScores(model)
     assert "\n" not in str(caught.value)
@@ -110,7 +114,7 @@ def test_a_model_that_does_not_show_the_attention_of_a_layer_is_refused(left: in
     scores = ViTScores(FAMILY_MODELS["beit"]())
     layers = layers_of(scores._encoder.module)
     for index in range(left, LAYERS):
-        layers[index] = PassThrough()
+        layers[index] = PassThrough(layers[index])
     with pytest.raises(ModelError, match=f"showed attention for {left} of its {LAYERS} layers"):
         scores(normal(1, 3, 8, 8))
 

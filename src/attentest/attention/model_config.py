@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from attentest.attention.encoder import checked_size
-from attentest.checks import positive_number, whole_number
+from attentest.checks import positive_number, real_number, whole_number
 from attentest.errors import InputError, ModelError, shortened
 
 MOST_LAYERS, MOST_CHANNELS, LARGEST_WIDTH, MOST_REGISTERS = 2**12, 2**12, 2**20, 2**12
@@ -90,6 +90,7 @@ class ModelConfig:
             checked_size(self._sides("image_size", defaults), patch_size)
             width = self._number("hidden_size", defaults, 1, LARGEST_WIDTH)
             self._number("num_attention_heads", defaults, 1, width)
+            real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
             layers = self._number("num_hidden_layers", defaults, 1, MOST_LAYERS)
             channels = self._number("num_channels", defaults, 1, MOST_CHANNELS)
             registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)

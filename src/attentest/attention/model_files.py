@@ -7,9 +7,9 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -83,14 +83,14 @@ class StoredWeights:
     ----------
     count
         Number of weights.
-    names
-        Names of the tensors.
+    shapes
+        Shapes of the tensors, by their names.
     dtypes
         Dtypes of the tensors that are weights or biases.
     """
 
     count: int
-    names: tuple[str, ...] = ()
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     dtypes: frozenset[str] = frozenset()
 
     @property
@@ -215,21 +215,21 @@ class ModelFiles:
 
 def _weights_in(paths: list[Path]) -> StoredWeights:
     """Return what safetensors files hold; only their headers are read, which that library checks."""
-    count, dtypes = 0, {}
+    shapes, dtypes = {}, set()
     for path in paths:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118  # it is no mapping
                 tensor = file.get_slice(name)
-                count += math.prod(tensor.get_shape())
-                dtypes[name] = str(tensor.get_dtype())
-                # Whole numbers beside weights and biases are indices.
-                if name.endswith((".weight", ".bias")) and dtypes[name] not in DTYPES:
-                    raise ValueError(
-                        f"tensor {name[:100]!r} of {path.name} is stored as {dtypes[name]}, not as one of "
-                        f"{', '.join(DTYPES)}"
-                    )
-    used = frozenset(dtype for name, dtype in dtypes.items() if name.endswith((".weight", ".bias")))
-    return StoredWeights(count=count, names=tuple(dtypes), dtypes=used)
+                shapes[name] = tuple(tensor.get_shape())
+                if name.endswith((".weight", ".bias")):  # whole numbers beside them are indices
+                    dtype = str(tensor.get_dtype())
+                    if dtype not in DTYPES:
+                        raise ValueError(
+                            f"tensor {name[:100]!r} of {path.name} is stored as {dtype}, not as one of "
+                            f"{', '.join(DTYPES)}"
+                        )
+                    dtypes.add(dtype)
+    return StoredWeights(count=sum(map(math.prod, shapes.values())), shapes=shapes, dtypes=frozenset(dtypes))
 
 
 def _short(error: BaseException) -> str:

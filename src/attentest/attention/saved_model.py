@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,42 +122,48 @@ def _load_weights(family: Family, config: ModelConfig, files: ModelFiles, stored
             )
     except Exception as error:  # noqa: BLE001  # the library may raise anything on a damaged configuration or file
         raise files.not_loaded(error) from None
-    _check_matching(info, files.where, stored.names if stored else ())
+    _check_matching(model, info, files.where, stored.shapes if stored else {})
     return model
 
 
-def _check_matching(info: Mapping[str, Any], where: str, stored: Sequence[str]) -> None:
+def _check_matching(
+    model: nn.Module, info: Mapping[str, Any], where: str, stored: Mapping[str, tuple[int, ...]]
+) -> None:
     """Check that the weights of a model have the shapes that its configuration asks for, and that all are there.
 
     Parameters
     ----------
+    model
+        The model as the configuration asks for it.
     info
         What the library says of loading the model, which names the weights as its modules do.
     where
         What a message says of where the weights are.
     stored
-        Names of the weights in the files; none if they are not known.
+        Shapes of the weights in the files, by their names there; none if they are not known.
     """
-    mismatched = {key: (tuple(shape), tuple(wanted)) for key, shape, wanted in info["mismatched_keys"]}
-    if mismatched:
-        named = {_name_in_file(key, stored): shapes for key, shapes in mismatched.items()}
+    # With its shapes, or, in transformers 4, without.
+    keys = [entry if isinstance(entry, str) else entry[0] for entry in info["mismatched_keys"]]
+    if keys:
+        named = {_name_in_file(key, stored): key for key in keys}
         name = min(named)
-        shape, wanted = named[name]
+        shape = stored.get(name, "another than the model's")
+        wanted = tuple(model.state_dict()[named[name]].shape)
         others = len(named) - 1
         more = f", and {counted(others, 'more tensor')} {'do' if others > 1 else 'does'} not fit" if others else ""
         raise ModelError(
             f"the weights {where} have {name} of shape {shape}, but config.json asks for {wanted}{more}; {ADVICE}"
         )
-    for keys, problem in (
+    for reported, problem in (
         ("missing_keys", "lack {} that config.json asks for"),
         ("unexpected_keys", "have {} that config.json does not ask for"),
     ):
-        if used := _used(info[keys]):
+        if used := _used(info[reported]):
             tensors = problem.format(counted(len(used), "tensor"))
             raise ModelError(f"the weights {where} {tensors}, {used[0]} first; {ADVICE}")
 
 
-def _name_in_file(key: str, stored: Sequence[str]) -> str:
+def _name_in_file(key: str, stored: Iterable[str]) -> str:
     """Return the name in the files of a weight that the modules call by a key; the key itself if no name fits it.
 
     Models with a head prefix the names of their encoder, and the library has renamed modules since older files were

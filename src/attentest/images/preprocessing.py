@@ -129,21 +129,19 @@ class Preprocessing:
         levels
             Values of black and white in the images, such as (0, 255); None if unknown.
         """
-        with torch.device("cpu"):  # not torch's default device: the caller moves the map to that of the model
-            return self._plan(_image_shape(shape, channels), channels, levels)
-
-    def _plan(self, image_shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
+        image_shape = _image_shape(shape, channels)
         _, height, width = image_shape
         resized = self._resized(height, width)
         crop = resized if self.crop is None else self.crop
-        rows, vertical = self._axis(height, resized[0], crop[0])
-        columns, horizontal = self._axis(width, resized[1], crop[1])
         black, factor = 0.0, 1.0
         if self.rescale is not None:
             black, white = _levels(levels)
             factor = self.rescale * (255.0 / (white - black))
-        mean = _spread(self.mean, channels, "mean", 0.0)
-        std = _spread(self.std, channels, "std", 1.0)
+        with torch.device("cpu"):  # not torch's default device: the caller moves the map to that of the model
+            rows, vertical = self._axis(height, resized[0], crop[0])
+            columns, horizontal = self._axis(width, resized[1], crop[1])
+            mean = _spread(self.mean, channels, "mean", 0.0)
+            std = _spread(self.std, channels, "std", 1.0)
         return InputMap(
             image_shape=image_shape,
             input_shape=(channels, *crop),
@@ -284,13 +282,13 @@ def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
 
 def _spread(values: tuple[float, ...] | None, channels: int, name: str, default: float) -> Tensor:
     """Return one number for each channel."""
-    given = (default,) if values is None else values
-    if len(given) not in (1, channels):
+    known = (default,) if values is None else values
+    if len(known) not in (1, channels):
         raise InputError(
-            f"the preprocessing has {len(given)} values of {name}, but the model takes {counted(channels, 'channel')}: "
+            f"the preprocessing has {len(known)} values of {name}, but the model takes {counted(channels, 'channel')}: "
             f"give {'1 value' if channels == 1 else f'1 value or {channels}'}."
         )
-    return torch.tensor(given, dtype=torch.float64).expand(channels).clone()
+    return torch.tensor(known, dtype=torch.float64).expand(channels).clone()
 
 
 def _finite(value: Any, name: str) -> float:

@@ -19,17 +19,17 @@ BY_HAND = "describe what the model expects with Preprocessing(...) instead"
 PIL_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Pillow's filters, in the order of their codes in configurations."""
 
-_PRESET_ATTRIBUTES = ("crop_size", "resize_size", "interpolation", "antialias", "mean", "std")
-_TIMM_KEYS = ("input_size", "interpolation", "mean", "std", "crop_pct")
-_NESTING_KEYS = ("image_processor", "data_config", "pretrained_cfg")
+PRESET_ATTRIBUTES = ("crop_size", "resize_size", "interpolation", "antialias", "mean", "std")
+TIMM_KEYS = ("input_size", "interpolation", "mean", "std", "crop_pct")
+NESTING_KEYS = ("image_processor", "data_config", "pretrained_cfg")
 """Keys under which files of processors, of timm models in transformers and of timm models nest the settings."""
 
-_SUFFIXES = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
+SUFFIXES = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 
-_LINEAR_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
-_HARMLESS_STEPS = ("do_convert_rgb", "do_reduce_labels")
+LINEAR_STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize")
+HARMLESS_STEPS = ("do_convert_rgb", "do_reduce_labels")
 """Steps that can be ignored: colours are for the caller to convert, and labels are not images."""
-_UNKNOWN_SETTINGS = (
+UNKNOWN_SETTINGS = (
     "crop_pct",
     "image_grid_pinpoints",
     "keep_aspect_ratio",
@@ -79,8 +79,8 @@ def processor_settings(processor: Any) -> dict[str, Any]:
         return processor_settings(inner)
     if callable(getattr(processor, "to_dict", None)):
         settings = processor.to_dict()
-        return _from_mapping(settings) if _nested(settings) is not None else _from_settings(settings)
-    if all(hasattr(processor, name) for name in _PRESET_ATTRIBUTES):
+        return processor_settings(settings) if _nested(settings) is not None else _from_settings(settings)
+    if all(hasattr(processor, name) for name in PRESET_ATTRIBUTES):
         return _from_torchvision_preset(processor)
     raise InputError(
         f"preprocessing must be an image processor or its configuration, a timm data configuration or a torchvision "
@@ -89,26 +89,27 @@ def processor_settings(processor: Any) -> dict[str, Any]:
 
 
 def _from_mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters for a configuration, in which values may be missing."""
     inner = _nested(mapping)
     if inner is not None:
         return _from_mapping(inner)
     if "input_size" in mapping:
         return _from_timm_config(mapping)
-    if not any(key in mapping for key in (*_LINEAR_STEPS, "image_processor_type", "feature_extractor_type")):
+    if not any(key in mapping for key in (*LINEAR_STEPS, "image_processor_type", "feature_extractor_type")):
         raise InputError(
             f"the mapping with the keys {', '.join(map(str, mapping)) or '(none)'} is neither the configuration of an "
             f"image processor nor a timm data configuration: {BY_HAND}."
         )
-    given = {key: value for key, value in mapping.items() if value is not None}
-    _refuse_unknown_steps(given)
-    family = _family(given)
-    defaults = {"do_rescale": given.get("do_normalize")} if family is None else CLASS_DEFAULTS[family]
-    return _from_settings({**defaults, **given})
+    settings = {key: value for key, value in mapping.items() if value is not None}
+    _check_known(settings)
+    family = _family(settings)
+    defaults = {"do_rescale": settings.get("do_normalize")} if family is None else CLASS_DEFAULTS[family]
+    return _from_settings({**defaults, **settings})
 
 
 def _nested(mapping: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = (mapping.get(key) for key in _NESTING_KEYS)
-    return next((inner for inner in found if isinstance(inner, Mapping)), None)
+    nested = (mapping.get(key) for key in NESTING_KEYS)
+    return next((inner for inner in nested if isinstance(inner, Mapping)), None)
 
 
 def _family(settings: Mapping[str, Any]) -> str | None:
@@ -116,7 +117,7 @@ def _family(settings: Mapping[str, Any]) -> str | None:
     named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if named is None:
         return None
-    for suffix in _SUFFIXES:
+    for suffix in SUFFIXES:
         family = str(named).removesuffix(suffix)
         if family != named and family in CLASS_DEFAULTS:
             return family
@@ -126,33 +127,41 @@ def _family(settings: Mapping[str, Any]) -> str | None:
     )
 
 
-def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the complete settings of an image processor of transformers."""
-    _refuse_unknown_steps(settings)
-    _family(settings)
-    resizes, crops, rescales, normalises = (_switch(settings, step) for step in _LINEAR_STEPS)
-    square = settings.get("default_to_square") is not False
-    filter_code, factor = settings.get("resample"), settings.get("rescale_factor")
-    return dict(
-        resize=_processor_size(settings, "do_resize", "size", square) if resizes else None,
-        crop=_processor_crop(settings) if crops else None,
-        interpolation=_interpolation(2 if filter_code is None else filter_code) if resizes else "bilinear",
-        rescale=(1 / 255 if factor is None else factor) if rescales else None,
-        mean=_as_sequence(settings, "image_mean") if normalises else None,
-        std=_as_sequence(settings, "image_std") if normalises else None,
-    )
-
-
-def _refuse_unknown_steps(settings: Mapping[str, Any]) -> None:
+def _check_known(settings: Mapping[str, Any]) -> None:
+    """Raise an error if an image processor takes a step that is not known here."""
     for key, value in settings.items():
-        step = str(key).startswith("do_") and key not in (*_LINEAR_STEPS, *_HARMLESS_STEPS)
-        if value and (step or key in _UNKNOWN_SETTINGS):
+        step = str(key).startswith("do_") and key not in (*LINEAR_STEPS, *HARMLESS_STEPS)
+        if value and (step or key in UNKNOWN_SETTINGS):
             raise InputError(
                 f"the image processor has {key} set to {value!r}, a step that attentest does not know: {BY_HAND}."
             )
 
 
-def _switch(settings: Mapping[str, Any], step: str) -> bool:
+def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters for the complete settings of an image processor of transformers."""
+    _check_known(settings)
+    _family(settings)
+    parameters: dict[str, Any] = {}
+    if _is_on(settings, "do_resize"):
+        square = settings.get("default_to_square") is not False
+        filter_code = settings.get("resample")
+        parameters["resize"] = _size(settings, "do_resize", "size", square)
+        parameters["interpolation"] = _interpolation(2 if filter_code is None else filter_code)
+    if _is_on(settings, "do_center_crop"):
+        parameters["crop"] = crop = _size(settings, "do_center_crop", "crop_size", square=True)
+        if isinstance(crop, int):
+            raise InputError(f"crop_size of an image processor must have height and width, got shortest_edge {crop}.")
+    if _is_on(settings, "do_rescale"):
+        factor = settings.get("rescale_factor")
+        parameters["rescale"] = 1 / 255 if factor is None else factor
+    if _is_on(settings, "do_normalize"):
+        for name in ("mean", "std"):
+            value = _required(settings, "do_normalize", f"image_{name}")
+            parameters[name] = value if isinstance(value, (Sequence, np.ndarray, Tensor)) else (value,)
+    return parameters
+
+
+def _is_on(settings: Mapping[str, Any], step: str) -> bool:
     value = settings.get(step)
     if value is None or isinstance(value, bool):
         return bool(value)
@@ -166,34 +175,23 @@ def _required(settings: Mapping[str, Any], step: str, key: str) -> Any:
     return value
 
 
-def _processor_size(settings: Mapping[str, Any], step: str, key: str, square: bool) -> tuple[int, int] | int:
+def _size(settings: Mapping[str, Any], step: str, key: str, square: bool) -> tuple[int, int] | int:
+    """Return a size, (height, width) or the shortest side; a single number is the side of a square if it says so."""
     value = _required(settings, step, key)
     if isinstance(value, Mapping):
-        given = {name: size for name, size in value.items() if size is not None}
-        if set(given) == {"height", "width"}:
-            return checked_pair((given["height"], given["width"]), key)
-        if set(given) == {"shortest_edge"}:
-            return checked_side(given["shortest_edge"], f"shortest_edge of {key}")
+        sides = {name: side for name, side in value.items() if side is not None}
+        if set(sides) == {"height", "width"}:
+            return checked_pair((sides["height"], sides["width"]), key)
+        if set(sides) == {"shortest_edge"}:
+            return checked_side(sides["shortest_edge"], f"shortest_edge of {key}")
         raise InputError(
             f"{key} of an image processor must have height and width, or shortest_edge, got "
-            f"{', '.join(map(str, given)) or 'nothing'}: {BY_HAND}."
+            f"{', '.join(map(str, sides)) or 'nothing'}: {BY_HAND}."
         )
     if isinstance(value, (list, tuple)):
         return checked_pair(value, key)
     side = checked_side(value, key)
     return (side, side) if square else side
-
-
-def _processor_crop(settings: Mapping[str, Any]) -> tuple[int, int]:
-    crop = _processor_size(settings, "do_center_crop", "crop_size", square=True)
-    if isinstance(crop, int):
-        raise InputError(f"crop_size of an image processor must have height and width, got shortest_edge {crop}.")
-    return crop
-
-
-def _as_sequence(settings: Mapping[str, Any], key: str) -> Any:
-    value = _required(settings, "do_normalize", key)
-    return value if isinstance(value, (Sequence, np.ndarray, Tensor)) else (value,)
 
 
 def _interpolation(value: Any) -> str:
@@ -207,7 +205,7 @@ def _interpolation(value: Any) -> str:
 
 def _from_timm_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of timm's evaluation transform: resize to size / crop_pct, crop, scale, normalise."""
-    for key in _TIMM_KEYS:
+    for key in TIMM_KEYS:
         if config.get(key) is None:
             raise InputError(
                 f"the timm data configuration has no {key}: take the one that "
@@ -239,7 +237,11 @@ def _from_timm_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_torchvision_preset(preset: Any) -> dict[str, Any]:
-    resize, crop = _preset_size(preset.resize_size), _preset_size(preset.crop_size)
+    """Return the parameters of a preset of torchvision, in whose sizes a list of one number stands for the number."""
+    resize, crop = (
+        size[0] if isinstance(size, (list, tuple)) and len(size) == 1 else size
+        for size in (preset.resize_size, preset.crop_size)
+    )
     return dict(
         resize=resize,
         crop=(crop, crop) if isinstance(crop, int) else crop,
@@ -250,8 +252,3 @@ def _from_torchvision_preset(preset: Any) -> dict[str, Any]:
         std=preset.std,
         crop_rounding="even",
     )
-
-
-def _preset_size(value: Any) -> Any:
-    """Return a size of torchvision, in which a list of one number stands for the number."""
-    return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value

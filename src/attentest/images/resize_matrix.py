@@ -48,7 +48,7 @@ def resize_matrix(size_in: int, size_out: int, interpolation: str, antialias: bo
 
 
 def check_interpolation(interpolation: str, antialias: bool) -> None:
-    """Refuse an interpolation that does not exist, or that does not exist without antialiasing."""
+    """Check that an interpolation exists, with or without antialiasing."""
     if not isinstance(antialias, bool):
         raise InputError(f"antialias must be True or False, got {antialias!r}.")
     if not isinstance(interpolation, str) or interpolation not in INTERPOLATIONS:

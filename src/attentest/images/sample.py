@@ -74,7 +74,7 @@ def as_sample(image: ImageLike) -> Sample:
 
 
 def check_image(image: ImageLike) -> Layout:
-    """Return the layout of an image that can become a sample; refuse others. The pixels are not converted."""
+    """Return the layout of an image that can become a sample, whose pixels are not converted."""
     if isinstance(image, Sample):
         return image.shape, image.levels
     values, levels = _checked_values(image)
@@ -145,11 +145,11 @@ class Hash(Protocol):
         """Add bytes."""
 
 
-def add_values(found: Hash, pixels: NDArray[np.float64]) -> None:
+def add_values(digest: Hash, pixels: NDArray[np.float64]) -> None:
     """Add the bytes of pixel values, the same for equal values, also where one is 0.0 and the other -0.0, to a hash."""
     flat = pixels.reshape(-1)
     for start in range(0, flat.size, VALUES_TOGETHER):
-        found.update((flat[start : start + VALUES_TOGETHER] + 0.0).tobytes())
+        digest.update((flat[start : start + VALUES_TOGETHER] + 0.0).tobytes())
 
 
 def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -167,7 +167,7 @@ LARGEST_SIDE = 2**20
 
 
 def as_shape(shape: Any) -> tuple[int, int, int]:
-    """Return the (C, H, W) of ``image_shape``, which is (H, W) or (C, H, W); refuse more values than an image has."""
+    """Return the (C, H, W) of ``image_shape``, (H, W) or (C, H, W), with at most as many values as an image."""
     if not isinstance(shape, tuple) or len(shape) not in (2, 3):
         raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.")
     sides = [whole_number(side, "a side in image_shape", 1, LARGEST_SIDE) for side in shape]
