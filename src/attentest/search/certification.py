@@ -1,23 +1,21 @@
-"""A step of a Markov chain whose stationary distribution is the law of the state given the truncation set.
-
-States are standard normal numbers if there is no selection (see ``Law.state_obs``). The step is one of slice sampling
-with shrinkage (Neal 2003, *Slice sampling*). Draw a level below the density of the present state, which the density
-exceeds in an interval around zero. Propose points uniformly in that interval. A point where z is outside the truncation
-set is rejected, and from then on the interval ends there, on that side of the present state; the first other point is
-the next state. The step is reversible: from the next state, the same interval and rejected points lead back to the
-present one with the same probability.
-
-It has no scale to choose, and nothing in it depends on where the observed state is. Each proposal shortens the interval
-by a factor, so that a truncation set a million times narrower takes a few dozen proposals more; and the first proposals
-of every step lie anywhere, so that a chain finds the other intervals of the set.
-
-Draws from the law of a statistic given its truncation set, for a p-value that does not depend on any search.
+"""Draws from the law of a statistic given its truncation set, for a p-value that does not depend on any search.
 
 This is the parallel method of Besag and Clifford (1989, *Generalized Monte Carlo significance tests*). A chain that is
 reversible for the law runs from the observed state to a hub, and then independent chains of the same length run from
 the hub. Under the hypothesis the observed state is a draw from the law. By reversibility it is then, seen from the hub,
 the end of one more chain, so that the observed state and the ends are exchangeable, whatever the length of the chains
 and however badly they mix.
+
+States are standard normal numbers if there is no selection (see ``Law.state_obs``). A step of a chain is one of slice
+sampling with shrinkage (Neal 2003, *Slice sampling*). Draw a level below the density of the present state, which the
+density exceeds in an interval around zero. Propose points uniformly in that interval. A point where z is outside the
+truncation set is rejected, and from then on the interval ends there, on that side of the present state; the first other
+point is the next state. The step is reversible: from the next state, the same interval and rejected points lead back to
+the present one with the same probability.
+
+It has no scale to choose, and nothing in it depends on where the observed state is. Each proposal shortens the interval
+by a factor, so that a truncation set a million times narrower takes a few dozen proposals more; and the first proposals
+of every step lie anywhere, so that a chain finds the other intervals of the set.
 """
 
 from __future__ import annotations
@@ -27,15 +25,25 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attentest.checks import whole_number
 from attentest.search.problem import Indices, Report, SearchProblem
+from attentest.statistics.columns import Floats, Integers
 
 MOST_PROPOSALS = 64
 """Most proposals in a step, after which the chain stays where it is: by then the interval is shorter by about a factor
 of 1e-13, which is rounding. The paths of at most so many proposals lead forth and back with the same probability, so
 the chain remains reversible."""
+
+MOST_DRAWS = 100_000
+MOST_STEPS = 10_000
+"""Upper limits, against typing errors."""
+
+STREAM = int.from_bytes(b"certificate", "big")
+"""Name of the random numbers that are drawn here."""
+
+BATCHES_TOGETHER = 8
+"""Batches of the model that the chains of all images together fill, so that few batches are half empty."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,9 +60,9 @@ class StepNumbers:
         Places of the proposals in the intervals, from 0 to 1.
     """
 
-    direction: NDArray[np.float64]
-    drop: NDArray[np.float64]
-    place: NDArray[np.float64]
+    direction: Floats
+    drop: Floats
+    place: Floats
 
     @classmethod
     def drawn(cls, rngs: Sequence[np.random.Generator], chains: int) -> Self:
@@ -66,9 +74,7 @@ class StepNumbers:
         )
 
 
-def slice_step(
-    problem: SearchProblem, image: Indices, state: NDArray[np.float64], numbers: StepNumbers
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def slice_step(problem: SearchProblem, image: Indices, state: Floats, numbers: StepNumbers) -> tuple[Floats, Integers]:
     """Move m chains by one step.
 
     Parameters
@@ -108,9 +114,7 @@ def slice_step(
     return next_state, evaluations
 
 
-def _interval_around(
-    state: NDArray[np.float64], drop: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _interval_around(state: Floats, drop: Floats) -> tuple[Floats, Floats]:
     """Return how far (m,) one can go from states, backwards and forwards, if the log density may ``drop`` so much.
 
     The log density is -state^2 / 2.
@@ -119,17 +123,6 @@ def _interval_around(
     far = -state - np.copysign(np.sqrt(state**2 + 2 * drop), state)
     near = -2 * drop / far
     return np.minimum(far, near), np.maximum(far, near)
-
-
-MOST_DRAWS = 100_000
-MOST_STEPS = 10_000
-"""Upper limits, against typing errors."""
-
-STREAM = int.from_bytes(b"certificate", "big")
-"""Name of the random numbers that are drawn here."""
-
-BATCHES_TOGETHER = 8
-"""Batches of the model that the chains of all images together fill, so that few batches are half empty."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +139,7 @@ class ExchangeableDraws:
         Number of model evaluations.
     """
 
-    statistics: NDArray[np.float64]
+    statistics: Floats
     moved: float
     evaluations: int
 
@@ -183,7 +176,7 @@ class Certification:
         """Return the draws for each image of a problem, in order."""
         count = len(problem.law)
         together = max(1, problem.memory // (2 * 8 * MOST_PROPOSALS * self.draws))
-        found = []
+        draws = []
         for start in range(0, count, together):
             images = np.arange(start, min(start + together, count))
 
@@ -191,35 +184,35 @@ class Certification:
                 if report is not None:
                     report((done + share * some) / count)
 
-            found += self._drawn(problem, images, progress)
-        return found
+            draws += self._drawn(problem, images, progress)
+        return draws
 
     def _drawn(self, problem: SearchProblem, images: Indices, progress: Report) -> list[ExchangeableDraws]:
         seed = () if self.seed is None else (self.seed,)
         rngs = [problem.generator(image, STREAM, *seed) for image in images]
         law = problem.law
         hubs, to_hubs = self._after_steps(problem, images, law.state_obs[images], rngs)
-        each = np.repeat(images, self.draws)
-        ends, from_hubs = self._after_steps(problem, each, np.repeat(hubs, self.draws), rngs, progress)
+        chains = np.repeat(images, self.draws)
+        ends, from_hubs = self._after_steps(problem, chains, np.repeat(hubs, self.draws), rngs, progress)
         # Given z, T depends on nothing else, for the observed one as for the draws: so they remain exchangeable.
         chance = np.concatenate([rng.standard_normal(self.draws) for rng in rngs])
         shape = len(images), self.draws
-        statistics = law.statistic_of(each, law.z_of(each, ends), chance).reshape(shape)
-        moved = (ends != law.state_obs[each]).reshape(shape).mean(axis=1)
+        statistics = law.statistic_of(chains, law.z_of(chains, ends), chance).reshape(shape)
+        moved = (ends != law.state_obs[chains]).reshape(shape).mean(axis=1)
         evaluations = to_hubs + from_hubs.reshape(shape).sum(axis=1)
         return [
-            ExchangeableDraws(statistics=own.copy(), moved=float(share), evaluations=int(evaluated))
-            for own, share, evaluated in zip(statistics, moved, evaluations, strict=True)
+            ExchangeableDraws(statistics=row.copy(), moved=float(share), evaluations=int(evaluated))
+            for row, share, evaluated in zip(statistics, moved, evaluations, strict=True)
         ]
 
     def _after_steps(
         self,
         problem: SearchProblem,
         image: Indices,
-        state: NDArray[np.float64],
+        state: Floats,
         rngs: Sequence[np.random.Generator],
         progress: Report | None = None,
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    ) -> tuple[Floats, Integers]:
         """Return where chains (m,) of images from states (m,) end, and how many evaluations each needed."""
         evaluations = np.zeros(len(image), dtype=np.int64)
         for step in range(self.steps):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,13 @@ from attentest.checks import changed_parameters, positive_number, whole_number
 from attentest.errors import InputError, SearchError
 from attentest.search.grid.steps import Adaptive, Combination, Fixed, StepRule
 from attentest.search.problem import CONVERGED, Indices, Points, Report, SearchOutcome, SearchProblem
+from attentest.statistics.columns import Columns, Mask
 from attentest.statistics.truncation_set import EMPTY, Intervals, TruncationSet, union
 
 
-@dataclass(frozen=True, kw_only=True)
-class Brackets:
-    """Pairs of points, exactly one of each in the truncation set.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Brackets(Columns):
+    """Pairs of points (m,), exactly one of each in the truncation set.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class Brackets:
     image: Indices
     lower: Points
     upper: Points
-    leaving: NDArray[np.bool_]
+    leaving: Mask
 
 
 def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tuple[Brackets, Indices]:
@@ -48,7 +49,7 @@ def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tupl
         Index of the image of each evaluation.
     """
     lower, upper = brackets.lower.copy(), brackets.upper.copy()
-    evaluated: list[Indices] = []
+    evaluated = [brackets.image[:0]]
     while True:
         middle = lower + (upper - lower) / 2
         wide = np.flatnonzero((upper - lower > tolerance) & (lower < middle) & (middle < upper))
@@ -60,8 +61,7 @@ def bisect(problem: SearchProblem, brackets: Brackets, tolerance: float) -> tupl
         like_lower = inside == brackets.leaving[wide]
         lower[wide[like_lower]] = middle[wide[like_lower]]
         upper[wide[~like_lower]] = middle[wide[~like_lower]]
-    narrowed = Brackets(image=brackets.image, lower=lower, upper=upper, leaving=brackets.leaving)
-    return narrowed, np.concatenate([np.empty(0, dtype=np.intp), *evaluated])
+    return replace(brackets, lower=lower, upper=upper), np.concatenate(evaluated)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,8 @@ class GridSearch:
         Width to which boundaries are bisected. The default moves p by no more than rounding, unless Z itself is
         that narrow.
     max_evaluations
-        Most evaluations per image, without bisection. A statistic so large that the range needs more is refused at
-        once: most often the noise is not in the units of the pixels.
+        Most evaluations per image, without bisection. A statistic so large that the range needs more is an error
+        at once: most often the noise is not in the units of the pixels.
     """
 
     step: StepRule
@@ -91,7 +91,7 @@ class GridSearch:
     max_evaluations: int = 2_000_000
 
     def __post_init__(self) -> None:
-        if not isinstance(self.step, StepRule) or isinstance(self.step, type):
+        if not isinstance(self.step, StepRule):
             raise InputError(f"step must be a step rule such as Adaptive() or Fixed(step=1e-3), got {self.step!r}.")
         for name in ("extent", "boundary_tolerance"):
             object.__setattr__(self, name, positive_number(getattr(self, name), name))
@@ -103,14 +103,8 @@ class GridSearch:
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters."""
-        parameters = asdict(self.step)  # type: ignore[call-overload]  # step rules are dataclasses
-        return {
-            "name": self.step.name,
-            **parameters,
-            "extent": self.extent,
-            "boundary_tolerance": self.boundary_tolerance,
-            "max_evaluations": self.max_evaluations,
-        }
+        parameters = asdict(self)
+        return {"name": self.step.name, **parameters.pop("step"), **parameters}
 
     def images_together(self, batch_size: int) -> int:
         """Return the batch size: each image needs one point at a time."""
@@ -168,9 +162,9 @@ class _Walk:
         self._limit = limit
         self._next = -limit
         self._last = -limit
-        self._last_inside: NDArray[np.bool_] | None = None
+        self._last_inside: Mask | None = None
         self._active: Indices = np.arange(count)
-        self._changes: list[tuple[Indices, Points, Points, NDArray[np.bool_]]] = []
+        self._changes: list[Brackets] = []
         self.starts_inside = np.zeros(count, dtype=np.bool_)
         self.evaluations = np.zeros(count, dtype=np.int64)
 
@@ -184,8 +178,7 @@ class _Walk:
 
     def brackets(self) -> Brackets:
         """Return the pairs of neighbouring grid points between which the region changed, in order of z."""
-        image, lower, upper, leaving = (np.concatenate(column) for column in zip(*self._changes, strict=True))
-        return Brackets(image=image, lower=lower, upper=upper, leaving=leaving)
+        return Brackets.concatenated(self._changes)
 
     def advance(self) -> None:
         """Evaluate the next grid points of every active image and record the changes between them."""
@@ -198,14 +191,16 @@ class _Walk:
             self.starts_inside[:] = inside[:, 0]
         before = np.column_stack([self._last_inside[active], inside[:, :-1]])
         came_from = np.column_stack([self._last[active], points[:, :-1]])
-        row, column = np.nonzero(before != inside)
-        self._changes.append((active[row], came_from[row, column], points[row, column], before[row, column]))
+        changed = np.nonzero(before != inside)
+        self._changes.append(
+            Brackets(image=active[changed[0]], lower=came_from[changed], upper=points[changed], leaving=before[changed])
+        )
         self._last[active] = points[:, -1]
         self._last_inside[active] = inside[:, -1]
         self._next[active] = following
         self._active = active[points[:, -1] < self._limit[active]]
 
-    def _evaluate_block(self, active: Indices) -> tuple[Points, NDArray[np.bool_], Points]:
+    def _evaluate_block(self, active: Indices) -> tuple[Points, Mask, Points]:
         """Evaluate many grid points per image at once.
 
         Returns
@@ -232,22 +227,22 @@ class _Walk:
         evaluated = np.maximum.accumulate(np.where(fresh, np.arange(points.shape[1]), 0), axis=1)
         return points, np.take_along_axis(inside, evaluated, axis=1), self._after(active, points[:, -1])
 
-    def _evaluate_point(self, active: Indices) -> tuple[Points, NDArray[np.bool_], Points]:
+    def _evaluate_point(self, active: Indices) -> tuple[Points, Mask, Points]:
         """Evaluate one grid point per image, with slopes where the step rule needs them; returns as for a block."""
         z = self._next[active]
         inside = np.empty((len(active), 1), dtype=np.bool_)
         following = np.empty(len(active))
         sloped = self._step.needs_slopes(z, self._problem.z_obs[active])
-        for chosen, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
-            if len(chosen) == 0:
+        for rows, with_slopes in ((np.flatnonzero(sloped), True), (np.flatnonzero(~sloped), False)):
+            if len(rows) == 0:
                 continue
-            image, at, slopes = active[chosen], z[chosen], None
+            image, at, slopes = active[rows], z[rows], None
             if with_slopes:
                 margins, slopes = self._problem.margins_and_slopes_at(image, at)
             else:
                 margins = self._problem.margins_at(image, at)
-            inside[chosen, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
-            following[chosen] = self._after(image, at, margins, slopes)
+            inside[rows, 0] = (margins.amax(dim=1) < 0).cpu().numpy()
+            following[rows] = self._after(image, at, margins, slopes)
         self.evaluations[active] += 1
         return z[:, None], inside, following
 
@@ -261,8 +256,8 @@ class _Walk:
 
 
 def _outcome(brackets: Brackets, image: int, starts_inside: bool, limit: float, evaluations: int) -> SearchOutcome:
-    own = brackets.image == image
-    lower, upper, leaving = brackets.lower[own], brackets.upper[own], brackets.leaving[own]
+    brackets = brackets.take(brackets.image == image)
+    lower, upper, leaving = brackets.lower, brackets.upper, brackets.leaving
     outer_end, inner_end = np.where(leaving, upper, lower), np.where(leaving, lower, upper)
     tails = np.array([[-np.inf, -limit], [limit, np.inf]])
     known = TruncationSet(

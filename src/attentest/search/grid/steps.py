@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.checks import changed_parameters, positive_number
 from attentest.errors import InputError
 from attentest.search.problem import Points
+from attentest.statistics.columns import Mask
 
 
-@runtime_checkable
-class StepRule(Protocol):
-    """The width of the next step.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StepRule(ABC):
+    """The width of the next step: a frozen dataclass whose parameters are positive numbers.
 
     ``looks_ahead`` means that the width depends on z alone, so that many grid points can be evaluated together.
     """
 
     name: ClassVar[str]
-    looks_ahead: ClassVar[bool]
+    looks_ahead: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, positive_number(getattr(self, field.name), field.name))
+
+    def __repr__(self) -> str:
+        return changed_parameters(self)
 
     @property
+    @abstractmethod
     def widest(self) -> float:
         """No step is wider than this."""
 
-    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
-        """Return for which grid points (m,) the width depends on the margins' derivatives, bool."""
+    def needs_slopes(self, z: Points, z_obs: Points) -> Mask:
+        """Return for which grid points (m,) the width depends on the margins' derivatives, bool: here for none."""
+        return np.zeros(z.shape, dtype=np.bool_)
 
+    @abstractmethod
     def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the step (m,) from grid points z (m,).
 
@@ -41,8 +52,8 @@ class StepRule(Protocol):
         """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adaptive:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Adaptive(StepRule):
     """The paper's adaptive width: margin over an estimated Lipschitz constant (theorem 2 and its heuristics).
 
     Parameters
@@ -64,11 +75,8 @@ class Adaptive:
     name: ClassVar[str] = "adaptive"
     looks_ahead: ClassVar[bool] = False
 
-    def __repr__(self) -> str:
-        return changed_parameters(self)
-
     def __post_init__(self) -> None:
-        _plain_numbers(self, "eps_min", "eps_max", "near", "safety")
+        super().__post_init__()
         if self.eps_min > self.eps_max:
             raise InputError(f"steps need eps_min <= eps_max, got eps_min={self.eps_min}, eps_max={self.eps_max}.")
 
@@ -77,7 +85,7 @@ class Adaptive:
         """The greatest step."""
         return self.eps_max
 
-    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
+    def needs_slopes(self, z: Points, z_obs: Points) -> Mask:
         """Return where the linear heuristic is used."""
         return np.abs(z - z_obs) >= self.near
 
@@ -100,37 +108,26 @@ class Adaptive:
         return np.asarray(width.cpu().numpy(), dtype=np.float64)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fixed:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Fixed(StepRule):
     """One step everywhere."""
 
     step: float = 1e-3
 
     name: ClassVar[str] = "fixed"
-    looks_ahead: ClassVar[bool] = True
-
-    def __repr__(self) -> str:
-        return changed_parameters(self)
-
-    def __post_init__(self) -> None:
-        _plain_numbers(self, "step")
 
     @property
     def widest(self) -> float:
         """The step."""
         return self.step
 
-    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
-        """Return False everywhere."""
-        return np.zeros(z.shape, dtype=np.bool_)
-
     def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the step."""
         return np.full_like(z, self.step)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Combination:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Combination(StepRule):
     """A fine step near the observed statistic, a coarse one elsewhere."""
 
     fine: float = 1e-4
@@ -138,29 +135,12 @@ class Combination:
     near: float = 0.1
 
     name: ClassVar[str] = "combination"
-    looks_ahead: ClassVar[bool] = True
-
-    def __repr__(self) -> str:
-        return changed_parameters(self)
-
-    def __post_init__(self) -> None:
-        _plain_numbers(self, "fine", "coarse", "near")
 
     @property
     def widest(self) -> float:
         """The wider of the two steps."""
         return max(self.fine, self.coarse)
 
-    def needs_slopes(self, z: Points, z_obs: Points) -> NDArray[np.bool_]:
-        """Return False everywhere."""
-        return np.zeros(z.shape, dtype=np.bool_)
-
     def width(self, z: Points, z_obs: Points, margins: Tensor | None, slopes: Tensor | None) -> Points:
         """Return the fine or the coarse step."""
         return np.where(np.abs(z - z_obs) < self.near, self.fine, self.coarse)
-
-
-def _plain_numbers(rule: StepRule, *names: str) -> None:
-    """Replace parameters of a frozen rule by plain positive floats, which compare equal and are JSON-ready."""
-    for name in names:
-        object.__setattr__(rule, name, positive_number(getattr(rule, name), name))

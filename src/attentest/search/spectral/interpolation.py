@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
@@ -40,22 +40,6 @@ models that amplify rounding are not at fault."""
 
 ROUGH_EVERY = 3
 """The noise of rough scores is measured at one of so many audit points of each image."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Findings:
-    """What an audit found.
-
-    Parameters
-    ----------
-    wrong : (m,) bool
-        At which points a conclusion, or the error of the interpolant that it rests on, was contradicted.
-    noisier : (k,) bool
-        For which images the rough scores are noisier than was measured at z_obs.
-    """
-
-    wrong: Mask
-    noisier: Mask
 
 
 class Interpolation:
@@ -117,15 +101,23 @@ class Interpolation:
         judged = self._unless_known_better(Pieces.concatenated(new), fresh.probed, exact, rough)
         return _with_stalls(judged, fresh), Pieces.concatenated(underestimated)
 
-    def check(self, points: AuditPoints, pieces: Pieces) -> Findings:
-        """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants."""
+    def check(self, points: AuditPoints, pieces: Pieces) -> tuple[Mask, Mask]:
+        """Evaluate the model at audit points and compare with what was concluded there, and with the interpolants.
+
+        Returns
+        -------
+        wrong : (m,) bool
+            At which points a conclusion, or the error of the interpolant that it rests on, was contradicted.
+        noisier : (k,) bool
+            For which images the rough scores are noisier than was measured at z_obs.
+        """
         scores = self._exact.at(points.image, points.z)
         wrong = self._problem.inside(points.image, scores) != points.inside
         piece = pieces.deciding(points.image, points.z)
         known = np.flatnonzero(piece >= 0)
         at_known = scores[on_device(known, scores.device)]
         wrong[known] |= self._contradicted(pieces, piece[known], points.z[known], at_known)
-        return Findings(wrong=wrong, noisier=self._noisier(points, scores))
+        return wrong, self._noisier(points, scores)
 
     def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
         """Return whether scores (m, gh, gw) at points z (m,) differ from interpolants by more than these allow."""

@@ -231,18 +231,18 @@ class Run:
         points = self._audit_points()
         if len(points) == 0:
             return False
-        findings = self._interpolation.check(points, self._pieces)
+        wrong, noisier = self._interpolation.check(points, self._pieces)
         count = len(self._unaudited)
         self._audited += np.bincount(points.image, minlength=count)
-        self._contradictions += np.bincount(points.image[findings.wrong], minlength=count)
-        again = findings.noisier.copy()
-        again[points.image[findings.wrong]] = True
+        self._contradictions += np.bincount(points.image[wrong], minlength=count)
+        again = noisier.copy()
+        again[points.image[wrong]] = True
         self._lattice.part_tails(self._table, again)
         self._goals.reopen(self._table, again)
         self._unaudited |= again
-        wrong = findings.wrong & ~findings.noisier[points.image]
+        wrong &= ~noisier[points.image]
         doubted = self._trusted.pieces_at(points.image[wrong], points.z[wrong])
-        anew = [self._trusted.parts_wider(image, 0.0) for image in map(int, np.flatnonzero(findings.noisier))]
+        anew = [self._trusted.parts_wider(image, 0.0) for image in map(int, np.flatnonzero(noisier))]
         self._explore_again(AxisParts.concatenated([*anew, doubted]))
         halved = np.full(count, np.inf)
         np.minimum.at(halved, doubted.image, doubted.width / 2)
