@@ -202,8 +202,7 @@ class TestActions:
     def test_examples_fit_bundled_models(self, actions: Actions) -> None:
         session = Session()
         for label in actions.examples:
-            example = actions.take_example(session, label)
-            assert "Region" in actions.preview(session, actions.models.bundled(example.size), Form(resize=False))
+            assert "Region" in actions.preview(session, actions.take_example(session, label), Form(resize=False))
 
 
 class TestPreview:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 from attentest.app.form import CONTROLS, Form, optional_number
-from attentest.app.offered import FIELDS, Example, OfferedModels, UploadedImage, examples, page_words, read_upload
+from attentest.app.offered import FIELDS, OfferedModels, UploadedImage, examples, page_words, read_upload
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError
@@ -127,11 +127,10 @@ class Actions:
             session.problem = str(error)
         return message_html(session.problem, "error") if session.problem else ""
 
-    def take_example(self, session: Session, label: str) -> Example:
-        """Make an example the image of a session."""
-        example = self.examples[label]
-        session.image = example.image
-        return example
+    def take_example(self, session: Session, label: str) -> str:
+        """Make an example the image of a session; return the name of the bundled model that takes it."""
+        session.image = self.examples[label]
+        return self.models.bundled(session.image.size[0])
 
     def preview(self, session: Session, model: str, form: Form) -> str:
         """Return the image with its region as HTML, from the attention map and without a search."""

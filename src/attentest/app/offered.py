@@ -1,4 +1,4 @@
-"""The models and images of the page: offered, uploaded or drawn; nothing that a browser sends names a file."""
+"""The models and images of the page: offered, uploaded or drawn; nothing that a browser sends names another file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -88,17 +87,18 @@ class OfferedModels:
 
     def __init__(self, directories: Iterable[Path] = (), device: str = "cpu") -> None:
         self._device = usable_device(device)
-        given = [Path(directory) for directory in directories]
-        for directory in given:
+        listed = [Path(directory) for directory in directories]
+        for directory in listed:
             if not directory.is_dir():
                 raise ModelError(
                     f"there is no model directory {directory}: give one made by save_pretrained or `attentest train`; "
                     "the page downloads nothing."
                 )
-        self._directories = _named(given) | {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
+        bundled = {_bundled_name(*kind): bundled_model(kind[1], kind[0]) for kind in BUNDLED}
+        self._directories = _named(listed) | bundled
         self._loaded: dict[str, OfferedModel] = {}
         self._lock = Lock()
-        for name in list(self._directories)[: len(given)]:
+        for name in _named(listed):
             self.model(name)
 
     @property
@@ -116,20 +116,16 @@ class OfferedModels:
         return _bundled_name("base", size)
 
     def model(self, name: object) -> OfferedModel:
-        """Return the model of a name; refuse anything that is not offered."""
+        """Return the model of a name; raise an error for anything that is not offered."""
         if not isinstance(name, str) or name not in self._directories:
             raise InputError(f"the model must be one of {', '.join(self.names)}, got {shortened(name)}.")
         with self._lock:
             if name not in self._loaded:
-                self._loaded[name] = _loaded(name, self._directories[name], self._device)
+                saved = load_model(self._directories[name], local_files_only=True)
+                preprocessing, size = preprocessing_and_size(saved.processor, None)
+                scores = RememberedScores(saved.encoder, image_size=size, device=self._device, owned=True)
+                self._loaded[name] = OfferedModel(name=name, scores=scores, preprocessing=preprocessing)
             return self._loaded[name]
-
-
-def _loaded(name: str, directory: Path, device: torch.device) -> OfferedModel:
-    saved = load_model(directory, local_files_only=True)
-    preprocessing, image_size = preprocessing_and_size(saved.processor, None)
-    scores = RememberedScores(saved.encoder, image_size=image_size, device=device, owned=True)
-    return OfferedModel(name=name, scores=scores, preprocessing=preprocessing)
 
 
 def _bundled_name(architecture: str, size: int) -> str:
@@ -140,9 +136,9 @@ def _named(directories: list[Path]) -> dict[str, Path]:
     """Return directories by their last names; the second of a name is followed by its number."""
     named: dict[str, Path] = {}
     for directory in directories:
-        own = directory.resolve().name
-        count = sum(1 for other in named.values() if other.resolve().name == own)
-        named[own if count == 0 else f"{own} ({count + 1})"] = directory
+        name = directory.resolve().name
+        count = sum(other.resolve().name == name for other in named.values())
+        named[f"{name} ({count + 1})" if count else name] = directory
     return named
 
 
@@ -218,45 +214,24 @@ def page_words(words: dict[str, str]) -> Iterator[None]:
 
 
 SEED = 0
-"""Seed of the images: the first two are those of ``attentest demo``."""
+"""Seed of the examples: the first two are those of ``attentest demo``."""
 
-SMALL, LARGE = 16, 64
-"""Sides of the images in pixels, which are those of bundled models."""
-
-SIGNAL = 3.0
-"""Mean of the signal in standard deviations of the noise."""
-
-SPOT = 4.0
-"""Brightness of the spot in the drawn scan, in standard deviations of the noise."""
+SIGNAL, SPOT = 3.0, 4.0
+"""Mean of the signal, and brightness of the spot in the drawn scan, in standard deviations of the noise."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """An image to try the page with; its noise has a standard deviation of 1.
+def examples() -> dict[str, UploadedImage]:
+    """Return images to try the page with, by what it calls them: their noise has a standard deviation of 1.
 
-    Parameters
-    ----------
-    image
-        The image.
-    size
-        Its side in pixels.
+    Their sizes are those of bundled models.
     """
-
-    image: UploadedImage
-    size: int
-
-
-def examples() -> dict[str, Example]:
-    """Return the examples by what the page calls them."""
     rng = np.random.default_rng(SEED)
-    noise = null_images(rng, 1, SMALL)[0]
-    signal = signal_images(rng, 1, SMALL, SIGNAL)[0][0]
-    scan = drawn_scan(np.random.default_rng(SEED), LARGE)
-    drawn = {"Pure noise": noise, "Noise and a signal": signal, "A drawn scan": scan}
-    return {
-        label: Example(image=UploadedImage(name=label.lower(), pixels=pixels), size=len(pixels))
-        for label, pixels in drawn.items()
+    drawn = {
+        "Pure noise": null_images(rng, 1, 16)[0],
+        "Noise and a signal": signal_images(rng, 1, 16, SIGNAL)[0][0],
+        "A drawn scan": drawn_scan(np.random.default_rng(SEED), 64),
     }
+    return {label: UploadedImage(name=label.lower(), pixels=pixels) for label, pixels in drawn.items()}
 
 
 def drawn_scan(rng: np.random.Generator, size: int) -> NDArray[np.float64]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -67,6 +68,9 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
             return gr.skip()
         return actions.take_upload(known, path, frame, window), *no_result(known)
 
+    def take_example(label: str, known: Session) -> tuple[Any, ...]:
+        return None, "", actions.take_example(known, label), NUMBER, 1.0, 0.0
+
     def forget_image(known: Session) -> tuple[str, str, str]:
         return known.forget_image(), *no_result(known)
 
@@ -79,11 +83,13 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
         return actions.preview(known, model, form_of(values))
 
     def run(known: Session, asked_number: float, model: str, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
-        *own, is_dark = values
-        found = actions.test(
-            known, int(asked_number), model, form_of(own), is_dark, lambda share: progress(share, desc=_doing(share))
-        )
-        return gr.skip() if found is None else (found, "")
+        *answers, is_dark = values
+
+        def show(share: float) -> None:
+            progress(share, desc="Testing" if share < 1 else "Drawing")
+
+        html = actions.test(known, int(asked_number), model, form_of(answers), is_dark, show)
+        return gr.skip() if html is None else (html, "")
 
     def then_preview(event: Any) -> Any:
         return event.then(preview, [session, *asked], fields.preview, **AT_ONCE)
@@ -117,20 +123,6 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
     then_test(fields.test.click(None, **PRIVATE))
     for label, button in fields.examples.items():
         outputs = [fields.file, fields.problem, *fields.set_by_examples]
-        then_test(then_preview(button.click(_taken(actions, label), session, outputs, **AT_ONCE)))
+        then_test(then_preview(button.click(partial(take_example, label), session, outputs, **AT_ONCE)))
     quiet = [each.input for each in asked if each not in fields.sliders and hasattr(each, "input")]
     gr.on(quiet, None, None, changed, js=CHANGED, **PRIVATE)
-
-
-def _doing(share: float) -> str:
-    return "Testing" if share < 1 else "Drawing"
-
-
-def _taken(actions: Actions, label: str) -> Callable[[Session], list[Any]]:
-    """Return what happens when an example is clicked."""
-
-    def take(session: Session) -> list[Any]:
-        example = actions.take_example(session, label)
-        return [None, "", actions.models.bundled(example.size), NUMBER, 1.0, 0.0]
-
-    return take
