@@ -6,12 +6,11 @@ truth: mean of the relative error, and its root mean square. Too small a varianc
     python benchmarks/noise_estimators.py [--parts estimators,lengths,fields,gains,surround] [--repeats 40]
 
 - estimators: all of them on independent and on correlated noise.
-- lengths: StationaryCovariance by the length of the correlation, and the way it was estimated before: correlations
-  damped to zero at the side of the image, and negative power set to zero.
+- lengths: StationaryCovariance by the length of the correlation.
 - fields: noise whose variance changes over the image.
 - gains: reference images that differ by a factor.
 - surround: the noise of an object in a dark surround, from the tested image itself, with the surround and without it;
-  and of brain slices, with --brain FILE, whose stationary covariance is compared as well.
+  and of brain slices, with --brain FILE.
 """
 
 from __future__ import annotations
@@ -28,15 +27,12 @@ from attentest.noise import (
     AR1Covariance,
     LocallyStationaryCovariance,
     NoiseEstimator,
-    NoiseModel,
     PixelVariance,
     PooledVariance,
     ShrunkCovariance,
-    Stationary,
     StationaryCovariance,
     from_image,
 )
-from attentest.noise.reference_images import ReferenceImages
 from attentest.noise.tested_image import MEDIAN_OF_NOISE
 from attentest.studies.brain.dataset import load_slices
 
@@ -70,25 +66,6 @@ class Separable:
         """Return eta' Sigma eta of contrasts (k, side, side)."""
         scaled = self.deviations * eta
         return np.einsum("kij,kij->k", scaled, self.correlation @ scaled @ self.correlation)
-
-
-class DampedCovariance(NoiseEstimator):
-    """StationaryCovariance as it was: damped to zero at the side of the image, negative power set to zero."""
-
-    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
-        planes = reference.residuals[:, 0]
-        shape = planes.shape[1:]
-        torus = tuple(2 * side - 1 for side in shape)
-        lags = np.fft.irfft2((np.abs(np.fft.rfft2(planes, s=torus)) ** 2).sum(axis=0), s=torus)
-        for axis, side in enumerate(shape):
-            lag = np.abs(np.fft.ifftshift(np.arange(1.0 - side, side)))
-            through = np.clip((lag - side / 2) / (side / 2), 0.0, 1.0)
-            weights = (1 + np.cos(np.pi * through)) / 2 / (side - lag)
-            lags *= weights[:, None] if axis == 0 else weights
-        clipped = np.fft.fftshift(np.fft.irfft2(np.maximum(np.fft.rfft2(lags).real, 0.0), s=torus))
-        clipped += clipped[::-1, ::-1]
-        variance = float((planes**2).sum() / ((reference.count - 1) * planes[0].size))
-        return Stationary(variance / clipped.max() * clipped, shape)
 
 
 def correlation(kind: str, scale: float, side: int) -> Array:
@@ -158,8 +135,8 @@ def estimators_part(repeats: int) -> None:
 
 
 def lengths_part(repeats: int) -> None:
-    """Compare the two ways to estimate a stationary covariance, by the length of the correlation."""
-    by_name: dict[str, Callable[[], NoiseEstimator]] = {"before": DampedCovariance, "now": StationaryCovariance}
+    """Measure the estimate of a stationary covariance by the length of the correlation."""
+    by_name: dict[str, Callable[[], NoiseEstimator]] = {"stationary": StationaryCovariance}
     header("lengths", by_name)
     kinds = (
         ("blur", 0.0),
@@ -229,17 +206,15 @@ def surround_part(repeats: int, brain: str | None) -> None:
         return float(np.median(np.abs(detail)) / MEDIAN_OF_NOISE)
 
     def row(name: str, truth: str, images: Iterable[Array]) -> None:
-        before, after, refused = [], [], 0
+        whole, inner, refused = [], [], 0
         for image in images:
-            before.append(with_surround(image))
+            whole.append(with_surround(image))
             try:
-                after.append(float(from_image(image, "wavelet").describe()["sigma"]))
+                inner.append(float(from_image(image, "wavelet").describe()["sigma"]))
             except InputError:
                 refused += 1
-        cells = [
-            "{:.2f} [{:.2f}, {:.2f}]".format(*np.quantile(values, [0.5, 0.25, 0.75])) for values in (before, after)
-        ]
-        print(f"| {name} | {truth} | {' | '.join(cells)} | {refused} of {len(before)} |", flush=True)
+        cells = ["{:.2f} [{:.2f}, {:.2f}]".format(*np.quantile(values, [0.5, 0.25, 0.75])) for values in (whole, inner)]
+        print(f"| {name} | {truth} | {' | '.join(cells)} | {refused} of {len(whole)} |", flush=True)
 
     rng = np.random.default_rng(0)
     for side in (16, 64, 224):
@@ -254,14 +229,6 @@ def surround_part(repeats: int, brain: str | None) -> None:
         slices = load_slices(brain)
         shown = slices.flair[slices.shows_brain()].astype(np.float64)
         row("brain slices", "not known", shown[rng.permutation(len(shown))[:300]])
-        healthy = slices.flair[slices.shows_brain() & ~slices.tumour].astype(np.float64)
-        eta = contrasts(rng, healthy.shape[1]).reshape(REGIONS, -1)
-        variances = [
-            np.einsum("ki,ki->k", eta, estimator().fit(healthy).noise_.apply(eta))
-            for estimator in (DampedCovariance, StationaryCovariance)
-        ]
-        ratios = np.sqrt(variances[1] / variances[0])
-        print(f"\nstandard errors of differences in {len(healthy)} brain slices, now / before: {np.round(ratios, 3)}")
 
 
 def main() -> None:
