@@ -24,7 +24,7 @@ from attentest.noise import (
     Stationary,
     StationaryCovariance,
 )
-from attentest.noise.implausible import implausible_noise
+from attentest.noise.implausible import noise_doubts
 
 TESTED, FITTED = 400, 100
 """Slices that are tested, and slices that models are fitted to."""
@@ -44,7 +44,7 @@ def models(size: int) -> dict[str, NoiseModel]:
 
 def print_row(name: str, noise: NoiseModel, images: Iterable[FloatArray]) -> None:
     """Print of how many images (1, H, W) it is said that the noise is too strong, or too weak."""
-    said = [implausible_noise(noise, image) or "" for image in images]
+    said = [noise_doubts(image[None], [noise])[0] or "" for image in images]
     strong, weak = (sum(word in each for each in said) / len(said) for word in ("too strong", "same units"))
     print(f"{name:40} {len(said):6} {strong:11.4f} {weak:11.4f}", flush=True)
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import float_array
 from attentest.errors import InputError
-from attentest.noise.model import BaseNoise, FloatArray, NoiseModel, deviations_text, sample_shape
+from attentest.noise.model import BaseNoise, FloatArray, NoiseModel, deviations_text, finite_array, sample_shape
 
 SYMMETRY_TOLERANCE = 1e-10
 """Largest ``|Sigma - Sigma'|`` allowed, relative to the largest entry: above rounding, below any real asymmetry."""
@@ -33,11 +32,9 @@ class Dense(BaseNoise):
     estimator: ClassVar = "shrunk"
 
     def __init__(self, covariance: ArrayLike) -> None:
-        matrix = np.array(float_array(covariance, "covariance"))
+        matrix = finite_array(covariance, "covariance")
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
             raise InputError(f"covariance must be a square (n, n) matrix, got shape {matrix.shape}.")
-        if not np.all(np.isfinite(matrix)):
-            raise InputError("covariance must be finite, got NaN or infinite entries.")
         asymmetry = np.abs(matrix - matrix.T).max()
         if asymmetry > SYMMETRY_TOLERANCE * np.abs(matrix).max():
             raise InputError(f"covariance must be symmetric, but it differs from its transpose by {asymmetry:.3g}.")

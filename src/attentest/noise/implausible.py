@@ -64,7 +64,7 @@ def _doubt(plane: FloatArray, deviation: float, largest: float, of: str) -> str 
             "noise alone would make them differ: the noise model is too strong, in other units, or lacks the "
             "correlation of neighbours."
         )
-    details = np.concatenate([some[used] for _, some, used in _details(plane[None])]) / deviation
+    details = np.concatenate([part[used] for _, part, used in _details(plane[None])]) / deviation
     median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
     if median > TOO_WEAK:
         return (
@@ -112,8 +112,8 @@ def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np
     for image in range(0, len(planes), step):
         images = slice(image, image + step)
         for row in range(0, height, rows):
-            some = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
-            yield images, *_details_of(some, (ends[0][images], ends[1][images]))
+            part = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
+            yield images, *_details_of(part, (ends[0][images], ends[1][images]))
 
 
 def _details_of(planes: FloatArray, ends: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:

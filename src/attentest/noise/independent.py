@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.noise.autoregressive import Exponential
-from attentest.noise.model import BaseNoise, FloatArray, deviations_text, sample_shape, standard_deviation
+from attentest.noise.model import BaseNoise, FloatArray, deviations_text, finite_array, sample_shape, standard_deviation
 
 
 @dataclass(frozen=True)
@@ -76,11 +75,9 @@ class Diagonal(BaseNoise):
     estimator: ClassVar = "pixel"
 
     def __init__(self, variance: ArrayLike) -> None:
-        values = np.array(float_array(variance, "variance"))
+        values = finite_array(variance, "variance")
         self.shape = values.shape
         flat = values.ravel()
-        if not np.all(np.isfinite(flat)):
-            raise InputError("variance must be finite, got NaN or infinite entries.")
         if np.any(flat < 0) or not np.any(flat > 0):
             raise InputError(
                 "variance must be non-negative and not all zero, "

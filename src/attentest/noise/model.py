@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import real_number, whole_number
+from attentest.checks import float_array, real_number, whole_number
 from attentest.errors import InputError
 from attentest.markup import definition_table
 from attentest.registry import NOISE_ESTIMATORS
@@ -302,6 +302,14 @@ def standard_deviation(sigma: float) -> float:
             f"so that its square is too, got {number}."
         )
     return number
+
+
+def finite_array(values: ArrayLike, name: str) -> FloatArray:
+    """Return finite numbers as a new float64 array."""
+    array = float_array(values, name)
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name} must be finite, got NaN or infinite entries.")
+    return array
 
 
 def sample_shape(count: int, asked: int | None, size: int | None) -> tuple[int, int]:

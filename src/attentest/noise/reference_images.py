@@ -52,12 +52,12 @@ def image_gains(images: FloatArray) -> FloatArray:
     gains = np.ones(len(images))
     for _ in range(MOST_ROUNDS):
         mean = (images / gains[:, None, None, None]).mean(axis=0)
-        found = np.array([gain_against(image, mean) for image in images])
-        if found.min() <= 0:
-            _refuse(int(found.argmin()))
-        found /= np.median(found)
-        done = np.abs(found / gains - 1).max() <= GAIN_PRECISION
-        gains = found
+        refined = np.array([gain_against(image, mean) for image in images])
+        if refined.min() <= 0:
+            raise _other_scene(int(refined.argmin()))
+        refined /= np.median(refined)
+        done = np.abs(refined / gains - 1).max() <= GAIN_PRECISION
+        gains = refined
         if done:
             break
     return gains
@@ -71,11 +71,11 @@ def _check_similarity(images: FloatArray) -> None:
         others = total - image
         scale = np.linalg.norm(image) * np.linalg.norm(others)
         if scale == 0 or image @ others < LEAST_SIMILARITY * scale:
-            _refuse(number)
+            raise _other_scene(number)
 
 
-def _refuse(number: int) -> None:
-    raise InputError(
+def _other_scene(number: int) -> InputError:
+    return InputError(
         f"reference image {number + 1} is not the same scene as the others up to a gain, so that no gain can be "
         "estimated: leave it out, or estimate the noise with one gain for all images."
     )
@@ -199,11 +199,11 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
     if isinstance(images, (str, bytes)):
         raise InputError("reference images must be a list of images, got a string: read them with read_image first.")
     try:
-        each = iter(images)
+        listed = iter(images)
     except TypeError:
         raise InputError(f"reference images must be a list of images, got {type(images).__name__}.") from None
     arrays: list[FloatArray] = []
-    for number, image in enumerate(each, start=1):
+    for number, image in enumerate(listed, start=1):
         try:
             pixels = as_sample(image).pixels
         except InputError as error:

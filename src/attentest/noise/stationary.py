@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.checks import float_array, whole_number
+from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise.autoregressive import Exponential
 from attentest.noise.dense import DEFINITENESS_TOLERANCE, SYMMETRY_TOLERANCE
@@ -19,6 +19,7 @@ from attentest.noise.model import (
     FloatArray,
     NoiseModel,
     deviations_text,
+    finite_array,
     sample_shape,
     standard_deviation,
 )
@@ -59,7 +60,7 @@ def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, 
     rows, columns = (_weights(side // 2, lags, factor) for side, lags in zip(autocovariance.shape, reach, strict=True))
     stretched = np.asarray(rows @ autocovariance @ columns.T)
     torus = [max(side, 2 * length - 1) for side, length in zip(stretched.shape, shape, strict=True)]
-    padding = [((side - own) // 2,) * 2 for side, own in zip(torus, stretched.shape, strict=True)]
+    padding = [((outer - inner) // 2,) * 2 for outer, inner in zip(torus, stretched.shape, strict=True)]
     spectrum = np.fft.rfft2(np.fft.ifftshift(np.pad(stretched, padding))).real
     if spectrum.min() >= 0:
         return stretched
@@ -68,10 +69,10 @@ def stretched_lags(autocovariance: FloatArray, factor: float, shape: tuple[int, 
     return np.asarray((clipped + clipped[::-1, ::-1]) / 2 * (variance / clipped[torus[0] // 2, torus[1] // 2]))
 
 
-def _weights(own: int, reach: int, factor: float) -> FloatArray:
-    """Return the weights (2 reach + 1, 2 own + 1) of linear interpolation at the lags divided by a factor."""
+def _weights(lags: int, reach: int, factor: float) -> FloatArray:
+    """Return the weights (2 reach + 1, 2 lags + 1) of linear interpolation at the lags divided by a factor."""
     places = np.arange(-reach, reach + 1) / (factor or 1.0)
-    return np.asarray(np.maximum(0.0, 1 - np.abs(places[:, None] - np.arange(-own, own + 1))))
+    return np.asarray(np.maximum(0.0, 1 - np.abs(places[:, None] - np.arange(-lags, lags + 1))))
 
 
 MOST_PIXELS = 2**26
@@ -265,14 +266,12 @@ def _image_shape(shape: Any) -> tuple[int, int]:
 
 
 def _autocovariance(values: ArrayLike) -> FloatArray:
-    lags = float_array(values, "autocovariance")
+    lags = finite_array(values, "autocovariance")
     if lags.ndim != 2 or not all(side % 2 for side in lags.shape):
         raise InputError(
             "autocovariance must have an odd number of rows and of columns, with the variance in the middle, "
             f"got shape {lags.shape}."
         )
-    if not np.all(np.isfinite(lags)):
-        raise InputError("autocovariance must be finite, got NaN or infinite entries.")
     largest = np.abs(lags).max()
     middle = float(lags[lags.shape[0] // 2, lags.shape[1] // 2])
     if middle <= 0 or largest > middle * (1 + SYMMETRY_TOLERANCE):
@@ -421,11 +420,9 @@ class LocallyStationary(BaseNoise):
 
 
 def _deviations(values: ArrayLike) -> FloatArray:
-    deviations = np.array(float_array(values, "deviations"))
+    deviations = finite_array(values, "deviations")
     if deviations.ndim != 2:
         raise InputError(f"deviations must have the shape (H, W) of the images, got {deviations.shape}.")
-    if not np.all(np.isfinite(deviations)):
-        raise InputError("deviations must be finite, got NaN or infinite entries.")
     lowest, highest = deviations.min(initial=np.inf), deviations.max(initial=0.0)
     if lowest < 0 or not SMALLEST_SIGMA <= highest <= LARGEST_SIGMA:
         raise InputError(

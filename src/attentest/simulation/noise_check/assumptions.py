@@ -111,7 +111,7 @@ class Finding(NamedTuple):
 
 
 def _scale(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
-    expected = float(np.mean([one.effects[SCALE][place] for one in drawn]))
+    expected = float(np.mean([sample.effects[SCALE][place] for sample in drawn]))
     ratio = float(images.effects[SCALE][place] / max(expected, SMALLEST_RATIO))
     inverse = 1 / max(ratio, SMALLEST_RATIO)
     channel = f"of channel {place} " if len(images.effects[SCALE]) > 1 else ""
@@ -133,11 +133,11 @@ def _scale(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
 
 def _correlation(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
     measured = float(images.effects[CORRELATION][place])
-    expected = float(np.mean([one.effects[CORRELATION][place] for one in drawn]))
+    expected = float(np.mean([sample.effects[CORRELATION][place] for sample in drawn]))
     lag = correlation_names(images.correlation, len(images.effects[SCALE]))[place]
     rows, columns = images.correlation.shape
     sides = region_sides((rows - 1, columns - 1))
-    by_model = mean_deviations(np.mean([one.correlation for one in drawn], axis=0), sides)
+    by_model = mean_deviations(np.mean([sample.correlation for sample in drawn], axis=0), sides)
     ratios = mean_deviations(images.correlation, sides) / np.maximum(by_model, SMALLEST_DEVIATION)
     logs = np.abs(np.log(np.maximum(ratios, 1e-3)))
     worst = int(logs.argmax())
@@ -270,28 +270,28 @@ def verdicts(images: Measures, drawn: Sequence[Measures], alpha: float) -> tuple
     alpha
         Error rate of all verdicts together.
     """
-    tested = {name: np.array([images.tested[name], *(one.tested[name] for one in drawn)]) for name in CRITERIA}
+    tested = {name: np.array([images.tested[name], *(sample.tested[name] for sample in drawn)]) for name in CRITERIA}
     ranks = {name: ranked(tested[name], criterion.one_sided) for name, criterion in CRITERIA.items()}
     adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
     assumptions = []
     for (name, criterion), adjusted_pvalue in zip(CRITERIA.items(), adjusted, strict=True):
         pvalue, place = ranks[name]
-        found = criterion.find(images, drawn, place)
-        verdict = BROKEN if found.matters else SMALL
+        finding = criterion.find(images, drawn, place)
+        verdict = BROKEN if finding.matters else SMALL
         if adjusted_pvalue > alpha * (1 + ROUNDING):
             verdict = HOLDS
         assumptions.append(
             Assumption(
                 name=name,
                 statement=criterion.statement,
-                statistic=found.statistic,
-                statistic_name=found.statistic_name,
+                statistic=finding.statistic,
+                statistic_name=finding.statistic_name,
                 pvalue=pvalue,
                 adjusted_pvalue=adjusted_pvalue,
                 verdict=verdict,
-                finding=found.finding,
-                consequence=HARMLESS.get(verdict, found.consequence),
-                advice=found.advice if verdict == BROKEN else "",
+                finding=finding.finding,
+                consequence=HARMLESS.get(verdict, finding.consequence),
+                advice=finding.advice if verdict == BROKEN else "",
             )
         )
     return tuple(assumptions)

@@ -244,10 +244,10 @@ def _gaussian(even: FloatArray, cells: Cells, count: int) -> tuple[FloatArray, F
     bell = np.exp(-squares / 2)
     tested = [_student(cells.means(even * bell)), _student(cells.means(bell) - HALF_NORMAL)]
     # The residuals of the mean of K images have smaller cumulants than the images.
-    own, others = 1 - 1 / count, -1 / count
-    third, fourth = (own**power + (count - 1) * others**power for power in (3, 4))
-    skewness = float(np.vdot(squares, even) / even.size) * own**1.5 / third
-    kurtosis = (float(np.vdot(squares, squares) / even.size) - 3.0) * own**2 / fourth
+    of_image, of_others = 1 - 1 / count, -1 / count
+    third, fourth = (of_image**power + (count - 1) * of_others**power for power in (3, 4))
+    skewness = float(np.vdot(squares, even) / even.size) * of_image**1.5 / third
+    kurtosis = (float(np.vdot(squares, squares) / even.size) - 3.0) * of_image**2 / fourth
     return np.array(tested), np.array([skewness, kurtosis])
 
 

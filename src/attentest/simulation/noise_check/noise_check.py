@@ -225,15 +225,16 @@ def noise_check(
         check_shape(model, (channels, height, width))
         values = reference.mean + reference.residuals
         step = grey_step(values)
-        deviations = _deviations(model, shape)
+        deviations = deviations_drawn = _deviations(model, shape)
         measures = measure(reference.residuals, deviations, values)
         drawn = []
         for done in range(count):
             if report is not None:
                 report(done, count)
-            sample = _drawn(model, generator, reference)
-            of_sample = deviations if estimator is None else _deviations(_fitted(estimator, sample), shape)
-            drawn.append(measure(sample.residuals, of_sample, _as_images(sample, reference, step)))
+            images_drawn = _drawn(model, generator, reference)
+            if estimator is not None:
+                deviations_drawn = _deviations(_fitted(estimator, images_drawn), shape)
+            drawn.append(measure(images_drawn.residuals, deviations_drawn, _as_images(images_drawn, reference, step)))
         if report is not None:
             report(count, count)
     counts, edges = np.histogram(values, bins=bin_edges(*measures.value_range, step))
@@ -247,11 +248,11 @@ def noise_check(
         fitted_to=None if estimator is None else type(estimator).__name__,
         measured=MeasuredNoise(
             **vars(measures),
-            quantile_band=np.quantile([one.quantiles for one in drawn], BAND, axis=0),
+            quantile_band=np.quantile([sample.quantiles for sample in drawn], BAND, axis=0),
             variance_map=np.asarray((np.sqrt(reference.pixel_variance) / deviations).mean(axis=0)),
-            model_correlation=np.mean([one.correlation for one in drawn], axis=0),
-            scale_band=_whole_band([one.image_scales for one in drawn]),
-            mean_band=_whole_band([one.image_means for one in drawn]),
+            model_correlation=np.mean([sample.correlation for sample in drawn], axis=0),
+            scale_band=_whole_band([sample.image_scales for sample in drawn]),
+            mean_band=_whole_band([sample.image_means for sample in drawn]),
             counts=counts.astype(np.float64),
             edges=edges,
         ),
