@@ -17,8 +17,7 @@ from attentest.noise import load_noise
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.dataset import load_slices
-from attentest.studies.brain.slice_tests import model_directory, read_record
-from attentest.studies.brain.study import StudySettings
+from attentest.studies.brain.study import StudySettings, model_directory, read_record
 
 
 def main() -> None:

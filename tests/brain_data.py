@@ -12,8 +12,7 @@ import numpy as np
 from attentest.runs.records import record_run
 from attentest.studies.brain.classifier import performance
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.studies.brain.slice_tests import data_file, model_directory
-from attentest.studies.brain.study import FACTS
+from attentest.studies.brain.study import FACTS, data_file, model_directory
 
 Row = dict[str, Any]
 

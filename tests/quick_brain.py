@@ -18,8 +18,8 @@ def make_quick(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("attentest.studies.brain.classifier.ARCHITECTURE", "small")
     patch.setitem(ARCHITECTURES, "small", Architecture(layers=1, hidden=8, heads=2))  # type: ignore[arg-type]
     for name in ("SEARCH", "SENSITIVITY_SEARCH"):
-        patch.setattr(f"attentest.studies.brain.slice_tests.{name}", SpectralSearch(tol=0.05))
-    patch.setattr("attentest.studies.brain.slice_tests.CONFIDENCE_LEVEL", None)
+        patch.setattr(f"attentest.studies.brain.study.{name}", SpectralSearch(tol=0.05))
+    patch.setattr("attentest.studies.brain.study.CONFIDENCE_LEVEL", None)
     patch.setattr("attentest.studies.brain.summary.COUNT", 1)
 
 

@@ -11,6 +11,9 @@ from attentest.errors import InputError, shortened
 Progress: TypeAlias = Callable[[float, "int | None"], None]
 """Called with (images done, number of images or None if unknown); the first has a fraction during a search."""
 
+LabelledProgress: TypeAlias = Callable[[float, float, str], None]
+"""Called with the amount of work done, that of all work, and what is being done."""
+
 Item = TypeVar("Item")
 
 ProgressLike: TypeAlias = "bool | Progress | None"

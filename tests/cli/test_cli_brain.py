@@ -27,8 +27,7 @@ from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.condition import CONDITIONS, PAPER
 from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.figures import FIGURES
-from attentest.studies.brain.slice_tests import data_file, read_record
-from attentest.studies.brain.study import StudySettings, run
+from attentest.studies.brain.study import StudySettings, data_file, read_record, run
 from attentest.studies.brain.summary import summarise
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
@@ -186,7 +185,7 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
     cohort, file = FEW.cohort(load_slices(folder)), data_file(tmp_path, PAPER)
     calls = []
 
-    def stop(label: str, done: float, total: float) -> None:
+    def stop(done: float, total: float, label: str) -> None:
         calls.append((label, done, total))
         if label.startswith("testing") and done >= 2:
             raise KeyboardInterrupt

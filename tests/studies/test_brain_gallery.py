@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.studies.brain.condition import PAPER
 from attentest.studies.brain.figures import gallery_figure
-from attentest.studies.brain.slice_tests import room_of
+from attentest.studies.brain.study import room_of
 from attentest.studies.brain.summary import Gallery, example_galleries
 from attentest.studies.document import png
 from brain_gallery import FakeTests, cohort, gallery, result, slices_of

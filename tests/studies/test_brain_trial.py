@@ -25,7 +25,7 @@ from attentest.studies.brain.condition import (
     available,
 )
 from attentest.studies.brain.dataset import SIDE, Slices, load_slices
-from attentest.studies.brain.slice_tests import SliceWork, overlap, result_values, room_of
+from attentest.studies.brain.study import SliceWork, overlap, result_values, room_of
 from attentest.studies.measures import clustered_rate
 from toys import tiny_vit
 

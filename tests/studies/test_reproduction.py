@@ -233,7 +233,7 @@ def test_interrupted_and_resumed_gives_the_same_numbers(
     monkeypatch.setitem(trial.FIRST_CHUNK, "cpu", chunk)
     monkeypatch.setattr(trial, "LARGEST_CHUNK", chunk)
 
-    def stop(label: str, done: float, total: float) -> None:
+    def stop(done: float, total: float, label: str) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -414,7 +414,7 @@ def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(attentest.studies.reproduction.trial, "TIMED_BATCHES", 1)
     series = Series(work="evaluation", model="large16", device="cpu")
     steps: list[str] = []
-    run(settings_of(tmp_path, series, count=1), tmp_path, lambda label, done, total: steps.append(label))
+    run(settings_of(tmp_path, series, count=1), tmp_path, lambda done, total, label: steps.append(label))
     assert steps[0] == "training large16"
     assert list(read_runs(tmp_path, RUN_FIELDS)[0]["trained"]) == ["large16"]
     assert ModelFolders(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"

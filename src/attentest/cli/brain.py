@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 
 from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, within
-from attentest.cli.output import Interrupted, Move, print_findings, progress_bar, say
+from attentest.cli.output import Interrupted, print_findings, progress_bar, say
 from attentest.cli.values import all_or_count
 from attentest.errors import InputError, counted
 
@@ -124,7 +123,7 @@ def brain(
         cohort = settings.cohort(slices)
         _announce(cohort, settings, out, device)
         with progress_bar("study") as move:
-            done = run_study(cohort, settings, out, chosen_device, partial(_moved, move), retry, engine)
+            done = run_study(cohort, settings, out, chosen_device, move, retry, engine)
         slices_failed = counted(done["failed"], "slice")
         failed = f"; {slices_failed} could not be tested, the report says why" if done["failed"] else ""
         say(f"{counted(done['tested'], 'test')} in {done['seconds']:.0f} s{failed}")
@@ -146,13 +145,9 @@ def brain(
         ) from None
 
 
-def _moved(move: Move, label: str, done: float, total: float) -> None:
-    move(done, total, label)
-
-
 def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -> None:
     """Print what will be done, before anything that takes long."""
-    from attentest.studies.brain.slice_tests import model_directory
+    from attentest.studies.brain.study import model_directory
 
     parts = ", ".join(
         f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of "
@@ -169,7 +164,7 @@ def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -
 
 def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device: torch.device) -> None:
     from attentest.studies.brain.page import write_report
-    from attentest.studies.brain.slice_tests import SliceTests
+    from attentest.studies.brain.study import SliceTests
     from attentest.studies.brain.summary import COUNT, example_galleries
     from attentest.studies.document import check_can_report
 

@@ -175,7 +175,7 @@ def run(
     _announce(settings, out)
     try:
         with progress_bar("reproduction") as progress:
-            outcome = run_experiments(settings, out, lambda label, done, total: progress(done, total, label), engine)
+            outcome = run_experiments(settings, out, progress, engine)
     except KeyboardInterrupt:
         raise Interrupted(f"the finished trials are in {out}: the same command goes on from there.") from None
     failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from attentest.attention.model_files import quiet_transformers
-from attentest.errors import InputError, ModelError
+from attentest.errors import InputError
+from attentest.progress import Progress
 from attentest.runs.records import versions
 from attentest.training.bundled import ARCHITECTURES, check_target, patch_size_of
 from attentest.training.gradients import gradients_of
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
 EVALUATION_BATCH = 256
-
-Progress = Callable[[float, float], None]
-"""Called with (epochs done, all epochs)."""
 
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
 """From inputs (m, 1, d, d) to augmented ones (m, 1, d, d), in the same order."""
@@ -87,31 +85,6 @@ class TrainedModel:
     model: ViTForImageClassification
     record: Mapping[str, Any]
     preprocessing: Mapping[str, Any] | None = None
-
-    @classmethod
-    def read(cls, directory: str | Path) -> TrainedModel:
-        """Read a directory that `save` wrote."""
-        from transformers import ViTForImageClassification
-
-        directory = Path(directory)
-        preprocessing = directory / PREPROCESSING_FILE
-        try:
-            record = json.loads((directory / RECORD_FILE).read_text(encoding="utf-8"))
-            settings = json.loads(preprocessing.read_text(encoding="utf-8")) if preprocessing.exists() else None
-            with quiet_transformers():
-                model, info = ViTForImageClassification.from_pretrained(
-                    directory, use_safetensors=True, local_files_only=True, output_loading_info=True
-                )
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise ModelError(
-                f"{directory} holds no complete classifier ({reason}): name a directory that a training wrote."
-            ) from None
-        if info["missing_keys"]:  # the library would replace them by random numbers
-            raise ModelError(
-                f"the weights in {directory} lack {min(info['missing_keys'])}: name a directory that a training wrote."
-            )
-        return cls(model=model.eval(), record=record, preprocessing=settings)
 
     def save(self, directory: Path) -> None:
         """Write weights, configuration, preprocessing and record to a new or empty directory, or nothing at all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,11 @@ from torch import Tensor
 
 from attentest.attention.device import usable_device
 from attentest.errors import InputError
+from attentest.progress import LabelledProgress, Progress
 from attentest.runs.records import versions
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import ARCHITECTURES, BUNDLED, bundled_model, check_target
 from attentest.training.classifier import (
-    Progress,
     TrainedModel,
     accuracy_of,
     fit_classifier,
@@ -161,13 +161,13 @@ class ModelFolders:
         """Return the models that have to be trained."""
         return [model for model in models if not is_bundled(model) and not (self.trained / model).exists()]
 
-    def train(self, model: str, device: torch.device | str, progress: Callable[[str, float, float], None]) -> float:
+    def train(self, model: str, device: torch.device | str, progress: LabelledProgress) -> float:
         """Train a model as ``attentest train`` does by default, with seed 0, and return the seconds it took."""
         directory = self.trained / model
         check_target(directory)
         settings = TrainingSettings(image_size=side_of(model), architecture=architecture_of(model))
         start = time.perf_counter()
-        train(settings, device, lambda *done: progress(f"training {model}", *done)).save(directory)
+        train(settings, device, lambda done, total: progress(done, total or 0, f"training {model}")).save(directory)
         return time.perf_counter() - start
 
 

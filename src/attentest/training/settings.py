@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attentest.checks import whole_number
+from attentest.checks import real_number, whole_number
 from attentest.errors import InputError
 from attentest.training.bundled import ARCHITECTURES, patch_size_of
 
@@ -18,6 +19,24 @@ LARGEST_SIDE = 1024
 
 MOST_VALUES = 2**28
 """Most pixels of all training images together, which are drawn at once: 2 GiB of float64."""
+
+
+def check_fit(settings: Any, whole: Mapping[str, tuple[int, int]], shares: Iterable[str]) -> None:
+    """Check the numbers of the settings of a training, a frozen dataclass, and store them as int and float.
+
+    Every training has a seed, epochs, a batch size and a learning rate. Beyond these it has ``whole`` numbers, with the
+    least and the greatest value of each, and ``shares``, which lie in [0, 1).
+    """
+    bounds = {"seed": (0, 2**63 - 1), "epochs": (1, 10**6), "batch_size": (1, 10**6), **whole}
+    for name, (least, most) in bounds.items():
+        object.__setattr__(settings, name, whole_number(getattr(settings, name), name, least, most))
+    for name in ("learning_rate", *shares):
+        object.__setattr__(settings, name, real_number(getattr(settings, name), name))
+    if not 0 < settings.learning_rate <= 1:
+        raise InputError(f"learning_rate must lie in (0, 1], got {settings.learning_rate}.")
+    for name in shares:
+        if not 0 <= getattr(settings, name) < 1:
+            raise InputError(f"{name} must lie in [0, 1), got {getattr(settings, name)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,15 +67,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
             raise InputError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.")
-        bounds = {
-            "image_size": (4, LARGEST_SIDE),
-            "epochs": (1, 10**6),
-            "batch_size": (1, 10**6),
-            "images_per_class": (1, 10**6),
-            "seed": (0, 2**63 - 1),
-        }
-        for name, (least, most) in bounds.items():
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, least, most))
+        check_fit(self, {"image_size": (4, LARGEST_SIDE), "images_per_class": (1, 10**6)}, ("dropout",))
         if self.image_size % self.patch_size:
             raise InputError(
                 f"image_size must be a multiple of the patch size max(2, image_size // 8) "
@@ -68,10 +79,6 @@ class TrainingSettings:
                 f"images_per_class is {self.images_per_class} and image_size {self.image_size}, which makes {values} "
                 f"pixels in all, but at most {MOST_VALUES} are drawn: use fewer or smaller images."
             )
-        if not 0 < self.learning_rate <= 1:
-            raise InputError(f"learning_rate must lie in (0, 1], got {self.learning_rate}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}.")
 
     @property
     def patch_size(self) -> int:

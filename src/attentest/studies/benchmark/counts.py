@@ -7,7 +7,7 @@ machine of any speed and load.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from attentest.errors import InputError
 from attentest.files import write_complete
 from attentest.noise import AR1, NoiseLike
 from attentest.pipeline.attention_test import AttentionTest
+from attentest.progress import LabelledProgress
 from attentest.search import SpectralSearch
 from attentest.simulation.images import UNIT_NOISE, null_images, signal_images
 from attentest.training.bundled import bundled_model
@@ -37,8 +38,6 @@ MUCH_LOWER = 0.75
 TOL = 1e-4
 SEED = 0
 CORRELATED = AR1(rho=0.5)
-
-Progress = Callable[[float, float, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +137,9 @@ class Count:
         return self.ratio is not None and self.ratio < MUCH_LOWER
 
 
-def counts(recorded: Mapping[str, float], progress: Progress = lambda done, total, label: None) -> Iterator[Count]:
+def counts(
+    recorded: Mapping[str, float], progress: LabelledProgress = lambda done, total, label: None
+) -> Iterator[Count]:
     """Yield the evaluations per image of each case beside those recorded."""
     for place, case in enumerate(CASES):
         progress(place, len(CASES), case.name)

@@ -6,7 +6,7 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -28,6 +28,7 @@ from attentest.presentation.figure import (
     make_logarithmic,
     new_figure,
 )
+from attentest.progress import LabelledProgress
 from attentest.registry import COMPARISONS
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
 from attentest.studies.rate_figures import draw_grid
@@ -42,8 +43,6 @@ try:
     import fcntl
 except ImportError:  # only POSIX has it; elsewhere two runs that end at the same moment are not kept apart
     fcntl = None  # type: ignore[assignment]
-
-Progress = Callable[[float, float, str], None]
 
 MACHINE = ("device", "device_type", "threads", "processor", "cores")
 """What tells machines from each other; versions of packages, which change speeds too, are recorded beside it."""
@@ -102,7 +101,7 @@ class Run:
 
 
 def run_benchmark(
-    settings: BenchSettings, only: Sequence[str] = (), progress: Progress = lambda done, total, label: None
+    settings: BenchSettings, only: Sequence[str] = (), progress: LabelledProgress = lambda done, total, label: None
 ) -> Run:
     """Make comparisons, by default all, and return what they measured."""
     comparisons = {name: COMPARISONS.load(name) for name in only or COMPARISONS}

@@ -15,14 +15,16 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from attentest.attention.device import usable_device
-from attentest.checks import float_array, real_number, whole_number
+from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
+from attentest.progress import Progress
 from attentest.studies.brain.dataset import SIDE, WHITE, Slices, checked_array
 from attentest.studies.measures import BOOTSTRAP_DRAWS, BOOTSTRAP_SEED, INTERVAL
 from attentest.training import classifier
 from attentest.training.classifier import described_machine
 from attentest.training.gradients import augmented, warm_up_and_cosine
+from attentest.training.settings import check_fit
 
 
 def auc(scores: ArrayLike, labels: NDArray[np.bool_]) -> float:
@@ -126,16 +128,7 @@ class BrainTraining:
     gain: float = 0.4
 
     def __post_init__(self) -> None:
-        bounds = {"seed": (0, 2**63 - 1), "epochs": (1, 10**6), "batch_size": (1, 10**6), "shift": (0, SIDE // 2)}
-        for name, (least, most) in bounds.items():
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, least, most))
-        for name in ("learning_rate", "weight_decay", "dropout", "gain"):
-            object.__setattr__(self, name, real_number(getattr(self, name), name))
-        if not 0 < self.learning_rate <= 1:
-            raise InputError(f"learning_rate must lie in (0, 1], got {self.learning_rate}.")
-        for name in ("weight_decay", "dropout", "gain"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must lie in [0, 1), got {getattr(self, name)}.")
+        check_fit(self, {"shift": (0, SIDE // 2)}, ("weight_decay", "dropout", "gain"))
 
 
 def train_brain_classifier(
@@ -145,7 +138,7 @@ def train_brain_classifier(
     *,
     command: str | None = None,
     device: torch.device | str = "cpu",
-    progress: classifier.Progress | None = None,
+    progress: Progress | None = None,
 ) -> classifier.TrainedModel:
     """Train the paper's base classifier on slices with and without tumour, and judge it on others.
 

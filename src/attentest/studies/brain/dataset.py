@@ -9,7 +9,6 @@ import re
 import tokenize
 import zipfile
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.errors import InputError
 from attentest.images.image_file import DECODING_ERRORS, read_image, reason
+from attentest.progress import Progress
 
 SIDE = 64
 """Side of a slice in pixels, as in the paper."""
@@ -146,8 +146,6 @@ LARGEST = 2**31
 
 MOST_MASK_PIXELS = 256 * 256
 """Pixels of a mask at its original size."""
-
-Progress = Callable[[int, int], None]
 
 
 class Pair(NamedTuple):

@@ -21,8 +21,8 @@ from attentest.studies.brain.condition import (
     Condition,
 )
 from attentest.studies.brain.figures import drawn_charts, gallery_figure
-from attentest.studies.brain.slice_tests import SEARCH, SENSITIVITY_SEARCH
 from attentest.studies.brain.statements import CLASS_NAMES, LEVEL, Summary
+from attentest.studies.brain.study import SEARCH, SENSITIVITY_SEARCH
 from attentest.studies.brain.summary import Gallery
 from attentest.studies.document import Columns, Markdown, text
 

@@ -1,29 +1,60 @@
-"""The study: split the slices, train and judge the classifier, fit the noise, test slices under every condition."""
+"""The study: split the slices, train and judge the classifier, and test slices under every condition."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
-from attentest.runs.engine import Engine, as_engine
-from attentest.runs.records import alone_in
+from attentest.noise import Dense, save_noise
+from attentest.pipeline.attention_test import AttentionTest
+from attentest.pipeline.many_images import Tested
+from attentest.progress import LabelledProgress, Progress
+from attentest.results.result import AttentionTestResult
+from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
+from attentest.runs.records import RecordFile, Row, alone_in, check_texts
+from attentest.search import SpectralSearch
+from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.inference import confidence_intervals_of
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
-from attentest.studies.brain.condition import MOST_IMAGES, PAPER, Cohort, Condition, available, split_by_patient
-from attentest.studies.brain.dataset import Slices
-from attentest.studies.brain.slice_tests import SliceTests, model_directory, read_record
-from attentest.studies.measures import recorded_run, succeeded
+from attentest.studies.brain.condition import (
+    ESTIMATORS,
+    MOST_IMAGES,
+    PAPER,
+    Cohort,
+    Condition,
+    FittedNoise,
+    available,
+    split_by_patient,
+)
+from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
+from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, recorded, recorded_run, succeeded
 from attentest.training.bundled import check_target
-from attentest.training.classifier import described_machine, save_or_rescue
+from attentest.training.classifier import RECORD_FILE, described_machine, save_or_rescue
+
+SEARCH = SpectralSearch()
+
+SENSITIVITY_SEARCH = SpectralSearch(tol=1e-4)
+"""Search under other conditions than the paper's: to a larger tolerance, and of p alone, unless they are ours."""
+
+TRAINING_FIELDS = (
+    *("data", "settings", "accuracy", "parameters", "seconds"),
+    *("device", "versions", "weights_sha256", "performance"),
+)
+"""Fields that the record of every training must have."""
 
 FACTS = "study.json"
 """Name of the file with the facts about the slices and the command."""
@@ -31,8 +62,206 @@ FACTS = "study.json"
 RUN_FIELDS = ("began", "seconds", "trained", "tested", "failed", "finished", "sensitivity_images", "device")
 """Fields that the record of every run must have."""
 
-Progress = Callable[[str, float, float], None]
-"""Called during the work with what is being done, how much of it is done, and how much there is to do."""
+LEAST_LOG = -1e300
+"""Replaces -inf, which JSON does not have."""
+
+
+def model_directory(out: Path) -> Path:
+    """Return the directory of the classifier of a study."""
+    return out / "model"
+
+
+def data_file(out: Path, condition: Condition) -> RecordFile:
+    """Return the file of the rows of a condition."""
+    return RecordFile(out / "data" / f"{condition.name}.jsonl")
+
+
+def read_record(out: Path) -> dict[str, Any]:
+    """Return the record of the training of the classifier, with its performance."""
+    path = model_directory(out) / RECORD_FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        missing = set(TRAINING_FIELDS) - set(found)
+        if not missing:
+            check_texts(found, ["weights_sha256"])
+            dict(found["performance"]["by_patient"])
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
+    if missing:
+        raise InputError(f"{path} lacks {', '.join(sorted(missing))}: remove {path.parent}, and it is trained anew.")
+    return found
+
+
+class SliceTests:
+    """Tests of the slices of a cohort with the classifier and the noise models of a study in a directory."""
+
+    def __init__(self, cohort: Cohort, out: Path, device: torch.device | str) -> None:
+        self._cohort, self._out = cohort, out
+        directory = model_directory(out)
+        self._sha256 = read_record(out)["weights_sha256"]
+        _check_weights(directory / "model.safetensors", self._sha256)
+        saved = load_model(directory)
+        if saved.processor is None:
+            raise InputError(f"{directory} lacks its preprocessing: remove it, and the classifier is trained anew.")
+        self._scores = ViTScores(saved.encoder, device=device, owned=True)
+        self._preprocessing = saved.processor
+        self._noise = FittedNoise(cohort.slices.flair[cohort.noise])
+
+    def attention_test(self, condition: Condition) -> AttentionTest:
+        """Return the test of a condition."""
+        paper = condition == PAPER
+        return AttentionTest(
+            self._scores,
+            noise=self._noise.noise(condition),
+            contrast=self._noise.contrast(condition),
+            threshold=condition.threshold,
+            region=condition.region,
+            randomise=condition.randomise,
+            preprocessing=self._preprocessing,
+            search=SEARCH if paper else SENSITIVITY_SEARCH,
+            confidence_level=CONFIDENCE_LEVEL if paper or condition.ours else None,
+        )
+
+    def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
+        """Return the slices without a test under a condition, with ``retry`` also those whose test failed.
+
+        Rows of another study are refused.
+        """
+        file = data_file(self._out, condition)
+        records = file.read()
+        file.check_same(records, self._identity(condition))
+        return records.missing(numbers, retry)
+
+    def test(
+        self, condition: Condition, numbers: list[int], engine: Engine, retry: bool = False
+    ) -> Iterator[list[Row]]:
+        """Test slices of the cohort under a condition and yield their rows as they reach the disk."""
+        if not numbers:
+            return
+        if condition.noise in ESTIMATORS:
+            self._save_noise(condition.noise)
+        work = SliceWork(test=self.attention_test(condition), slices=self._cohort.slices)
+        header = {**self._identity(condition), "settings": work.test.settings}
+        yield from recorded(work, numbers, data_file(self._out, condition), header, engine, retry)
+
+    def _identity(self, condition: Condition) -> dict[str, Any]:
+        series = {**condition.describe(), "data_sha256": self._cohort.sha256}
+        return {"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256}
+
+    def _save_noise(self, name: str) -> None:
+        """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
+        model = self._noise.model(name)
+        if not isinstance(getattr(model, "model", model), Dense):
+            make_directory(self._out / "noise")
+            save_noise(model, self._out / "noise" / f"{name}.json")
+
+
+def _check_weights(path: Path, sha256: str) -> None:
+    """Refuse weights other than those of the training, because results of two models must not be mixed."""
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): remove {path.parent}, and train anew.") from None
+    if found != sha256:
+        hashes = f"SHA-256 {found[:8]}, on record {sha256[:8]}"
+        raise InputError(f"{path} is not what the training wrote ({hashes}): use another output directory.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SliceWork:
+    """Tests of slices, given by their indices, as work for an engine; a slice that cannot be tested has the error."""
+
+    test: AttentionTest
+    slices: Slices
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the test."""
+        return self.test.device
+
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of slices, batch by batch."""
+        batches = self.test.stream_batches([self.slices.flair[task] for task in tasks], progress, on_error="row")
+        for numbers, batch, start in timed_batches(tasks, batches):
+            found = self._values(numbers, batch)
+            seconds = (time.perf_counter() - start) / len(batch)
+            yield [self._row(number, seconds, values) for number, values in zip(numbers, found, strict=True)]
+
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the row of a slice, given by its index, that could not be tested for a reason outside the test."""
+        return self._row(task, 0.0, {"error": reason})
+
+    def _values(self, numbers: list[int], batch: Sequence[Tested]) -> list[Row]:
+        """Return the values of each slice of a batch: of its result or of its failure."""
+        results = [tested[0] for tested in batch if not isinstance(tested, FailedImage)]
+        level = results[0].confidence_level if results else None
+        intervals = iter([None] * len(results) if level is None else confidence_intervals_of(results, level))
+        return [
+            {"error": tested.reason}
+            if isinstance(tested, FailedImage)
+            else result_values(tested[0], self.slices.flair[number], self.slices.mask[number], next(intervals))
+            for number, tested in zip(numbers, batch, strict=True)
+        ]
+
+    def _row(self, number: int, seconds: float, values: Row) -> Row:
+        slices = self.slices
+        return {
+            "patient": str(slices.patient[number]),
+            "slice": int(slices.number[number]),
+            "tumour": bool(slices.tumour[number]),
+            "image": number,
+            "seconds": seconds,
+            **values,
+        }
+
+
+def result_values(
+    result: AttentionTestResult,
+    flair: NDArray[np.uint8],
+    mask: NDArray[np.bool_],
+    interval: ConfidenceInterval | None = None,
+) -> Row:
+    """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W)."""
+    low, high = result.pvalue_bounds
+    region = result.region
+    row: Row = {
+        "p": result.pvalue,
+        "p_low": low,
+        "p_high": high,
+        "log_p": max(result.log_pvalue, LEAST_LOG),
+        "statistic": result.statistic,
+        "log_naive": result.naive_log_pvalue,
+        "log_bonferroni": result.bonferroni_log_pvalue,
+        "difference": result.difference,
+        "standard_error": result.standard_error,
+        "room": room_of(result),
+        "region": int(region.sum()),
+        "iou": overlap(region, mask),
+        "in_tumour": float(mask[region].mean()),
+        "in_the_dark": float((flair[region] <= LEAST_BRIGHT).mean()),
+        "evaluations": result.evaluations,
+        "status": result.status,
+    }
+    if interval is not None:
+        row |= interval_values(result, interval)
+    return row
+
+
+def room_of(result: AttentionTestResult) -> float | None:
+    """Return how far the compared difference can move before the region changes, in the units of the pixels.
+
+    It is the length of the interval of the truncation set around the observed point: with randomised selection, around
+    that of the image that the model saw. None if the interval has no end.
+    """
+    low, high = result.intervals.T
+    around = (low <= result.law.z_obs[0]) & (result.law.z_obs[0] <= high)
+    room = float((high - low)[around].max()) * result.standard_error
+    return room if np.isfinite(room) else None
+
+
+def overlap(region: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
+    """Return the intersection of two areas (H, W) over their union; None if the mask is empty."""
+    return float((region & mask).sum() / (region | mask).sum()) if mask.any() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +305,7 @@ def run(
     settings: StudySettings,
     out: Path,
     device: torch.device | str = "cpu",
-    progress: Progress = lambda label, done, total: None,
+    progress: LabelledProgress = lambda done, total, label: None,
     retry: bool = False,
     engine: str | Engine = "local",
 ) -> dict[str, Any]:
@@ -101,12 +330,12 @@ def run(
             for rows in tests.test(condition, numbers, chosen, retry):
                 record["tested"] += len(rows)
                 record["failed"] += len(rows) - len(succeeded(rows))
-                progress(f"testing {condition.name}", record["tested"], total)
+                progress(record["tested"], total, f"testing {condition.name}")
     return record
 
 
 def _prepare_classifier(
-    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: Progress
+    cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: LabelledProgress
 ) -> float:
     """Train the classifier if there is none, and return the seconds it took; refuse one of another study."""
     directory = model_directory(out)
@@ -124,7 +353,7 @@ def _prepare_classifier(
         settings.training,
         command=settings.command(),
         device=device,
-        progress=partial(progress, "training the classifier"),
+        progress=lambda done, total: progress(done, total or 0, "training the classifier"),
     )
     save_or_rescue(replace(trained, record={**trained.record, **identity}), directory)
     return round(float(trained.record["seconds"]), 3)

@@ -22,8 +22,7 @@ from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies.brain.classifier import auc, has_both_classes
 from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
 from attentest.studies.brain.dataset import Slices
-from attentest.studies.brain.slice_tests import TRAINING_FIELDS, SliceTests, data_file, read_record
-from attentest.studies.brain.study import FACTS, RUN_FIELDS
+from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, data_file, read_record
 from attentest.studies.measures import (
     ENDS,
     LOG_P,

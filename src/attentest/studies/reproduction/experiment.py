@@ -300,15 +300,9 @@ class Experiment:
         full = PRESETS["full"]
         return self.series(full, False) != self.series(full.with_models(full.models[:1]), False)
 
-    @property
-    def uses_published_models(self) -> bool:
-        """Whether it is also run with the authors' models."""
-        return any(series.published for series, _ in self.series(PRESETS["full"], True))
-
-    @property
-    def has_ours(self) -> bool:
-        """Whether our tests are run beside the paper's."""
-        return any(series.ours for series, _ in self.series(PRESETS["full"], False))
+    def has(self, attribute: str) -> bool:
+        """Return whether some of its series are ``published``, with the authors' models, or ``ours``."""
+        return any(getattr(series, attribute) for series, _ in self.series(PRESETS["full"], True))
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
@@ -327,16 +321,16 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 
 
 def check_choice(experiments: Iterable[Experiment], models: bool, published: bool, tests: str = "all") -> None:
-    """Refuse a choice of classifiers, of authors' models or of our tests that no chosen experiment has a use for."""
-    chosen = [experiment.name for experiment in experiments]
+    """Check that a chosen experiment has a use for a choice of classifiers, for authors' models and for our tests."""
+    names = {experiment.name for experiment in experiments}
+    chosen = ", ".join(name for name in EXPERIMENTS if name in names)
     several = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_several_models]
-    authors = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_published_models]
-    for given, what, users in ((models, "a choice of models", several), (published, "authors' models", authors)):
-        if given and not set(chosen) & set(users):
-            raise InputError(f"{what} would change nothing for {', '.join(chosen)}: this is for {', '.join(users)}.")
-    ours = [name for name, experiment in EXPERIMENTS.items() if experiment.has_ours]
-    if tests == "ours" and not set(chosen) & set(ours):
-        raise InputError(f"there are no tests of ours in {', '.join(chosen)}: they are in {', '.join(ours)}.")
+    authors, ours = ([name for name in EXPERIMENTS if EXPERIMENTS[name].has(what)] for what in ("published", "ours"))
+    for asked, what, users in ((models, "a choice of models", several), (published, "authors' models", authors)):
+        if asked and not names & set(users):
+            raise InputError(f"{what} would change nothing for {chosen}: this is for {', '.join(users)}.")
+    if tests == "ours" and not names & set(ours):
+        raise InputError(f"there are no tests of ours in {chosen}: they are in {', '.join(ours)}.")
 
 
 def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from attentest.attention.device import usable_device
+from attentest.progress import LabelledProgress
 from attentest.runs.engine import Engine, LocalEngine, as_engine
 from attentest.runs.records import RecordFile, Row, RowCheck, check_numbers, check_texts
 from attentest.studies.measures import ENDS, check_trial, recorded, recorded_run, succeeded
@@ -107,9 +108,6 @@ RUN_FIELDS = (
 EVALUATIONS = {"spectral": 70, "adaptive": 1500, "combination": 4500, "fixed": 27_000}
 """Rough number of evaluations per image, for progress bars; an adaptive step needs a derivative too."""
 
-Progress: TypeAlias = Callable[[str, float, float], None]
-"""Called as work goes on with (what is being done, amount done, total amount)."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
@@ -149,7 +147,7 @@ def data_file(out: Path, series: Series) -> RecordFile:
 def run(
     settings: RunSettings,
     out: Path,
-    progress: Progress = lambda label, done, total: None,
+    progress: LabelledProgress = lambda done, total, label: None,
     engine: str | Engine = "local",
 ) -> Outcome:
     """Compute the trials that the directory ``out`` does not have yet; it must not hold data of other settings.
@@ -161,7 +159,7 @@ def run(
         return _run(settings, out, progress, device, chosen)
 
 
-def _run(settings: RunSettings, out: Path, progress: Progress, device: torch.device, engine: Engine) -> Outcome:
+def _run(settings: RunSettings, out: Path, progress: LabelledProgress, device: torch.device, engine: Engine) -> Outcome:
     train = partial(settings.folders.train, device=settings.device, progress=progress)
     asked: dict[str, Any] = {
         "preset": settings.preset_name,
@@ -184,7 +182,7 @@ def _run(settings: RunSettings, out: Path, progress: Progress, device: torch.dev
                 record["trials"] += len(rows)
                 record["failed"] += len(rows) - len(succeeded(rows))
                 done_cost += len(rows) * _cost(series)
-                progress(series.name, done_cost, total)
+                progress(done_cost, total, series.name)
     return Outcome(record["trials"], record["failed"], record["seconds"])
 
 
