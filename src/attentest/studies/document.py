@@ -213,31 +213,33 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 def render(package: str, content: Mapping[str, Any]) -> str:
     """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
-    jinja2 = required("jinja2", "Jinja2")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
-        finalize=markdown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = _environment(package, finalize=markdown)
     functions = {"fold": fold, "counted": counted, "counts_of": counts_of, "duration": duration, "text": text}
     functions |= {"table": table, "row": table_row, "head": table_head}
     page = environment.get_template("page.md.j2").render({**functions, **content})
     return re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
 
 
-def write_pages(target: Path, pages: Mapping[str, str], figures: Mapping[str, bytes]) -> None:
-    """Write the pages of a report, by file name, to a directory, and the PNGs by name to its directory ``figures``."""
+def _environment(package: str, **options: Any) -> Any:
+    jinja2 = required("jinja2", "Jinja2")
+    options |= {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return jinja2.Environment(loader=jinja2.PackageLoader(package), **options)
+
+
+def write_report(
+    target: Path, name: str, summary: Mapping[str, Any], page: str, figures: Mapping[str, bytes], html: str
+) -> Path:
+    """Write a summary, its page as Markdown and as HTML, and its PNGs by name; return the path of the HTML."""
     make_directory(target / "figures")
-    for name, content in figures.items():
-        write_complete(target / "figures" / f"{name}.png", content, "the figure")
-    for name, text in pages.items():
-        write_complete(target / name, text.encode(), "the report")
+    for figure, content in figures.items():
+        write_complete(target / "figures" / f"{figure}.png", content, "the figure")
+    for file, written in {"summary.json": summary_text(summary), f"{name}.md": page, "index.html": html}.items():
+        write_complete(target / file, written.encode(), "the report")
+    return target / "index.html"
 
 
 def check_can_report() -> None:
-    """Refuse where a package that draws figures or writes pages is not installed."""
+    """Raise an error if a package that draws figures or writes pages is not installed."""
     new_figure(1.0, 1.0)
     required("jinja2", "Jinja2")
     required("markdown_it", "markdown-it-py")
@@ -269,7 +271,6 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
 
     HTML within the Markdown stays text, except for the lines that fold something away (:func:`document.fold`).
     """
-    jinja2 = required("jinja2", "Jinja2")
     parser = required("markdown_it", "markdown-it-py").MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.block.ruler.before("paragraph", "fold", _fold)
     # A wide table scrolls in its own box, which the keyboard reaches.
@@ -278,10 +279,8 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
     tokens = list(_figures(parser.parse(text)))
     for token in tokens:
         _complete(token.children or (), images)
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("attentest.studies"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    page = environment.get_template("page.html.j2").render(
+    template = _environment("attentest.studies", autoescape=True).get_template("page.html.j2")
+    page = template.render(
         title=text.partition("\n")[0].removeprefix("# "),
         style=(files("attentest.presentation") / "html_style.css").read_text(encoding="utf-8"),
         contents=_named_headings(tokens),
@@ -337,8 +336,8 @@ def _figures(tokens: Sequence[Token]) -> Iterator[Token]:
     place = 0
     while place < len(tokens):
         two = tokens[place : place + 6]
-        found = [token.type for token in two] == [*PARAGRAPH, *PARAGRAPH]
-        if found and [child.type for child in two[1].children or ()] == ["image"]:
+        paragraphs = [token.type for token in two] == [*PARAGRAPH, *PARAGRAPH]
+        if paragraphs and [child.type for child in two[1].children or ()] == ["image"]:
             figure, image, end, opening, caption, closing = two
             figure.type = figure.tag = end.type = end.tag = "figure"
             figure.attrSet("class", "wide")

@@ -79,7 +79,7 @@ def recorded(
 def recorded_run(out: Path, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the values of a run, for the caller to change, and add them to the runs of a directory when it ends.
 
-    A run that ends by an error before it has trained or tried anything is not recorded.
+    A run that has trained and tried nothing is not recorded.
     """
     start = time.perf_counter()
     values |= {"began": datetime.now(UTC).isoformat(timespec="seconds"), "failed": 0, "finished": False}
@@ -88,7 +88,7 @@ def recorded_run(out: Path, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
         values["finished"] = True
     finally:
         values["seconds"] = round(time.perf_counter() - start, 3)
-        if values["finished"] or any(values.get(name) for name in ("trained", "trials", "tested")):
+        if any(values.get(name) for name in ("trained", "trials", "tested")):
             # What stopped a run matters more than that it cannot be recorded.
             with nullcontext() if values["finished"] else suppress(InputError):
                 record_run(out, values)

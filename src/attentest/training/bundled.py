@@ -55,7 +55,7 @@ def bundled_model(image_size: int = 16, architecture: str = "base") -> Path:
 
 
 def check_target(directory: Path) -> None:
-    """Refuse a directory that is not empty or cannot be written, before hours of training rather than after."""
+    """Check that a directory is empty or new and can be written, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
     ancestor = next(parent for parent in directory.resolve().parents if parent.exists())

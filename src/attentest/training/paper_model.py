@@ -125,13 +125,15 @@ class PaperModel:
 
     @classmethod
     def read(cls, directory: Path) -> PaperModel:
-        """Read what identifies a model; refuse weights that do not match its training record."""
+        """Read what identifies a model; raise an error if its weights do not match its training record."""
         weights, record = directory / "model.safetensors", directory / "training.json"
         try:
             sha256 = hashlib.sha256(weights.read_bytes()).hexdigest()
             training = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
             accuracy = training.get("accuracy", {}) if isinstance(training, dict) else None
-            if not isinstance(accuracy, dict) or not all(isinstance(one, (int, float)) for one in accuracy.values()):
+            if not isinstance(accuracy, dict) or not all(
+                isinstance(value, (int, float)) for value in accuracy.values()
+            ):
                 raise ValueError(f"{record.name} is not the record of a training")
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{directory} holds no complete model ({error}): name a directory that does.") from None
@@ -148,7 +150,7 @@ class ModelFolders:
     published: Path | None = None  # the authors' models, if they are used
 
     def find(self, model: str, published: bool = False) -> PaperModel:
-        """Return a model; refuse one of another architecture or image size than its name says."""
+        """Return a model; raise an error for another architecture or image size than its name says."""
         if published:
             if self.published is None or model not in PUBLISHED:
                 raise InputError(f"there is no published model {model}: say where the authors' models are.")
@@ -172,7 +174,7 @@ class ModelFolders:
 
 
 def _checked(model: str, directory: Path) -> PaperModel:
-    found = PaperModel.read(directory)
+    saved = PaperModel.read(directory)
     try:
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         kind = {name: config[name] for name in ("image_size", "num_hidden_layers", "hidden_size")}
@@ -182,4 +184,4 @@ def _checked(model: str, directory: Path) -> PaperModel:
     wanted = {"image_size": side_of(model), "num_hidden_layers": shape.layers, "hidden_size": shape.hidden}
     if kind != wanted:
         raise InputError(f"{directory} is no {model}: its configuration has {kind}, but it must have {wanted}.")
-    return found
+    return saved

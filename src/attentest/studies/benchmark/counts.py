@@ -161,7 +161,7 @@ def read_record() -> dict[str, float]:
     return {str(name): float(value) for name, value in values.items()}
 
 
-def write_record(found: list[Count], path: Path) -> None:
+def write_record(measured: list[Count], path: Path) -> None:
     """Write a file of recorded counts."""
-    values = {"command": COMMAND, "evaluations_per_image": {one.case: one.evaluations for one in found}}
+    values = {"command": COMMAND, "evaluations_per_image": {count.case: count.evaluations for count in measured}}
     write_complete(path, (json.dumps(values, indent=2) + "\n").encode(), "the record")

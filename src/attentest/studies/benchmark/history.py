@@ -195,7 +195,7 @@ def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
 
 
 def check_history_path(path: Path) -> None:
-    """Refuse a file to which no run can be added, before anything is measured; its directory is created."""
+    """Check that a run can be added to a file, before anything is measured; its directory is created."""
     check_output_path(path, "the history", (".jsonl",))
     if path.exists() and not os.access(path, os.W_OK):
         raise InputError(f"the history {path} cannot be written to: give another --history.")
@@ -285,10 +285,12 @@ def _draw_comparison(axes: Axes, name: str, ratios: Sequence[Ratio], runs: Seque
     """Draw the ratios of one comparison against the number of the run, with dashed goals."""
     heights = [ratio.goal for ratio in ratios if ratio.goal is not None]
     for ratio, colour, marker in zip(ratios, cycle(COLOURS), cycle(MARKERS), strict=False):
-        found = [(place, one.ratio) for place, run in enumerate(runs) for one in run.ratios if one.key == ratio.key]
-        heights += [height for _, height in found]
+        points = [
+            (place, other.ratio) for place, run in enumerate(runs) for other in run.ratios if other.key == ratio.key
+        ]
+        heights += [height for _, height in points]
         label = f"{ratio.of} / {ratio.over}: {ratio.quantity}"
-        axes.plot(*zip(*found, strict=True), f"{marker}-", color=colour, ms=4, lw=1.2, label=label)
+        axes.plot(*zip(*points, strict=True), f"{marker}-", color=colour, ms=4, lw=1.2, label=label)
         if ratio.goal is not None:
             axes.axhline(ratio.goal, color=colour, lw=1, ls="--", zorder=1)
     axes.set_title(f"{name}: {COMPARISONS[name].summary}", fontsize=8)

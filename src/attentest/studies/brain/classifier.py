@@ -62,21 +62,21 @@ def performance(
     slices = [np.flatnonzero(owner == index) for index in range(len(names))]
     by_patient = {
         str(name): {
-            "slices": len(own),
-            "with_tumour": int(labels[own].sum()),
-            "accuracy": float(right[own].mean()),
-            "auc": _auc(logits[own], labels[own]) if has_both_classes(labels[own]) else None,
+            "slices": len(scans),
+            "with_tumour": int(labels[scans].sum()),
+            "accuracy": float(right[scans].mean()),
+            "auc": _auc(logits[scans], labels[scans]) if has_both_classes(labels[scans]) else None,
         }
-        for name, own in zip(names, slices, strict=True)
+        for name, scans in zip(names, slices, strict=True)
     }
     aucs = [patient["auc"] for patient in by_patient.values() if patient["auc"] is not None]
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     replicates: list[float] = []
     repeated = 0
     while len(replicates) < draws:
-        chosen = np.concatenate([slices[index] for index in rng.integers(0, len(slices), len(slices))])
-        if has_both_classes(labels[chosen]):
-            replicates.append(_auc(logits[chosen], labels[chosen]))
+        drawn = np.concatenate([slices[index] for index in rng.integers(0, len(slices), len(slices))])
+        if has_both_classes(labels[drawn]):
+            replicates.append(_auc(logits[drawn], labels[drawn]))
         else:
             repeated += 1
     return {

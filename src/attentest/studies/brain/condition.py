@@ -105,11 +105,11 @@ def split_by_patient(
     noise, patients = _noise_part(shown, patients, noise_images, rng)
     training, patients = _training_part(shown, patients, training_per_class, rng)
     test = _joined(patients)
-    found = _counts(shown, test)
-    if not (found["with_tumour"] and found["without_tumour"]) or found["patients"] < LEAST_TESTED:
+    counts = _counts(shown, test)
+    if not (counts["with_tumour"] and counts["without_tumour"]) or counts["patients"] < LEAST_TESTED:
         raise InputError(
             f"the test needs slices with and without tumour of at least {LEAST_TESTED} patients, but left for it are "
-            f"{_words(found)}: ask for fewer with noise_images or training_per_class, or give more patients."
+            f"{_words(counts)}: ask for fewer with noise_images or training_per_class, or give more patients."
         )
     sha256, given = slices.digest(), len(slices)
     return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, given=given)
@@ -118,13 +118,13 @@ def split_by_patient(
 def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
     """Draw the slices for the noise; return them and the patients who gave none."""
     drawn, others, missing = [], [], wanted
-    for own in patients:
-        free = own[~slices.tumour[own]]
+    for scans in patients:
+        free = scans[~slices.tumour[scans]]
         if count := min(len(free), NOISE_IMAGES_PER_PATIENT, missing):
             drawn.append(rng.choice(free, count, replace=False))
             missing -= count
         else:
-            others.append(own)
+            others.append(scans)
     if missing:
         raise InputError(
             f"{wanted} slices without tumour are wanted for the noise, but {len(patients)} patients give "
@@ -136,17 +136,18 @@ def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator)
 
 def _training_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:
     """Draw the slices for training; return them and the patients after the last who was needed."""
-    counts = np.array([(slices.tumour[own].sum(), (~slices.tumour[own]).sum()) for own in patients]).reshape(-1, 2)
+    labels = [slices.tumour[scans] for scans in patients]
+    counts = np.array([(tumour.sum(), (~tumour).sum()) for tumour in labels]).reshape(-1, 2)
     needed = int(np.searchsorted(counts.cumsum(axis=0).min(axis=1), wanted)) + 1
     if needed > len(patients):
-        found = _counts(slices, _joined(patients))
+        left = _counts(slices, _joined(patients))
         raise InputError(
             f"{wanted} slices with and {wanted} without tumour are wanted for training, but those not in the noise "
-            f"part are {_words(found)}: ask for fewer with training_per_class, or give more patients."
+            f"part are {_words(left)}: ask for fewer with training_per_class, or give more patients."
         )
     pool = _joined(patients[:needed])
     classes = (pool[slices.tumour[pool]], pool[~slices.tumour[pool]])
-    return _joined([rng.choice(own, wanted, replace=False) for own in classes]), patients[needed:]
+    return _joined([rng.choice(scans, wanted, replace=False) for scans in classes]), patients[needed:]
 
 
 def _joined(patients: Patients) -> Indices:
@@ -158,8 +159,8 @@ def _counts(slices: Slices, indices: Indices) -> dict[str, int]:
     return {"patients": patients, "with_tumour": with_tumour, "without_tumour": len(indices) - with_tumour}
 
 
-def _words(found: dict[str, int]) -> str:
-    return f"{found['with_tumour']} with and {found['without_tumour']} without, of {found['patients']} patients"
+def _words(counts: dict[str, int]) -> str:
+    return f"{counts['with_tumour']} with and {counts['without_tumour']} without, of {counts['patients']} patients"
 
 
 ESTIMATORS: Mapping[str, str] = {
@@ -253,8 +254,8 @@ CONDITIONS = tuple(
 """All that are tested, the paper's first: every noise model with every contrast, every threshold, and ours."""
 
 NOISE_CONDITIONS = sorted(
-    (one for one in CONDITIONS if one.threshold == PAPER.threshold and not one.ours),
-    key=lambda one: CONTRASTS.index(one.contrast),
+    (condition for condition in CONDITIONS if condition.threshold == PAPER.threshold and not condition.ours),
+    key=lambda condition: CONTRASTS.index(condition.contrast),
 )
 """Those with the paper's threshold and selection, by contrast."""
 

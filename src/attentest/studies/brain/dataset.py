@@ -57,11 +57,11 @@ class Slices:
         for name, kind in kinds.items():
             shape = (count, SIDE, SIDE) if name in ("flair", "mask") else (count,)
             values = checked_array(getattr(self, name), name, kind, shape)
-            own = values.astype(np.int64 if name == "number" else values.dtype)
-            if name == "number" and (wrong := own < 0).any():  # also numbers that do not fit
+            copy = values.astype(np.int64 if name == "number" else values.dtype)
+            if name == "number" and (wrong := copy < 0).any():  # also numbers that do not fit
                 raise InputError(f"{name} must be at least 0 and below 2**63, got {values[wrong][0]}.")
-            own.setflags(write=False)
-            object.__setattr__(self, name, own)
+            copy.setflags(write=False)
+            object.__setattr__(self, name, copy)
         if (self.patient == "").any():
             raise InputError(f"patient must not be empty, but that of slice {np.argmax(self.patient == '')} is.")
         for (patient, number), times in Counter(self._keys()).items():
@@ -81,10 +81,10 @@ class Slices:
 
     def take(self, indices: ArrayLike) -> Slices:
         """Return some of the slices: by indices (k,), each at most once, or by booleans (n,)."""
-        chosen = np.asarray(indices)
-        if not chosen.size:
-            chosen = chosen.astype(np.int64)  # an empty list becomes an array of floats
-        return Slices(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+        places = np.asarray(indices)
+        if not places.size:
+            places = places.astype(np.int64)  # an empty list becomes an array of floats
+        return Slices(**{field.name: getattr(self, field.name)[places] for field in fields(self)})
 
     def shows_brain(self) -> NDArray[np.bool_]:
         """Return for each slice whether at least LEAST_SHARE of its pixels exceed LEAST_BRIGHT."""
@@ -102,7 +102,7 @@ class Slices:
 
 
 def checked_array(values: Any, name: str, kind: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array; refuse it if it has another kind of dtype or another shape."""
+    """Return an array; raise an error if it has another kind of dtype or another shape."""
     dtype = values.dtype if isinstance(values, np.ndarray) else None
     if dtype is None or not np.issubdtype(dtype, kind):
         expected = kind.__name__.rstrip("_")
@@ -170,10 +170,10 @@ def load_slices(path: str | os.PathLike[str], progress: Progress = lambda done, 
         raise InputError(f"brain data must be given as a path, got {type(path).__name__}.")
     source = Path(path)
     try:
-        found = _found_in(source) if source.is_dir() else _packed_file(source)
+        data = _found_in(source) if source.is_dir() else _packed_file(source)
     except OSError as error:
         raise InputError(f"{source} cannot be searched ({error.strerror or error}): make it readable.") from None
-    slices = _read_packed(found) if isinstance(found, Path) else _read_pairs(found, progress)
+    slices = _read_packed(data) if isinstance(data, Path) else _read_pairs(data, progress)
     progress(len(slices), len(slices))
     return slices.take(np.lexsort((slices.number, slices.patient)))
 
@@ -222,12 +222,12 @@ def _pairs_of_patient(folder: Path, pictures: list[Path]) -> list[Pair]:
         raise InputError(f"{folder} holds no TIFF files, though the folders beside it do: add its slices or remove it.")
     files: dict[str, dict[int, Path]] = {"": {}, "_mask": {}}
     for path in pictures:
-        found = re.fullmatch(rf"{re.escape(name)}_([0-9]{{1,18}})(_mask)?", path.stem, re.IGNORECASE)
-        if found is None:
+        match = re.fullmatch(rf"{re.escape(name)}_([0-9]{{1,18}})(_mask)?", path.stem, re.IGNORECASE)
+        if match is None:
             raise InputError(
                 f"{path} is neither {name}_<number>.tif nor {name}_<number>_mask.tif: rename or remove it."
             )
-        number, kind = int(found[1]), files["_mask" if found[2] else ""]
+        number, kind = int(match[1]), files["_mask" if match[2] else ""]
         if number in kind:
             twice = f"{kind[number].name} and {path.name}"
             raise InputError(f"slice {number} of patient {name} is there twice, as {twice}: remove one of them.")

@@ -110,8 +110,11 @@ def ours_figure(summary: Summary) -> Figure | None:
     contrasts = dict.fromkeys(condition.contrast for condition in OUR_CONDITIONS)
     for axes, contrast in zip(figure.subplots(1, len(contrasts), sharey=True), contrasts, strict=True):
         shown = [condition for condition in OUR_CONDITIONS if condition.contrast == contrast]
-        ways = [f"{one.region}, gamma {one.randomise:g}" if one.ours else "the paper's" for one in shown]
-        rows = {f"{one.noise}: {way}": one for one, way in zip(shown, ways, strict=True)}
+        ways = [
+            f"{condition.region}, gamma {condition.randomise:g}" if condition.ours else "the paper's"
+            for condition in shown
+        ]
+        rows = {f"{condition.noise}: {way}": condition for condition, way in zip(shown, ways, strict=True)}
         _draw_rows(axes, summary, contrast, rows)
         for place in [place for place, condition in enumerate(shown) if not condition.ours]:
             axes.axhspan(place - 0.5, place + 0.5, color="0.4", label="the paper's selection", **SHADE)
@@ -123,7 +126,7 @@ def _draw_rows(axes: Axes, summary: Summary, contrast: str, rows: Mapping[str, C
     for place, condition in enumerate(rows.values()):
         if condition is None:
             axes.text(0.5, place, "not tested", color="0.55", fontsize=8.5, ha="center", va="center")
-    tested = {float(place): one for place, one in enumerate(rows.values()) if one is not None}
+    tested = {float(place): condition for place, condition in enumerate(rows.values()) if condition is not None}
     _draw_classes(axes, summary, tested, 0.16, horizontal=True)
     draw_level(axes, float(LEVEL), f"level {LEVEL}", vertical=True)
     axes.set_title(CONTRAST_TITLES[contrast], fontsize=10.5)

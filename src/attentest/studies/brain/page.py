@@ -126,17 +126,13 @@ def write_report(summary: Summary, target: Path, galleries: Mapping[str, Gallery
     galleries = galleries or {}
     counts = {name: len(gallery.results) for name, gallery in galleries.items()}
     summary = {**summary, "gallery": counts}
-    shared, own = drawn_charts(summary), {}
+    shared, private = drawn_charts(summary), {}
     for name, gallery in galleries.items():
         shared[f"maps-{name}"] = document.png(gallery_figure(gallery, maps_only=True))
-        own[f"gallery-{name}"] = document.png(gallery_figure(gallery, maps_only=False))
-    pages = {
-        "summary.json": document.summary_text(summary),
-        "brain.md": render_markdown(summary, shared),
-        "index.html": document.to_html(render_markdown(summary, shared | own, html=True), shared | own),
-    }
-    document.write_pages(target, pages, shared)
-    return target / "index.html"
+        private[f"gallery-{name}"] = document.png(gallery_figure(gallery, maps_only=False))
+    page = render_markdown(summary, shared)
+    html = document.to_html(render_markdown(summary, shared | private, html=True), shared | private)
+    return document.write_report(target, "brain", summary, page, shared, html)
 
 
 def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = False) -> str:
@@ -155,7 +151,7 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         return document.picture(name, title, caption) if name in figures else Markdown()
 
     def by_condition(conditions: Collection[Condition], columns: Columns) -> Markdown:
-        return document.table([tested[one.name] for one in conditions if one.name in tested], columns)
+        return document.table([tested[condition.name] for condition in conditions if condition.name in tested], columns)
 
     ours = OUR_CONDITIONS if has_ours else ()
     content = {

@@ -80,16 +80,16 @@ def read_record(out: Path) -> dict[str, Any]:
     """Return the record of the training of the classifier, with its performance."""
     path = model_directory(out) / RECORD_FILE
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        missing = set(TRAINING_FIELDS) - set(found)
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        missing = set(TRAINING_FIELDS) - set(record)
         if not missing:
-            check_texts(found, ["weights_sha256"])
-            dict(found["performance"]["by_patient"])
+            check_texts(record, ["weights_sha256"])
+            dict(record["performance"]["by_patient"])
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise InputError(f"{path} cannot be read ({error}): remove {path.parent}, and it is trained anew.") from None
     if missing:
         raise InputError(f"{path} lacks {', '.join(sorted(missing))}: remove {path.parent}, and it is trained anew.")
-    return found
+    return record
 
 
 class SliceTests:
@@ -125,7 +125,7 @@ class SliceTests:
     def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
         """Return the slices without a test under a condition, with ``retry`` also those whose test failed.
 
-        Rows of another study are refused.
+        Raises an error for rows of another study.
         """
         file = data_file(self._out, condition)
         records = file.read()
@@ -157,13 +157,13 @@ class SliceTests:
 
 
 def _check_weights(path: Path, sha256: str) -> None:
-    """Refuse weights other than those of the training, because results of two models must not be mixed."""
+    """Check that weights are those of the training, because results of two models must not be mixed."""
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}): remove {path.parent}, and train anew.") from None
-    if found != sha256:
-        hashes = f"SHA-256 {found[:8]}, on record {sha256[:8]}"
+    if digest != sha256:
+        hashes = f"SHA-256 {digest[:8]}, on record {sha256[:8]}"
         raise InputError(f"{path} is not what the training wrote ({hashes}): use another output directory.")
 
 
@@ -183,9 +183,9 @@ class SliceWork:
         """Yield the rows of slices, batch by batch."""
         batches = self.test.stream_batches([self.slices.flair[task] for task in tasks], progress, on_error="row")
         for numbers, batch, start in timed_batches(tasks, batches):
-            found = self._values(numbers, batch)
+            results = self._values(numbers, batch)
             seconds = (time.perf_counter() - start) / len(batch)
-            yield [self._row(number, seconds, values) for number, values in zip(numbers, found, strict=True)]
+            yield [self._row(number, seconds, values) for number, values in zip(numbers, results, strict=True)]
 
     def lost(self, task: int, reason: str) -> Row:
         """Return the row of a slice, given by its index, that could not be tested for a reason outside the test."""
@@ -337,7 +337,7 @@ def run(
 def _prepare_classifier(
     cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: LabelledProgress
 ) -> float:
-    """Train the classifier if there is none, and return the seconds it took; refuse one of another study."""
+    """Train the classifier if there is none, and return the seconds it took; one of another study is an error."""
     directory = model_directory(out)
     identity = {"data": cohort.facts(), "settings": asdict(settings.training)}
     if directory.exists() and any(directory.iterdir()):

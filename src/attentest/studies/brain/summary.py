@@ -89,9 +89,9 @@ def summarise(out: Path) -> dict[str, Any]:
         },
         "runs": read_runs(out, RUN_FIELDS, _check_run),
         "conditions": [
-            {"name": condition.name, **condition.describe(), **_condition(found)}
-            for condition, found in rows.items()
-            if found
+            {"name": condition.name, **condition.describe(), **_condition(tested)}
+            for condition, tested in rows.items()
+            if tested
         ],
         "overlap": _overlap(rows[PAPER]),
         "slices": _points(rows[PAPER]),
@@ -127,7 +127,7 @@ def _check_run(entry: Mapping[str, Any]) -> None:
 
 def _sensitivity_images(rows: Mapping[Condition, Sequence[Row]], data: Mapping[str, Any]) -> str:
     """Return the value of --sensitivity-images: the most slices of a class under other conditions than the paper's."""
-    counts = [Counter(row["tumour"] for row in found) for condition, found in rows.items() if condition != PAPER]
+    counts = [Counter(row["tumour"] for row in tested) for condition, tested in rows.items() if condition != PAPER]
     most = max((number for count in counts for number in count.values()), default=0)
     test = data["split"]["test"]
     return "all" if most and most >= max(test["with_tumour"], test["without_tumour"]) else f"{most}"
@@ -254,12 +254,14 @@ class Gallery(NamedTuple):
 def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str, Gallery]:
     """Return, for each class, the first slices in the random order of the study, tested under the paper's condition."""
     order = cohort.test_order()
-    chosen = {name: cohort.slices.take(order[tumour][:count]) for name, tumour in CLASSES.items()}
+    classes = {name: cohort.slices.take(order[tumour][:count]) for name, tumour in CLASSES.items()}
     test = tests.attention_test(PAPER)
-    return {name: Gallery(some, _results(test, list(some.flair))) for name, some in chosen.items() if len(some)}
+    return {
+        name: Gallery(slices, _results(test, list(slices.flair))) for name, slices in classes.items() if len(slices)
+    }
 
 
 def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> Results:
     """Return the results of slices (H, W); the picture of one that fails will say that it could not be tested."""
-    found = test.stream(images, on_error="row")
-    return tuple(None if isinstance(tested, FailedImage) else tested for tested in found)
+    results = test.stream(images, on_error="row")
+    return tuple(None if isinstance(result, FailedImage) else result for result in results)

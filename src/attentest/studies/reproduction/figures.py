@@ -203,7 +203,8 @@ def non_gaussian_figure(settings: Sequence[Setting]) -> Figure:
         draw_level(axes, float(alpha), "the level")
         for offset, (family, style) in zip(offsets, FAMILY_STYLES.items(), strict=True):
             shown = chosen(settings, family=family)
-            draw_rates(axes, [(one["distance"] + offset, one["levels"][alpha]) for one in shown], style, family)
+            rates = [(setting["distance"] + offset, setting["levels"][alpha]) for setting in shown]
+            draw_rates(axes, rates, style, family)
         axes.set(xlabel="1-Wasserstein distance from the Gaussian", xticks=DISTANCES)
         draw_grid(axes)
     _start_at_zero(figure)
@@ -401,4 +402,4 @@ FIGURES: tuple[PageFigure, ...] = (
 
 def drawn_figures(summary: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the PNGs of the figures that a summary has data for, by name."""
-    return {figure.name: png(figure.draw(found)) for figure in FIGURES if (found := figure.settings(summary))}
+    return {figure.name: png(figure.draw(shown)) for figure in FIGURES if (shown := figure.settings(summary))}

@@ -235,13 +235,7 @@ def write_report(out: Path, target: Path) -> Path:
 def write_page(summary: Summary, target: Path) -> Path:
     """Write the page of a summary to a directory, and return the path of its HTML."""
     figures, page = drawn_figures(summary), render_markdown(summary)
-    pages = {
-        "summary.json": document.summary_text(summary),
-        "reproduction.md": page,
-        "index.html": document.to_html(page, figures),
-    }
-    document.write_pages(target, pages, figures)
-    return target / "index.html"
+    return document.write_report(target, "reproduction", summary, page, figures, document.to_html(page, figures))
 
 
 def render_markdown(summary: Summary) -> str:
@@ -261,15 +255,15 @@ def render_markdown(summary: Summary) -> str:
         "failed": sum(series["failed"] for series in summary["failures"]),
         "experiments": [
             {
-                **found,
-                "figures": _pictures(summary, name, found["title"], "settings"),
-                "tables": TABLES[name](found["settings"]) if found["settings"] else [],
-                "our_title": _heading(found["title"], ours=True),
-                "our_figures": _pictures(summary, name, f"{found['title']}, our tests", "ours"),
-                "our_tables": our_tables(found.get("ours", [])),
+                **data,
+                "figures": _pictures(summary, name, data["title"], "settings"),
+                "tables": TABLES[name](data["settings"]) if data["settings"] else [],
+                "our_title": _heading(data["title"], ours=True),
+                "our_figures": _pictures(summary, name, f"{data['title']}, our tests", "ours"),
+                "our_tables": our_tables(data.get("ours", [])),
                 "command": document.code(command_of(name, summary)),
             }
-            for name, found in experiments.items()
+            for name, data in experiments.items()
         ],
         "derivative_cost": DERIVATIVE_COST,
         "wall_time": _wall_time(summary["runs"]),
@@ -342,7 +336,7 @@ def _wall_time(runs: Sequence[Summary]) -> str:
     for run in runs:
         began = datetime.fromisoformat(run["began"]).timestamp()
         by_device.setdefault(str(run["device"]), []).append((began, run["seconds"]))
-    spans = ", ".join(f"{duration(_covered(found))} on {device}" for device, found in by_device.items())
+    spans = ", ".join(f"{duration(_covered(times))} on {device}" for device, times in by_device.items())
     return f"Wall time of the runs, where several at once count once: {spans}{of_it}."
 
 
@@ -357,23 +351,23 @@ def _covered(spans: Iterable[tuple[float, float]]) -> float:
 
 def _differences(experiments: Mapping[str, Any]) -> list[str]:
     """Return where the numbers of images and permutations are not those of the paper."""
-    found = []
+    lines = []
     settings = {name: experiments.get(name, {}).get("settings", []) for name in EXPERIMENTS}
     for name, count in measures.COUNTS.items():
         images = [setting["images"] for setting in settings[name]]
         if any(number != count for number in images):
             here = span(images, "{:,}".format)
-            found.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in the paper.")
+            lines.append(f"{EXPERIMENTS[name].title}: {here} images per setting, {count:,} in the paper.")
     timed: dict[str, list[int]] = {}
     for setting in settings["computation-time"]:
         timed.setdefault(setting["search"], []).append(setting["images"])
     if timed:
         counts = ", ".join(f"{search} {span(images, '{:,}'.format)}" for search, images in timed.items())
-        found.append(f"Images on which searches are timed: {counts}; 200 in the paper. Up to 100 are tested together.")
+        lines.append(f"Images on which searches are timed: {counts}; 200 in the paper. Up to 100 are tested together.")
     permuted = [setting["permutation"] for setting in settings["type-i-error"] if setting["permutation"]]
-    permutations = sorted({one["permutations"] for one in permuted})
+    permutations = sorted({test["permutations"] for test in permuted})
     if permutations and permutations != [1000]:
-        found.append(
+        lines.append(
             f"Permutations per image: {', '.join(f'{count:,}' for count in permutations)}; 1,000 in the paper."
         )
-    return found
+    return lines

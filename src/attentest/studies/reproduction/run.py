@@ -58,7 +58,7 @@ def _check_row(work: str, row: Row) -> None:
 
 
 def _check_curves(part: Any, name: str) -> None:
-    """Refuse a part of a row whose curves do not have a value at each of its points."""
+    """Check that the curves in a part of a row have a value at each of its points."""
     if not isinstance(part, dict):
         raise ValueError(f"{name} must be an object, got {type(part).__name__}")
     check_numbers(part, ["closest_to_zero"])
@@ -71,14 +71,14 @@ def _check_curves(part: Any, name: str) -> None:
 
 
 def check_header(header: Mapping[str, Any]) -> None:
-    """Refuse a header of rows whose settings do not say what the model takes."""
+    """Check that the settings in a header of rows say what the model takes."""
     shape = header["settings"]["model"]["input"]
     if not isinstance(shape, list) or len(shape) != 3:
         raise ValueError("the input in the settings of the model must be three numbers")
 
 
 def check_run(entry: Mapping[str, Any]) -> None:
-    """Refuse a run that asks for what no run can ask for, or lacks its time and place."""
+    """Check that a run asks for what a run can ask for, and has its time and place."""
     if entry["preset"] not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {entry['preset']!r}")
     if entry["tests"] not in TESTS:
@@ -187,7 +187,7 @@ def _run(settings: RunSettings, out: Path, progress: LabelledProgress, device: t
 
 
 def _todo(settings: RunSettings, out: Path) -> dict[Series, list[int]]:
-    """Return the images of each series that have no row yet; refuse a directory with the data of another run."""
+    """Return the images of each series that have no row yet; raise an error for data of another seed or model."""
     todo = {}
     for series, count in settings.plan().items():
         file = data_file(out, series)

@@ -128,7 +128,7 @@ def agrees(pairs: Sequence[tuple[str, float, Rate]]) -> Verdict:
 def more_powerful(settings: Settings) -> Verdict:
     """Judge that the selective test finds more than Bonferroni: their intervals are apart in every setting."""
     ours, theirs = ([setting["tests"][test] for setting in settings] for test in ("selective", "bonferroni"))
-    apart = sum(one["low"] > other["high"] for one, other in zip(ours, theirs, strict=True))
+    apart = sum(first["low"] > second["high"] for first, second in zip(ours, theirs, strict=True))
     values = [rate["value"] for rate in ours]
     return Verdict.of(
         f"In {apart} of {len(settings)} settings the interval of the selective test lies above that of Bonferroni; "
@@ -144,12 +144,7 @@ def finds_as_many(settings: Settings) -> Verdict:
 
     They see the same images, so that differences are taken for more random than they are.
     """
-    pairs = [
-        (paper["rejected"], setting["rejected"])
-        for setting in settings
-        for paper in _beside(setting, settings, "pixels")
-        if paper is not setting
-    ]
+    pairs = [pair for setting in settings for pair in _beside(setting, settings, "pixels", "rejected")]
     if not pairs:
         return NO_DATA
     scores = [_difference(paper, ours) for paper, ours in pairs]
@@ -165,10 +160,14 @@ def finds_as_many(settings: Settings) -> Verdict:
     )
 
 
-def _beside(setting: Setting, settings: Settings, region: str) -> list[Setting]:
-    """Return the test without randomised selection on the same images, with pixels or patches."""
+def _beside(setting: Setting, settings: Settings, region: str, value: str) -> list[tuple[Any, Any]]:
+    """Return a value of the test without randomised selection on the same images, beside that of a setting.
+
+    The region of that test is of pixels or patches; a test is not compared with itself.
+    """
     names = ("model", "noise", "published", "delta")
-    return chosen(settings, randomise=0.0, region=region, **{name: setting[name] for name in names})
+    others = chosen(settings, randomise=0.0, region=region, **{name: setting[name] for name in names})
+    return [(other[value], setting[value]) for other in others if other is not setting and other[value]]
 
 
 def _difference(first: Rate, second: Rate) -> float:
@@ -194,11 +193,10 @@ def within_bounds(settings: Settings) -> Verdict:
 def takes_no_more(settings: Settings) -> Verdict:
     """Judge that randomised selection takes no more evaluations than conditioning on the same kind of region does."""
     pairs = [
-        (exact["evaluations"], setting["evaluations"])
+        pair
         for setting in settings
         if setting["randomise"] and setting["evaluations"]
-        for exact in _beside(setting, settings, setting["region"])
-        if exact["evaluations"]
+        for pair in _beside(setting, settings, setting["region"], "evaluations")
     ]
     if not pairs:
         return NO_DATA

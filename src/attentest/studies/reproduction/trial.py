@@ -20,7 +20,7 @@ from attentest.results.result import AttentionTestResult
 from attentest.runs.records import Row
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.statistics.inference import confidence_intervals_of
-from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values
+from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, rounded
 from attentest.studies.reproduction.experiment import Series
 
 Work: TypeAlias = Callable[[list[int]], list[Row]]
@@ -37,11 +37,11 @@ def rows_in_chunks(
     """Yield the rows of images in chunks of a given size, or of about CHUNK_SECONDS; a failed trial is a row too."""
     chunk = together or FIRST_CHUNK[device_type]
     while numbers:
-        some, numbers = numbers[:chunk], numbers[chunk:]
+        batch, numbers = numbers[:chunk], numbers[chunk:]
         start = time.perf_counter()
-        rows = _isolated_rows(work, some)
+        rows = _isolated_rows(work, batch)
         seconds = max(time.perf_counter() - start, 1e-3)
-        chunk = together or min(LARGEST_CHUNK, max(1, int(len(some) * CHUNK_SECONDS / seconds)))
+        chunk = together or min(LARGEST_CHUNK, max(1, int(len(batch) * CHUNK_SECONDS / seconds)))
         yield rows
 
 
@@ -127,7 +127,8 @@ class Trials:
 
     def _timed(self, numbers: list[int]) -> list[Row]:
         start = time.perf_counter()
-        rows = WORK[self._series.work](self, numbers)
+        make_rows: Work = getattr(self, f"_{self._series.work}")
+        rows = make_rows(numbers)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         seconds = (time.perf_counter() - start) / len(numbers)
@@ -153,6 +154,8 @@ class Trials:
     def _selective(self, numbers: list[int]) -> list[Row]:
         return [_values(result) for result in self._test.map(self._images(numbers))]
 
+    _search = _selective
+
     def _interval(self, numbers: list[int]) -> list[Row]:
         images, squares = self._series.images_and_squares(self._seed, numbers)
         results = list(self._test.map(images))
@@ -167,27 +170,26 @@ class Trials:
             rows.append(_values(result) | known | truth)
         return rows
 
-    def _one_by_one(self, numbers: list[int]) -> list[Row]:
-        row = {"permutation": self._permutation, "curves": self._curves}[self._series.work]
-        return [row(number, image) for number, image in zip(numbers, self._images(numbers), strict=True)]
+    def _permutation(self, numbers: list[int]) -> list[Row]:
+        permutations, rows = self._series.permutations or 0, []
+        for number, image in zip(numbers, self._images(numbers), strict=True):
+            rng = self._series.generator(self._seed, number, "permutations")
+            result = self._test.permutation_test(image, permutations, rng)
+            values = {"statistic": result.statistic, "p": result.count_pvalue, "p_with_observed": result.pvalue}
+            rows.append({**values, "evaluations": permutations + 1})
+        return rows
 
-    def _permutation(self, number: int, image: NDArray[np.float64]) -> Row:
-        permutations = self._series.permutations or 0
-        rng = self._series.generator(self._seed, number, "permutations")
-        result = self._test.permutation_test(image, permutations, rng)
-        return {
-            "statistic": result.statistic,
-            "p": result.count_pvalue,
-            "p_with_observed": result.pvalue,
-            "evaluations": permutations + 1,
-        }
+    def _curves(self, numbers: list[int]) -> list[Row]:
+        return [self._curve(*image) for image in zip(numbers, self._images(numbers), strict=True)]
 
-    def _curves(self, number: int, image: NDArray[np.float64]) -> Row:
+    def _curve(self, number: int, image: NDArray[np.float64]) -> Row:
         """Return f_i of some pixels along the line through an image, far out and close to the observed statistic."""
         result, rng = self._test(image), self._series.generator(self._seed, number, "pixels")
         reach = CURVE_REACH + abs(result.statistic)
-        inside = rng.permutation(np.flatnonzero(result.region))[:CURVES_INSIDE]
-        outside = rng.permutation(np.flatnonzero(~result.region))[:CURVES_OUTSIDE]
+        pixels = {
+            "inside": rng.permutation(np.flatnonzero(result.region))[:CURVES_INSIDE],
+            "outside": rng.permutation(np.flatnonzero(~result.region))[:CURVES_OUTSIDE],
+        }
         row: Row = {
             "statistic": result.statistic,
             "intervals": [list(ends) for ends in result.intervals.tolist()],
@@ -198,12 +200,11 @@ class Trials:
             ("close", np.linspace(-CLOSE_REACH, CLOSE_REACH, CLOSE_POINTS)),
         ):
             curves = self._test.margins(image, distances)
-            row[name] = {
-                "z": _rounded(curves.z),
-                "inside": [_rounded(curve) for curve in curves.values.T[inside]],
-                "outside": [_rounded(curve) for curve in curves.values.T[outside]],
-                "closest_to_zero": float(np.abs(curves.values).min()),
+            drawn = {
+                group: [rounded(curve, 7) for curve in curves.values.T[places]] for group, places in pixels.items()
             }
+            closest = float(np.abs(curves.values).min())
+            row[name] = {"z": rounded(curves.z, 7), **drawn, "closest_to_zero": closest}
         return row
 
     def _precision(self, numbers: list[int]) -> list[Row]:
@@ -215,19 +216,14 @@ class Trials:
         single = self._test_with(Float32Scores(self._scores), grid).map(images)
         return [
             {
-                "p": one.pvalue,
-                "p_low": one.pvalue_bounds[0],
-                "p_high": one.pvalue_bounds[1],
-                "status": one.status,
-                "p_float64": two.pvalue,
-                "p_float32": three.pvalue,
-                "statistic": one.statistic,
-                "statistic_float32": three.statistic,
-                "region": int(one.region.sum()),
-                "region_changed": int(np.sum(one.region != three.region)),
-                "evaluations": one.evaluations + two.evaluations + three.evaluations,
+                **_values(best),
+                "p_float64": in_double.pvalue,
+                "p_float32": in_single.pvalue,
+                "statistic_float32": in_single.statistic,
+                "region_changed": int(np.sum(best.region != in_single.region)),
+                "evaluations": best.evaluations + in_double.evaluations + in_single.evaluations,
             }
-            for one, two, three in zip(exact, double, single, strict=True)
+            for best, in_double, in_single in zip(exact, double, single, strict=True)
         ]
 
     @torch.no_grad()
@@ -244,17 +240,6 @@ class Trials:
         return rows
 
 
-WORK: dict[str, Callable[[Trials, list[int]], list[Row]]] = {
-    "selective": Trials._selective,
-    "interval": Trials._interval,
-    "search": Trials._selective,
-    "permutation": Trials._one_by_one,
-    "curves": Trials._one_by_one,
-    "precision": Trials._precision,
-    "evaluation": Trials._evaluation,
-}
-
-
 def _values(result: AttentionTestResult) -> Row:
     """Return what the row of every selective test has."""
     return {
@@ -268,8 +253,3 @@ def _values(result: AttentionTestResult) -> Row:
         "evaluations": result.evaluations,
         "status": result.status,
     }
-
-
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    """Return numbers with seven digits, enough for a figure."""
-    return [float(f"{value:.7g}") for value in values]
