@@ -117,12 +117,6 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     # Slices that could not be tested are tried again only with --retry.
     broken = data_file(out, PAPER).path
     header, first, *rest = broken.read_text().splitlines()
-    # Data of an earlier version, whose headers name neither region nor randomised selection, go on as well.
-    earlier = json.loads(header)
-    for part, names in (("series", ("region", "randomise")), ("settings", ("region_unit", "randomisation"))):
-        for name in names:
-            del earlier["header"][part][name]
-    header = json.dumps(earlier)
     failed = {name: json.loads(first)[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
     broken.write_text("\n".join([header, json.dumps({**failed, "error": "MemoryError: once"}), *rest]) + "\n")
     for options, tests in (((), "0 tests"), (("--retry",), "1 test")):

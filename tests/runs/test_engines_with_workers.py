@@ -15,7 +15,8 @@ import engine_works
 from attentest import AttentionTest, ProcessEngine, RayEngine
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun
-from attentest.runs.engine import MOST_TRIES, LocalEngine, Shard, shard_size
+from attentest.runs.engine import LocalEngine
+from attentest.runs.pool import MOST_TRIES, Shard, shard_size
 from attentest.search import SpectralSearch
 from engine_works import EndsWorkers, FailsOnEven, ForgetsSome, Scores, TellsProcess
 
@@ -89,7 +90,7 @@ def test_workers_give_what_the_local_engine_gives_whatever_is_lost(
     local = values([row for _, rows in LocalEngine().run(run, range(COUNT)) for row in rows])
     assert {Path(name).stem for name, p in local.items() if p == "failed"} == {"2", "8"}
     images = [np.random.default_rng(number).normal(size=(2, 2)) for number in range(9)]
-    monkeypatch.setattr("attentest.runs.engine.MOST_TRIES", 2)
+    monkeypatch.setattr("attentest.runs.pool.MOST_TRIES", 2)
     with with_workers.engine as engine:
         for shard in (4, 1, 100):
             engine.shard = shard

@@ -142,9 +142,9 @@ def test_one_work_at_a_time_and_a_second_one_is_refused_until_it_is_over() -> No
 def test_a_worker_can_be_ended_twice() -> None:
     """As when a second interrupt comes while the first is being obeyed."""
     workers = process_engine._Processes([], 1)
-    worker = workers.start()
+    worker = workers.start_worker()
     for _ in range(2):
-        workers.end(worker)
+        workers.end_worker(worker)
     assert not worker.process.is_alive()
     assert list(workers.answers()) == []
 
@@ -216,7 +216,7 @@ def test_works_that_cannot_be_sent_or_received(monkeypatch: pytest.MonkeyPatch) 
             list(engine.run(NotHere(), range(3)))
         assert list(engine.run(Named(), [])) == []
     monkeypatch.setattr("attentest.runs.process_engine.serve", end_at_once)
-    monkeypatch.setattr("attentest.runs.engine.MOST_LOST_AT_START", 2)
+    monkeypatch.setattr("attentest.runs.pool.MOST_LOST_AT_START", 2)
     with pytest.raises(InputError, match=r"2 workers in a row could not be started \(exit code 5\)"):
         list(ProcessEngine(workers=1).run(Named(), range(3)))
 

@@ -11,7 +11,7 @@ import pickle
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
@@ -19,26 +19,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Self
 
-from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.progress import Progress
-from attentest.runs.engine import (
-    LARGEST_SHARD,
-    LONGEST_REASON,
-    MOST_CORES,
-    MOST_WORKERS,
-    WAIT_SECONDS,
-    Failed,
-    Given,
-    Item,
-    Lost,
-    Pool,
-    Task,
-    Work,
-    number_of,
-    reason_of,
-    shard_size,
-)
+from attentest.runs.engine import reason_of
+from attentest.runs.pool import LONGEST_REASON, WAIT_SECONDS, Answered, Failed, Lost, PooledEngine, shard_size
 from attentest.runs.worker_process import FAILED, FINISHED, OVER, STARTING, TASKS, UNUSABLE, WORK, serve
 
 if TYPE_CHECKING:
@@ -63,7 +46,7 @@ END_SECONDS = 10.0
 """How long to wait for a process that was killed; one that hangs in a driver of the system is left to the system."""
 
 
-class ProcessEngine:
+class ProcessEngine(PooledEngine["_WorkerProcess"]):
     """Does work in worker processes on this machine.
 
     A program that uses it must do so under ``if __name__ == "__main__":``, because each worker imports the program.
@@ -81,54 +64,23 @@ class ProcessEngine:
         a GPU an even share of all, but no more than 500.
     """
 
-    def __init__(self, *, workers: int | None = None, cores: int | None = None, shard: int | None = None) -> None:
-        self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
-        self.cores = None if cores is None else whole_number(cores, "cores", 1, MOST_CORES)
-        self.shard = None if shard is None else whole_number(shard, "shard", 1, LARGEST_SHARD)
-        self._entered = 0
-        self._pool: Pool[_WorkerProcess] | None = None
-        self._started_for: tuple[list[str], int] | None = None  # GPUs and cores of the workers
+    name = "processes"
 
-    def __repr__(self) -> str:
-        return f"ProcessEngine(workers={self.workers!r}, cores={self.cores!r}, shard={self.shard!r})"
+    def __init__(self, *, workers: int | None = None, cores: int | None = None, shard: int | None = None) -> None:
+        super().__init__(workers=workers, cores=cores, shard=shard)
 
     def __enter__(self) -> Self:
         if STARTING in os.environ:  # it would go on for ever
             sys.exit(STARTED_BY_IMPORT)
-        self._entered += 1
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *error: object) -> None:
-        self._entered -= 1
-        if self._entered == 0:
-            self._end()
+    def _plan(self, device: torch.device, total: int | None) -> tuple[int, int, tuple[Any, ...]]:
+        gpus = _gpus(device)
+        workers, cores = _numbers(self.workers, self.cores, len(gpus))
+        return workers, self.shard or (_gpu_shard_size if gpus else shard_size)(total, workers), (gpus, cores)
 
-    def run(
-        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
-    ) -> Iterator[tuple[list[Task], list[Item]]]:
-        """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
-        total = number_of(tasks)
-        if total == 0:
-            return
-        with self:
-            if self._pool is not None:
-                self._pool.check_idle()
-            gpus = _gpus(work.device)
-            workers, cores = _numbers(self.workers, self.cores, len(gpus))
-            size = self.shard or (_gpu_shard_size if gpus else shard_size)(total, workers)
-            if self._pool is None or self._started_for != (gpus, cores):
-                self._end()
-                self._pool, self._started_for = Pool(_Processes(gpus, cores)), (gpus, cores)
-            yield from self._pool.run(work, tasks, progress, workers=workers, size=size)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the name and the number of workers, if it was given, JSON-ready."""
-        return {"engine": "processes", **({} if self.workers is None else {"workers": self.workers})}
-
-    def _end(self) -> None:
-        if self._pool is not None:
-            self._pool.end()
-        self._pool = None
+    def _workers(self, *place: Any) -> _Processes:
+        return _Processes(*place)
 
 
 def _gpus(device: torch.device) -> list[str]:
@@ -181,7 +133,7 @@ class _Processes:
         self._work = b""
         self._informed: set[_WorkerProcess] = set()  # those that have the present work
 
-    def start(self) -> _WorkerProcess:
+    def start_worker(self) -> _WorkerProcess:
         context = multiprocessing.get_context("spawn")  # a process that uses CUDA cannot be forked
         taken = Counter(worker.gpu for worker in self._living)
         gpu = min(range(len(self._gpus) or 1), key=lambda place: taken[place])
@@ -194,7 +146,7 @@ class _Processes:
         theirs.close()  # or the end of the process would not be seen
         return worker
 
-    def end(self, worker: _WorkerProcess) -> None:
+    def end_worker(self, worker: _WorkerProcess) -> None:
         # In this order it can be done again: a second interrupt may come while the first is being obeyed.
         worker.process.kill()
         worker.connection.close()
@@ -203,11 +155,11 @@ class _Processes:
         if worker in self._living:
             self._living.remove(worker)
 
-    def take_on(self, work: Any) -> None:
+    def start_work(self, work: Any) -> None:
         self._work = _pickled(work)
         self._informed.clear()
 
-    def put_down(self) -> None:
+    def finish_work(self) -> None:
         self._work = b""
         for worker in self._informed:
             with suppress(OSError):  # it has ended
@@ -223,7 +175,7 @@ class _Processes:
             for message in messages:
                 worker.connection.send_bytes(message)
 
-    def answers(self) -> Iterator[tuple[_WorkerProcess, Given | Failed | Lost]]:
+    def answers(self) -> Iterator[tuple[_WorkerProcess, Answered | Failed | Lost]]:
         workers = {worker.connection: worker for worker in self._living}
         for ready in connection.wait(list(workers), WAIT_SECONDS):
             worker = workers[ready]  # type: ignore[index]  # only connections were given
@@ -235,7 +187,7 @@ class _Processes:
         return {STARTING: "1", **dict.fromkeys(THREADS, str(self._cores)), **seen}
 
 
-def _answer_of(worker: _WorkerProcess) -> Given | Failed | Lost:
+def _answer_of(worker: _WorkerProcess) -> Answered | Failed | Lost:
     try:
         kind, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  # from our own worker alone
     except (EOFError, OSError):
@@ -251,7 +203,7 @@ def _answer_of(worker: _WorkerProcess) -> Given | Failed | Lost:
         raise InputError(f"the worker processes cannot use this work ({reason[:LONGEST_REASON]}){remedy}.")
     if kind == FAILED:
         return Failed(value)
-    return Given([], finished=True) if kind == FINISHED else Given(value, finished=False)
+    return Answered([], finished=True) if kind == FINISHED else Answered(value, finished=False)
 
 
 def _reason_of_end(code: int | None) -> str:

@@ -6,31 +6,19 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from ipaddress import ip_address
 from itertools import count
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from attentest.checks import whole_number
 from attentest.errors import InputError, counted
-from attentest.progress import Progress
-from attentest.runs.engine import (
-    LARGEST_SHARD,
-    MOST_CORES,
-    MOST_WORKERS,
-    WAIT_SECONDS,
-    Failed,
-    Given,
-    Item,
-    Lost,
-    Pool,
-    Task,
-    Work,
-    number_of,
-    reason_of,
-    shard_size,
-)
+from attentest.runs.engine import reason_of
+from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, Answered, Failed, Lost, PooledEngine, shard_size
+
+if TYPE_CHECKING:
+    import torch
 
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
@@ -39,7 +27,7 @@ CONNECT_SECONDS = 5.0
 """How long to wait for an answer at the address of a cluster."""
 
 
-class RayEngine:
+class RayEngine(PooledEngine[Any]):
     """Does work on the workers of a Ray cluster.
 
     Parameters
@@ -55,60 +43,38 @@ class RayEngine:
         Tasks that are sent to a worker at a time; by default 32, or fewer where each worker would get few shards.
     """
 
+    name = "ray"
+    cores: int
+
     def __init__(
         self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int | None = None
     ) -> None:
         if address is not None and not isinstance(address, str):
             raise InputError(f"address must be a text such as 'auto' or '10.0.0.1:6379', got {address!r}.")
         self.address = None if address == "local" else address
-        self.workers = None if workers is None else whole_number(workers, "workers", 1, MOST_WORKERS)
-        self.cores = whole_number(cores, "cores", 1, MOST_CORES)
-        self.shard = None if shard is None else whole_number(shard, "shard", 1, LARGEST_SHARD)
+        super().__init__(workers=workers, cores=whole_number(cores, "cores", 1, MOST_CORES), shard=shard)
         self._stack = ExitStack()
-        self._entered = 0
         self._ray: Any = None
-        self._pool: Pool[Any] | None = None
-        self._on_gpu = False
-
-    def __repr__(self) -> str:
-        chosen = {"address": self.address, "workers": self.workers, "cores": self.cores, "shard": self.shard}
-        return f"RayEngine({', '.join(f'{name}={value!r}' for name, value in chosen.items())})"
 
     def __enter__(self) -> Self:
         if self._entered == 0:
             self._ray = self._stack.enter_context(_connected(self.address))
-        self._entered += 1
-        return self
+        return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._entered -= 1
+        super().__exit__(*error)
         if self._entered == 0:
-            self._pool = None
             self._stack.close()
 
-    def run(
-        self, work: Work[Task, Item], tasks: Iterable[Task], progress: Progress | None = None
-    ) -> Iterator[tuple[list[Task], list[Item]]]:
-        """Yield tasks and what they gave, a few at a time as they are finished; see :class:`Engine`."""
-        total = number_of(tasks)
-        if total == 0:
-            return
-        with self:
-            on_gpu = work.device.type == "cuda"
-            most = _most_workers(self._ray, on_gpu, self.cores)
-            wanted = self.workers or most
-            size = self.shard or shard_size(total, wanted)
-            yield from self._pool_for(on_gpu).run(work, tasks, progress, workers=wanted, size=size)
+    def _plan(self, device: torch.device, total: int | None) -> tuple[int, int, tuple[Any, ...]]:
+        on_gpu = device.type == "cuda"
+        most = _most_workers(self._ray, on_gpu, self.cores)
+        workers = self.workers or most
+        return workers, self.shard or shard_size(total, workers), (on_gpu,)
 
-    def describe(self) -> dict[str, Any]:
-        """Return the name and the number of workers, if it was given, JSON-ready."""
-        return {"engine": "ray", **({} if self.workers is None else {"workers": self.workers})}
-
-    def _pool_for(self, on_gpu: bool) -> Pool[Any]:
-        """Return the workers; those of the last work, if they have the device that is needed."""
-        if self._pool is None or self._on_gpu != on_gpu:
-            self._pool, self._on_gpu = Pool(_RayWorkers(self._ray, on_gpu=on_gpu, cores=self.cores)), on_gpu
-        return self._pool
+    def _workers(self, *place: Any) -> _RayWorkers:
+        (on_gpu,) = place
+        return _RayWorkers(self._ray, on_gpu=on_gpu, cores=self.cores)
 
 
 def _most_workers(ray: Any, on_gpu: bool, cores: int) -> int:
@@ -131,33 +97,33 @@ class _RayWorkers:
         self._work: tuple[int, list[Any]] = (-1, [])
         self._asked: dict[Any, Any] = {}  # the worker of each answer that is to come
 
-    def start(self) -> Any:
+    def start_worker(self) -> Any:
         worker = self._worker.remote(os.getcwd(), self._cores)
         self._asked[worker.no_items.remote()] = worker
         return worker
 
-    def end(self, worker: Any) -> None:
+    def end_worker(self, worker: Any) -> None:
         self._asked = {answer: asked for answer, asked in self._asked.items() if asked is not worker}
         self._ray.kill(worker)
 
-    def take_on(self, work: Any) -> None:
+    def start_work(self, work: Any) -> None:
         self._work = next(self._works), [self._ray.put(work)]  # in a list it is passed as a reference
 
-    def put_down(self) -> None:
+    def finish_work(self) -> None:
         self._work = (-1, [])
 
     def send(self, worker: Any, tasks: Sequence[Any]) -> None:
         self._asked[worker.items.remote(*self._work, tasks)] = worker
 
-    def answers(self) -> Iterator[tuple[Any, Given | Failed | Lost]]:
+    def answers(self) -> Iterator[tuple[Any, Answered | Failed | Lost]]:
         ready, _ = self._ray.wait([*self._asked], num_returns=1, timeout=WAIT_SECONDS)
         for answer in ready:
             worker = self._asked.pop(answer)
             yield worker, self._got(answer)
 
-    def _got(self, answer: Any) -> Given | Failed | Lost:
+    def _got(self, answer: Any) -> Answered | Failed | Lost:
         try:
-            return Given(self._ray.get(answer), finished=True)
+            return Answered(self._ray.get(answer), finished=True)
         except self._ray.exceptions.RayTaskError as error:  # the worker is well, the work is not
             return Failed(reason_of(error.cause))
         except self._ray.exceptions.RayError as error:
@@ -244,7 +210,7 @@ def _start(ray: Any, address: str | None) -> None:
 
 
 def _check_reachable(ray: Any, address: str) -> None:
-    """Refuse the address of a cluster at which nothing listens, for which Ray itself looks for minutes."""
+    """Raise an error if nothing listens at the address of a cluster, for which Ray itself looks for minutes."""
     try:
         place = ray._private.services.canonicalize_bootstrap_address(address)
         host, _, port = str(place).rpartition(":")

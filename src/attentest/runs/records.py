@@ -41,8 +41,6 @@ LOCK = ".lock"  # in a directory that one run at a time may write to
 RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
-# What headers of earlier versions do not name, and its value then.
-EARLIER = {"region": "pixels", "region_unit": "pixels", "randomise": 0.0}
 LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
 ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
 
@@ -58,7 +56,7 @@ class Records:
 
     def missing(self, images: Iterable[Image], retry: bool = False) -> list[Image]:
         """Return the images without a row; with ``retry``, also those whose trial failed."""
-        return [each for each in images if each not in self.rows or (retry and "error" in self.rows[each])]
+        return [image for image in images if image not in self.rows or (retry and "error" in self.rows[image])]
 
 
 class RecordFile:
@@ -70,7 +68,7 @@ class RecordFile:
     def read(
         self, check_row: RowCheck | None = None, check_header: RowCheck | None = None, keep: Keep | None = None
     ) -> Records:
-        """Return the content; an unfinished last line is ignored, and a line that fails a check is refused.
+        """Return the content; an unfinished last line is ignored, and a line that fails a check raises an error.
 
         With ``keep``, only what it returns of each row is in memory.
         """
@@ -105,7 +103,7 @@ class RecordFile:
                 yield json.loads(file.readline())
 
     def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
-        """Refuse rows whose series, seed, model_sha256 or settings, as far as given, are not those of the file."""
+        """Raise an error if series, seed, model_sha256 or settings, as far as given, are not those of the file."""
         now = json.loads(json.dumps({name: identity[name] for name in IDENTITY if name in identity}))
         for before in records.headers:
             for name in now:
@@ -121,7 +119,7 @@ class RecordFile:
     def writing(
         self, header: dict[str, Any], keep: Keep | None = None, check_row: RowCheck | None = None
     ) -> Iterator[RecordWriter]:
-        """Yield a writer of rows made as a header says; refuse other rows, and a file that another process writes.
+        """Yield a writer of rows made as a header says; raise an error for other rows, or if another process writes.
 
         With ``keep``, only what it returns of each row that the file has is in memory.
         """
@@ -204,7 +202,7 @@ def record_run(out: Path, values: dict[str, Any]) -> None:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Lock an open file until it is closed; refuse if another process has locked it."""
+    """Lock an open file until it is closed; raise an error if another process has locked it."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +222,7 @@ def _read_lines(path: Path, add: Callable[[dict[str, Any], int], None], advice: 
                 if not line.endswith(b"\n"):
                     break
                 try:
-                    values = json.loads(line, parse_constant=_refuse_constant)
+                    values = json.loads(line, parse_constant=_no_number)
                     if not isinstance(values, dict):
                         raise ValueError("it is not an object")
                     add(values, place)
@@ -240,7 +238,7 @@ def _read_lines(path: Path, add: Callable[[dict[str, Any], int], None], advice: 
 
 
 def check_numbers(values: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse values of which one of these names is missing or is no finite number."""
+    """Check that all of these names have finite numbers."""
     for name in names:
         value = values[name]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST_NUMBER:
@@ -248,14 +246,14 @@ def check_numbers(values: Mapping[str, Any], names: Iterable[str]) -> None:
 
 
 def check_texts(values: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse values of which one of these names is missing or is no text."""
+    """Check that all of these names have texts."""
     for name in names:
         if not isinstance(values[name], str):
             raise ValueError(f"{name} must be a text, got {shortened(values[name])}")
 
 
-def _refuse_constant(name: str) -> Any:
-    """Refuse NaN and infinite numbers, which JSON does not have."""
+def _no_number(name: str) -> Any:
+    """Raise an error for NaN and infinite numbers, which JSON does not have."""
     raise ValueError(f"{name} is not a number")
 
 
@@ -263,8 +261,7 @@ def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | Non
     """Return the first place where two JSON values differ by more than rounding, and both values there."""
     if isinstance(before, dict) and isinstance(now, dict):
         names = dict.fromkeys([*before, *now])
-        values = ((name, EARLIER.get(name)) for name in names)
-        parts = [(before.get(name, other), now.get(name, other), f"{where} {name}") for name, other in values]
+        parts = [(before.get(name), now.get(name), f"{where} {name}") for name in names]
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         parts = [(a, b, f"{where} {i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
     elif isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):
