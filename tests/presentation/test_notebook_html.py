@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from attentest import AttentionTest, Preprocessing, Results, bundled_model, calibrate, contrast, noise, plan
-from attentest.presentation.notebook import MOST_ROWS, PICTURE_SIDE, interval_text
+from attentest.presentation.notebook import MOST_ROWS, PICTURE_SIDE
+from attentest.presentation.words import interval_text
 from attentest.runs.engine import FailedImage
 from toys import SoftmaxScores, tiny_vit
 
@@ -262,4 +263,4 @@ def test_noise_of_the_users_own_describes_itself() -> None:
     [(1, 2.5, "1 to 2.5"), ("-inf", 2, "2 or less"), (1, "inf", "1 or more"), ("-inf", "inf", "unbounded")],
 )
 def test_intervals_may_have_no_end(low: Any, high: Any, text: str) -> None:
-    assert interval_text({"low": low, "high": high}) == text
+    assert interval_text(float(low), float(high)) == text

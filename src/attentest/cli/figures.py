@@ -19,7 +19,6 @@ from attentest.presentation.many_results_figure import MOST, NAME_LETTERS, conta
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import ImageRows
 from attentest.presentation.sensitivity import Sensitivity
-from attentest.presentation.sensitivity_figure import sensitivity_figure
 from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
 from attentest.results.result import AttentionTestResult
 
@@ -151,7 +150,7 @@ class SensitivityOutput:
         if self.figure is not None and self._failure is None:
             place = self.figure / f"{file_stem(name)}-sensitivity.png" if self.is_folder else self.figure
             try:
-                save_figure(sensitivity_figure(sensitivity, title=shown(name)), place)
+                save_figure(sensitivity.figure(title=shown(name)), place)
                 self._drawn += 1
             except InputError as error:  # the run goes on without figures, and ends with this error
                 self._failure = error

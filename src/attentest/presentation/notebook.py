@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from attentest.markup import definition_table, picture_html, row_table
-from attentest.presentation.figure import REGION_COLOUR
-from attentest.presentation.picture import MOST_OPAQUE, Picture, displayed
+from attentest.presentation.picture import Picture, displayed, overlay_pixels
 from attentest.presentation.words import (
     contradiction_text,
     estimate_text,
@@ -33,9 +29,6 @@ MOST_ROWS = 20
 
 PICTURE_SIDE = 176
 """Longer side of the picture, in screen pixels."""
-
-ATTENTION_COLOUR = (253, 231, 37)
-"""The colour of the greatest attention in the figures, viridis' last."""
 
 
 def result_html(picture: Picture) -> str:
@@ -61,7 +54,8 @@ def result_html(picture: Picture) -> str:
     sentences = [text for text in (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)) if text]
     shown = {name: text for name, text in defined.items() if text is not None}
     table = definition_table("AttentionTestResult", shown, sentences)
-    pixels = overlay_pixels(picture)
+    shown_image = displayed(picture.chosen_on)
+    pixels = overlay_pixels(shown_image, picture.attention, picture.region, picture.part, PICTURE_SIDE)
     image = picture_html(pixels, f"image with attention and region of {region_text(record)}", pixels.shape[1])
     return f'<div style="display:flex;gap:16px;align-items:flex-start">{image}{table}</div>'
 
@@ -114,32 +108,8 @@ def _numbers(record: ResultRecord, adjusted: float) -> tuple[str, ...]:
     )
 
 
-def overlay_pixels(picture: Picture) -> NDArray[np.uint8]:
-    """Return the image that the region was chosen on, tinted by attention, with the region's outline: (h, w, 3)."""
-    from PIL import Image
-    from scipy.ndimage import binary_dilation, binary_erosion
-
-    grey = displayed(picture.chosen_on)
-    colours = 255 * (np.repeat(grey[..., None], 3, axis=2) if grey.ndim == 2 else grey)
-    opacity = MOST_OPAQUE * np.clip(picture.attention, 0.0, 1.0)[..., None]
-    tinted = ((1 - opacity) * colours + opacity * ATTENTION_COLOUR).astype(np.uint8)
-    height, width = picture.part.shape
-    scale = PICTURE_SIDE / max(height, width)
-    size = max(1, round(scale * width)), max(1, round(scale * height))
-    shown = np.array(Image.fromarray(tinted).resize(size, Image.Resampling.BOX))
-    for mask, thickness in ((picture.region, 1), (picture.part, 2)):  # the same, unless the part is a component
-        inside = np.array(Image.fromarray(mask).resize(size, Image.Resampling.NEAREST), dtype=bool)
-        shown[binary_dilation(inside) & ~inside] = 255
-        shown[inside & ~binary_erosion(inside, iterations=thickness)] = _rgb(REGION_COLOUR)
-    return shown
-
-
 def noise_text(noise: Mapping[str, Any]) -> str:
     """Return the noise model of a result from its description, in a few words."""
     deviation = f", standard deviation {noise['sigma']:.4g}" if "sigma" in noise else ""
     approximate = ", estimated from the tested image itself: approximate" if noise.get("approximate") else ""
     return f"{noise.get('model', '')}{deviation}{approximate}"
-
-
-def _rgb(colour: str) -> tuple[int, ...]:
-    return tuple(bytes.fromhex(colour[1:]))

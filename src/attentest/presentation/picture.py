@@ -1,4 +1,4 @@
-"""Everything that a picture of one result shows, and the image with its attention map and the outline of its region."""
+"""The image of a result with its attention map and the outline of its region, on axes and as pixels."""
 
 from __future__ import annotations
 
@@ -113,6 +113,65 @@ def displayed(image: NDArray[Any]) -> NDArray[np.float64]:
     if high <= low:
         low, high = float(values.min()), float(values.max())
     return np.asarray(np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0))
+
+
+ATTENTION_COLOUR = (253, 231, 37)
+"""The colour of the greatest attention, the last one of the colour map: pixels are tinted without Matplotlib."""
+
+RIM = 1
+"""Width in pixels of the white rim around an outline, for dark images."""
+
+
+def overlay_pixels(
+    image: NDArray[np.float64],
+    attention: NDArray[np.float64],
+    region: NDArray[np.bool_],
+    part: NDArray[np.bool_],
+    side: int,
+) -> NDArray[np.uint8]:
+    """Return an image tinted by attention, with the outline of its region: pixels (h, w, 3) of a length of longer side.
+
+    Parameters
+    ----------
+    image : (H, W) or (H, W, 3)
+        The image, from 0 to 1.
+    attention : (H, W)
+        The attention map, from 0 to 1.
+    region, part : (H, W) bool
+        The region, and its compared part, whose outline is thicker.
+    side
+        Length of the longer side in pixels.
+    """
+    colours = 255 * (np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image)
+    opacity = MOST_OPAQUE * np.clip(attention, 0.0, 1.0)[..., None]
+    pixels = resized(((1 - opacity) * colours + opacity * ATTENTION_COLOUR).astype(np.uint8), side)
+    thin = max(1, side // 200)
+    if not np.array_equal(region, part):
+        outline_pixels(pixels, region, thin)
+    outline_pixels(pixels, part, thin + 1, RIM)
+    return pixels
+
+
+def outline_pixels(pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickness: int, rim: int = 0) -> None:
+    """Draw the border of a region (H, W) within it on pixels (h, w, 3), with a white rim around it."""
+    from scipy.ndimage import binary_dilation, binary_erosion
+
+    square = np.ones((3, 3), dtype=np.bool_)  # lines are as wide around corners as along edges
+    inside = resized(region, max(pixels.shape))
+    if rim:
+        pixels[binary_dilation(inside, square, rim) & ~inside] = 255
+    pixels[inside & ~binary_erosion(inside, square, thickness)] = tuple(bytes.fromhex(REGION_COLOUR[1:]))
+
+
+def resized(pixels: NDArray[Any], side: int) -> NDArray[Any]:
+    """Return a picture (H, W) or (H, W, 3) whose longer side has so many pixels; those of masks are not mixed."""
+    from PIL import Image
+
+    height, width = pixels.shape[:2]
+    scale = side / max(height, width)
+    size = max(1, round(scale * width)), max(1, round(scale * height))
+    method = Image.Resampling.NEAREST if pixels.dtype == np.bool_ else Image.Resampling.BOX
+    return np.array(Image.fromarray(pixels).resize(size, method))
 
 
 def _without_ticks(axes: Axes) -> None:

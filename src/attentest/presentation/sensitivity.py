@@ -13,18 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import confidence, float_array, level
 from attentest.errors import InputError
 from attentest.markup import row_table
-from attentest.presentation.figure import checked_axes, shown_figure
-from attentest.presentation.result_figure import MM, checked_width
+from attentest.presentation.figure import checked_axes, new_figure, shown_figure
+from attentest.presentation.result_figure import MM, WIDTH, checked_width
 from attentest.presentation.sensitivity_figure import Layout, draw_figure, draw_sensitivity, panel_count
 from attentest.presentation.words import VERDICTS, interval_name, interval_text, number_text, range_text
 from attentest.record import interval_from_values, interval_values, json_ready
-from attentest.statistics.alternative import Alternative
 from attentest.statistics.confidence_interval import Estimates
 from attentest.statistics.inference import Inference
 from attentest.statistics.interval_mass import probability
 from attentest.statistics.noise_factor import (
     FACTORS,
     SHOWN_FACTORS,
+    NoiseSensitivity,
     SameVerdict,
     SensitivityCurve,
     factor_curve,
@@ -35,6 +35,7 @@ from attentest.statistics.pvalue import LogPvalues
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 FACTOR, LENGTH = "factor", "correlation_length"
@@ -51,51 +52,11 @@ ENDS = ("", "_low", "_high")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Sensitivity:
+class Sensitivity(NoiseSensitivity):
     """P, estimate and interval of one image as functions of what may be wrong about the noise.
 
-    Parameters
-    ----------
-    alpha
-        Significance level of the verdicts.
-    confidence_level
-        Level of the confidence intervals.
-    alternative
-        The alternative of p-values and intervals.
-    difference
-        Observed difference, in the units of the pixels.
-    factors
-        The curve in a factor on the standard deviation of the noise; 1 is the noise that was assumed.
-    same_verdict
-        The factors around 1 for which the verdict is the same, and what comes beyond them.
-    lengths
-        The curve in the correlation length of the noise in pixels, with the variances that were assumed; None if it was
-        not computed.
-    assumed_length
-        Correlation length of the noise that was assumed; None without ``lengths``.
-    evaluations
-        Model evaluations that ``lengths`` took; ``factors`` takes none.
-    note
-        What else to know, if anything.
+    Its numbers are those of :class:`~attentest.statistics.noise_factor.NoiseSensitivity`.
     """
-
-    alpha: float
-    confidence_level: float
-    alternative: Alternative
-    difference: float
-    factors: SensitivityCurve
-    same_verdict: SameVerdict
-    lengths: SensitivityCurve | None = None
-    assumed_length: float | None = None
-    evaluations: int = 0
-    note: str | None = None
-
-    @property
-    def flips(self) -> tuple[float, ...]:
-        """The factors at which the verdict becomes the opposite one: the nearest below 1 and the nearest above."""
-        same = self.same_verdict
-        ends = ((same.low, same.below), (same.high, same.above))
-        return tuple(end for end, beyond in ends if beyond == "other")
 
     def sentences(self) -> list[str]:
         """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
@@ -141,12 +102,20 @@ class Sensitivity:
             Those of p by factor, interval by factor, and p by correlation length.
         """
         if axes is None:
-            layout = Layout.of(self, checked_width(width), title)
+            layout = Layout.of(self, checked_width(width), title, self.sentences())
             figure = shown_figure(layout.width * MM, layout.height * MM, arranged=False)
             return draw_figure(figure, self, layout, title)
         given = checked_axes(axes, panel_count(self))
         draw_sensitivity(given, self)
         return given
+
+    def figure(self, *, title: str = "", width: float = WIDTH) -> Figure:
+        """Return a figure of its own, of a width in mm, which is not shown."""
+        layout = Layout.of(self, width, title, self.sentences())
+        figure = new_figure(width * MM, layout.height * MM)
+        figure.set_layout_engine("none")  # the layout says where everything is
+        draw_figure(figure, self, layout, title)
+        return figure
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each factor and each correlation length; needs pandas (``pip install 'attentest[tables]'``).

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from attentest.presentation.figure import BLUE, GREY, NAIVE_COLOUR, VERMILION, new_figure, shown_name, wrapped
-from attentest.presentation.result_figure import LETTER, MM, NARROW, WIDTH
-from attentest.statistics.alternative import Alternative
+from attentest.presentation.figure import BLUE, GREY, NAIVE_COLOUR, VERMILION, shown_name, wrapped
+from attentest.presentation.result_figure import LETTER, NARROW
 from attentest.statistics.confidence_interval import naive_confidence_interval
-from attentest.statistics.noise_factor import SensitivityCurve
+from attentest.statistics.noise_factor import NoiseSensitivity, SensitivityCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import FigureBase
 
 
 SMALLEST_P = 1e-6
@@ -26,45 +25,6 @@ FARTHEST_DRAWN = 1.0
 """An interval is drawn no farther out than this many times the range of the naive one."""
 
 FACTOR_TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
-
-
-class Drawn(Protocol):
-    """What is drawn of a sensitivity (:class:`attentest.Sensitivity`)."""
-
-    @property
-    def alpha(self) -> float:
-        """Significance level."""
-
-    @property
-    def confidence_level(self) -> float:
-        """Level of the intervals."""
-
-    @property
-    def alternative(self) -> Alternative:
-        """The alternative."""
-
-    @property
-    def difference(self) -> float:
-        """Observed difference."""
-
-    @property
-    def factors(self) -> SensitivityCurve:
-        """The curve in the factor."""
-
-    @property
-    def lengths(self) -> SensitivityCurve | None:
-        """The curve in the correlation length."""
-
-    @property
-    def assumed_length(self) -> float | None:
-        """Correlation length that was assumed."""
-
-    @property
-    def flips(self) -> tuple[float, ...]:
-        """Factors at which the verdict changes."""
-
-    def sentences(self) -> list[str]:
-        """Return it in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +43,9 @@ class Layout:
     """Room for the numbers and names of the axes: left of the first panel, between two, and below."""
 
     @classmethod
-    def of(cls, drawn: Drawn, width: float, title: str) -> Layout:
-        """Return the layout of a figure of a width."""
-        words = wrapped(" ".join(drawn.sentences()), int((width - 8) / (LETTER * cls.size)))
+    def of(cls, drawn: NoiseSensitivity, width: float, title: str, sentences: Sequence[str]) -> Layout:
+        """Return the layout of a figure of a width, with sentences below it."""
+        words = wrapped(" ".join(sentences), int((width - 8) / (LETTER * cls.size)))
         return cls(width=width, panels=panel_count(drawn), words=words, titled=bool(title))
 
     @property
@@ -124,21 +84,12 @@ class Layout:
         return left / self.width, bottom / self.height, wide / self.width, high / self.height
 
 
-def panel_count(drawn: Drawn) -> int:
+def panel_count(drawn: NoiseSensitivity) -> int:
     """Return the number of panels."""
     return 2 if drawn.lengths is None else 3
 
 
-def sensitivity_figure(drawn: Drawn, *, width: float = WIDTH, title: str = "") -> Figure:
-    """Draw a sensitivity on a figure of its own, of a width in mm."""
-    layout = Layout.of(drawn, width, title)
-    figure = new_figure(width * MM, layout.height * MM)
-    figure.set_layout_engine("none")  # the layout says where everything is
-    draw_figure(figure, drawn, layout, title)
-    return figure
-
-
-def draw_figure(figure: FigureBase, drawn: Drawn, layout: Layout, title: str) -> list[Axes]:
+def draw_figure(figure: FigureBase, drawn: NoiseSensitivity, layout: Layout, title: str) -> list[Axes]:
     """Draw a sensitivity on a figure of the size of the layout, with the name of the image and the words."""
     axes = [figure.add_axes(layout.place(number)) for number in range(layout.panels)]
     draw_sensitivity(axes, drawn, size=layout.size)
@@ -151,7 +102,7 @@ def draw_figure(figure: FigureBase, drawn: Drawn, layout: Layout, title: str) ->
     return axes
 
 
-def draw_sensitivity(axes: Sequence[Axes], drawn: Drawn, *, size: float = 8.0) -> None:
+def draw_sensitivity(axes: Sequence[Axes], drawn: NoiseSensitivity, *, size: float = 8.0) -> None:
     """Draw a sensitivity on two axes, or on three if it has correlation lengths."""
     least = _least(drawn)
     _draw_pvalues(axes[0], drawn, least, size)
@@ -160,13 +111,13 @@ def draw_sensitivity(axes: Sequence[Axes], drawn: Drawn, *, size: float = 8.0) -
         _draw_lengths(axes[2], drawn, drawn.lengths, least, size)
 
 
-def _least(drawn: Drawn) -> float:
+def _least(drawn: NoiseSensitivity) -> float:
     """Return the lower end of the axes of p, the same for both."""
     found = [drawn.factors.pvalues.min(), *([] if drawn.lengths is None else [drawn.lengths.pvalues.min()])]
     return float(max(0.5 * min(*found, drawn.alpha), min(SMALLEST_P, 0.1 * drawn.alpha)))
 
 
-def _draw_pvalues(axes: Axes, drawn: Drawn, least: float, size: float) -> None:
+def _draw_pvalues(axes: Axes, drawn: NoiseSensitivity, least: float, size: float) -> None:
     curve = drawn.factors
     _band(axes, curve, least)
     axes.plot(curve.values, np.maximum(curve.pvalues, 0.01 * least), color=BLUE, lw=1.6)
@@ -189,7 +140,7 @@ def _draw_pvalues(axes: Axes, drawn: Drawn, least: float, size: float) -> None:
     axes.set_title("selective p", size=size, pad=14)
 
 
-def _draw_intervals(axes: Axes, drawn: Drawn, size: float) -> None:
+def _draw_intervals(axes: Axes, drawn: NoiseSensitivity, size: float) -> None:
     curve = drawn.factors
     naive = np.array(
         [
@@ -221,7 +172,7 @@ def _draw_intervals(axes: Axes, drawn: Drawn, size: float) -> None:
     axes.set_title(f"{100 * drawn.confidence_level:.10g}% interval of the difference", size=size, pad=14)
 
 
-def _draw_lengths(axes: Axes, drawn: Drawn, curve: SensitivityCurve, least: float, size: float) -> None:
+def _draw_lengths(axes: Axes, drawn: NoiseSensitivity, curve: SensitivityCurve, least: float, size: float) -> None:
     _band(axes, curve, least)
     shown = np.maximum(curve.pvalues, 0.01 * least)
     axes.plot(curve.values, shown, color=BLUE, lw=1.2, marker="o", ms=4)
