@@ -153,11 +153,20 @@ def test_hosted_ci_runs_the_supported_versions_of_python() -> None:
 
 
 def test_hosted_ci_runs_what_must_pass() -> None:
-    jobs = loaded(".github/workflows/ci.yml")["jobs"].values()
-    steps = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    jobs = loaded(".github/workflows/ci.yml")["jobs"]
+    steps = [step["run"] for name, job in jobs.items() if name != "oldest" for step in job["steps"] if "run" in step]
     required = re.findall(r"^make .+", (ROOT / ".ci" / "run").read_text(), re.M)
     assert [step.removesuffix(" PYTHON=python") for step in steps] == required
     assert {target for command in required for target in command.split()[1:]} <= set(make_recipes())
+
+
+def test_hosted_ci_tests_models_with_the_oldest_versions() -> None:
+    oldest = dict(re.findall(r"^(\w+)==(\S+)$", (ROOT / "constraints-oldest.txt").read_text(), re.M))
+    for requirement in project()["project"]["dependencies"]:
+        name, least = re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()  # type: ignore[union-attr]
+        assert f"{oldest[name]}.".startswith(f"{least}."), requirement
+    steps = [step.get("run", "") for step in loaded(".github/workflows/ci.yml")["jobs"]["oldest"]["steps"]]
+    assert any("--constraint constraints-oldest.txt" in step for step in steps)
 
 
 def test_contributing_describes_every_package_in_order() -> None:
