@@ -176,13 +176,13 @@ class LayerAttention:
 
 def as_aggregation(value: AggregationLike) -> Aggregation:
     """Return an aggregation: one that is given, or that of a name, such as "rollout" or "layer:3"."""
-    own = "an aggregation such as Rollout(...)"
+    object_allowed = "an aggregation such as Rollout(...)"
     if isinstance(value, str):
-        aggregation: Aggregation = ATTENTION_MAPS.create(value, "attention", own)
+        aggregation: Aggregation = ATTENTION_MAPS.create(value, "attention", object_allowed)
         return aggregation
     if isinstance(value, Aggregation) and not isinstance(value, type):
         return value
-    raise InputError(f"attention must be {ATTENTION_MAPS.choices(own)}, got {value!r}.")
+    raise InputError(f"attention must be {ATTENTION_MAPS.choices(object_allowed)}, got {value!r}.")
 
 
 def fused(weights: Tensor, fusion: HeadFusion) -> Tensor:
@@ -208,8 +208,8 @@ def scores_from_attentions(
     Parameters
     ----------
     attentions
-        One tensor (m, heads, N, N) per layer, first layer first, rows summing to one. An empty tuple, which models
-        with fused attention return, is refused.
+        A tensor (m, heads, N, N) per layer, first layer first, rows summing to one. An empty tuple, which models with
+        fused attention return, is an error.
     grid
         Rows and columns of patches.
     discard
@@ -233,22 +233,21 @@ def scores_from_attentions(
         prefix=whole_number(discard, "discard", 0, 2**20),
         class_token=bool(class_token),
     )
-    given = list(attentions or ())
-    if not given or any(layer is None for layer in given):
+    returned = list(attentions or ())
+    layers = [layer for layer in returned if layer is not None]
+    if not layers or len(layers) < len(returned):
         raise ModelError(
-            f"the model returned no attention weights ({counted(len(given), 'layer')} given), because its attention is "
-            "fused: load it with attn_implementation='eager', or give the model itself to AttentionTest."
+            f"the model returned no attention weights ({counted(len(returned), 'layer')} given), because its attention "
+            "is fused: load it with attn_implementation='eager', or give the model itself to AttentionTest."
         )
-    layers = [layer for layer in given if layer is not None]
     for index, weights in enumerate(layers):
         check_weights(weights, index, len(layers[0]), tokens)
-        check_rows(weights, index)
-        check_heads(aggregation, weights.shape[1])
+        check_heads_and_rows(aggregation, weights, index)
     return aggregation.scores([aggregation.take(layers[i], tokens) for i in aggregation.layers(len(layers))], tokens)
 
 
 def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> None:
-    """Refuse attention weights of another shape than (images, heads, N, N)."""
+    """Check that attention weights have the shape (images, heads, N, N)."""
     n = tokens.count
     shape = tuple(weights.shape)
     if len(shape) != 4 or shape[0] != images or shape[2:] != (n, n):
@@ -260,21 +259,17 @@ def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> N
         )
 
 
-def check_rows(weights: Tensor, layer: int) -> None:
-    """Refuse attention weights whose rows do not sum to one."""
+def check_heads_and_rows(aggregation: Aggregation, weights: Tensor, layer: int) -> None:
+    """Check that attention weights (m, heads, N, N) have the head that an aggregation asks for, and rows of sum one."""
+    fusion, heads = aggregation.head_fusion, weights.shape[1]
+    if isinstance(fusion, int) and fusion >= heads:
+        raise InputError(f"head_fusion = {fusion}, but the model has heads 0 to {heads - 1} only.")
     off = float((weights.sum(dim=-1) - 1).abs().max())
     if not off <= ROW_SUM_TOLERANCE:
         raise ModelError(
             f"the rows of layer {layer}'s attention should sum to one, but one is off by {off:.3g}: these are not "
             "weights after a softmax over tokens, or the model overflows."
         )
-
-
-def check_heads(aggregation: Aggregation, heads: int) -> None:
-    """Refuse the number of a head that the model does not have."""
-    fusion = aggregation.head_fusion
-    if isinstance(fusion, int) and fusion >= heads:
-        raise InputError(f"head_fusion = {fusion}, but the model has heads 0 to {heads - 1} only.")
 
 
 def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:

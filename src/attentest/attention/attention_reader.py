@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from attentest.attention.aggregation import Aggregation, Tokens, check_heads, check_rows, check_weights
+from attentest.attention.aggregation import Aggregation, Tokens, check_heads_and_rows, check_weights
 from attentest.errors import ModelError
 
 ATTENTION_NAME = "attentest"
@@ -51,28 +50,26 @@ class AttentionReader:
         self._seen += 1
         check_weights(weights, layer, self._images, self._tokens)
         if self._heads is not None:
-            self._check(weights, layer, self._heads)
+            if weights.shape[1] != self._heads:
+                raise ModelError(
+                    f"layer {layer} has {self._heads} heads but {weights.shape[1]} maps of attention, so its output is "
+                    "not their plain average of values: give a score function of your own."
+                )
+            check_heads_and_rows(self._aggregation, weights, layer)
         if layer in self._needed:
             self._taken.append(self._aggregation.take(weights, self._tokens))
         if layer + 1 == self._needed.stop:
             raise LastLayerRead
 
-    def _check(self, weights: Tensor, layer: int, heads: int) -> None:
-        if weights.shape[1] != heads:
-            raise ModelError(
-                f"layer {layer} has {heads} heads but {weights.shape[1]} maps of attention, so its output is not their "
-                "plain average of values: give a score function of your own."
-            )
-        check_heads(self._aggregation, heads)
-        check_rows(weights, layer)
-
     def read(self, forward: Callable[[], Any]) -> Tensor:
         """Run a forward pass and return the scores (m, gh, gw)."""
-        with _active(self):
-            try:
-                forward()
-            except LastLayerRead:
-                return self._aggregation.scores(self._taken, self._tokens)
+        token = _READER.set(self)
+        try:
+            forward()
+        except LastLayerRead:
+            return self._aggregation.scores(self._taken, self._tokens)
+        finally:
+            _READER.reset(token)
         raise ModelError(
             f"the model showed attention for {self._seen} of its {self._layers} layers: the rest is fused, or is not "
             "self-attention over all tokens; give a score function of your own."
@@ -84,15 +81,6 @@ class LastLayerRead(Exception):
 
 
 _READER: ContextVar[AttentionReader | None] = ContextVar("attentest_reader", default=None)
-
-
-@contextmanager
-def _active(reader: AttentionReader) -> Iterator[None]:
-    token = _READER.set(reader)
-    try:
-        yield
-    finally:
-        _READER.reset(token)
 
 
 def pass_to_reader(weights: Tensor) -> None:
@@ -132,24 +120,20 @@ def plain_attention(
 
 
 def set_constant_method(module: nn.Module, method: str, *values: Tensor) -> None:
-    """Make a method return one or two tensors, whatever its arguments are.
+    """Make a method return a tensor, or a tuple of several, whatever its arguments are.
 
     The tensors are buffers of the module: they follow it to other devices, dtypes and copies.
     """
-    names = ("constant_result",) if len(values) == 1 else ("constant_result", "second_constant_result")
+    names = tuple(f"constant_result_{number}" for number in range(len(values)))
     for name, value in zip(names, values, strict=True):
         module.register_buffer(name, value.detach().clone(), persistent=False)
     # A partial instead of a bound method, which pickle would look up by its name on the module.
-    setattr(module, method, partial(_one_result if len(values) == 1 else _two_results, module))
+    setattr(module, method, partial(_constant_results, module, names))
 
 
-def _one_result(module: Any, *_: Any, **__: Any) -> Tensor:
-    result: Tensor = module.constant_result
-    return result
-
-
-def _two_results(module: Any, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-    return module.constant_result, module.second_constant_result
+def _constant_results(module: nn.Module, names: tuple[str, ...], *_: Any, **__: Any) -> Any:
+    results = tuple(getattr(module, name) for name in names)
+    return results if len(results) > 1 else results[0]
 
 
 def resampled_positions(

@@ -24,7 +24,7 @@ MOST_CPU_MEMORY = 2**31
 
 
 def as_memory_budget(value: int | None) -> int | None:
-    """Return a memory budget in bytes; None for the default. Refuse one that is too small."""
+    """Return a memory budget in bytes; None for the default. Raise an error if it is too small."""
     return None if value is None else whole_number(value, "memory_budget", LEAST_MEMORY, 2**62)
 
 
@@ -40,7 +40,7 @@ def default_memory(device: torch.device) -> int:
 
 
 def usable_device(device: torch.device | str) -> torch.device:
-    """Return a device that is available and computes in float64; refuse any other."""
+    """Return a device that is available and computes in float64; raise an error for any other."""
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):  # torch's own message lists dozens of types of device

@@ -140,7 +140,7 @@ def pair(size: Any) -> tuple[int, int]:
 
 
 def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int]:
-    """Return (height, width) of a model's input; refuse one smaller than a patch or with too many of them."""
+    """Return (height, width) of a model's input, no smaller than a patch and with at most ``MOST_PATCHES`` of them."""
     sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
     if len(sides) != 2:
         raise InputError(f"image_size must be a side or (height, width) in pixels, got {shortened(image_size)}.")

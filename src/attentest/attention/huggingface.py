@@ -30,14 +30,14 @@ def _forward(encoder: nn.Module, images: Tensor) -> Any:
 
 
 def _forward_any_size(encoder: nn.Module, images: Tensor) -> Any:
-    """Allow images of another size than in training, which some families refuse unless told so."""
+    """Allow images of another size than in training, which is an error in some families unless they are told so."""
     return encoder(images, interpolate_pos_encoding=True)
 
 
 def _forward_unmasked(encoder: nn.Module, images: Tensor) -> Any:
     """Pass all patches in their order: ViT-MAE chooses and orders the patches it uses by sorting a noise tensor."""
     embeddings: Any = encoder.embeddings
-    patches = embeddings.constant_result.shape[1] - 1
+    patches = embeddings.interpolate_pos_encoding().shape[1] - 1
     order = torch.arange(patches, device=images.device, dtype=images.dtype).expand(len(images), -1)
     return encoder(images, noise=order, interpolate_pos_encoding=True)
 
@@ -121,10 +121,6 @@ def encoder_class(family: Family) -> Any:
         ) from None
 
 
-def _is_encoder(module: nn.Module) -> bool:
-    return family_of(module) is not None
-
-
 def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
     """Return a float64 copy of an encoder that exposes its attention, for one size of image."""
     family = family_of(module)
@@ -141,10 +137,11 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     if hasattr(encoder.config, "mask_ratio"):
         encoder.config.mask_ratio = 0.0  # no patch is left out
     _fix_positions(encoder, family, grid)
+    any_size = "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
     registers = int(getattr(config, "num_register_tokens", 0) or 0)
     return Encoder(
         module=encoder,
-        forward=family.forward or (_forward_any_size if _takes_any_size(encoder) else _forward),
+        forward=family.forward or (_forward_any_size if any_size else _forward),
         kind=kind,
         channels=int(config.num_channels),
         image_size=size,
@@ -171,10 +168,6 @@ def _expose_attention(encoder: Any) -> None:
         if eager is not None:
             module.__class__ = eager
             module.dropout.register_forward_hook(pass_input_to_reader)
-
-
-def _takes_any_size(encoder: nn.Module) -> bool:
-    return "interpolate_pos_encoding" in inspect.signature(encoder.forward).parameters
 
 
 def _fix_positions(encoder: Any, family: Family, grid: tuple[int, int]) -> None:
@@ -216,5 +209,8 @@ def _rotations(rope: Any, grid: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 LIBRARY = ModelLibrary(
-    models=tuple(family.name for family in FAMILIES), package="transformers", recognises=_is_encoder, read=_read
+    models=tuple(family.name for family in FAMILIES),
+    package="transformers",
+    recognises=lambda module: family_of(module) is not None,
+    read=_read,
 )

@@ -123,8 +123,8 @@ class ViTScores:
         # An image by itself is rounded otherwise than among others (matrix products become products with vectors), and
         # its result would depend on what it is tested with. So it never is by itself.
         alone = len(images) % self._at_once == 1
-        given = torch.cat([images, images[-1:]]) if alone else images
-        scores = self._scores(self._rough_forward, given.to(torch.float32)).to(torch.float64)
+        paired = torch.cat([images, images[-1:]]) if alone else images
+        scores = self._scores(self._rough_forward, paired.to(torch.float32)).to(torch.float64)
         return scores[:-1] if alone else scores
 
     def through_modules(self, images: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ class ViTScores:
 
     @torch.no_grad()
     def _probed(self) -> Scores:
-        """Return the fastest forward pass; refuse a model whose attention cannot be read.
+        """Return the fastest forward pass; raise an error if the attention of the model cannot be read.
 
         An image of noise is passed through the model's modules, and through its weights as plain layers if they can be
         read as such: these are used only if they give the same scores.
@@ -229,7 +229,7 @@ def _transformers_in(model: nn.Module) -> list[tuple[nn.Module, ModelLibrary]]:
     found: list[tuple[nn.Module, ModelLibrary]] = []
     inner: set[int] = set()
     for module in model.modules():
-        library = None if id(module) in inner else next((one for one in libraries if one.recognises(module)), None)
+        library = None if id(module) in inner else next((kind for kind in libraries if kind.recognises(module)), None)
         if library is not None:
             found.append((module, library))
             inner.update(id(part) for part in module.modules())
@@ -242,7 +242,7 @@ def _warn_of_wrapper(model: nn.Module, transformer: nn.Module, kind: str) -> Non
     steps = names[0].split(".") if names[0] else []
     around = [type(model.get_submodule(".".join(steps[:depth]))) for depth in range(len(steps))]
     unchanged = (*(f"{library.package}." for library in model_libraries().values()), *UNCHANGED_BY)
-    wrappers = [one for one in around if not one.__module__.startswith(unchanged)]
+    wrappers = [kind for kind in around if not kind.__module__.startswith(unchanged)]
     if wrappers:
         warnings.warn(
             f"attentest reads the {kind!r} within the {wrappers[0].__name__} given, and nothing around it: if the "

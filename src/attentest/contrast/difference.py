@@ -196,7 +196,7 @@ class Reference:
         return -mean_weights(part)
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) whose size is not that of the reference."""
+        """Check that images (C, H, W) have the size of the reference."""
         if self.sample is not None:
             check_pair(shape, self.sample.shape)
         if self.noise is not None:
@@ -216,7 +216,7 @@ class Reference:
 
 
 def check_pair(shape: tuple[int, int, int], reference_shape: tuple[int, int, int]) -> None:
-    """Refuse a reference of another shape than the image (C, H, W)."""
+    """Check that a reference has the shape (C, H, W) of the image."""
     if reference_shape != shape:
         raise InputError(
             f"the reference image has (C, H, W) = {reference_shape}, but the image has {shape}: both must show the "

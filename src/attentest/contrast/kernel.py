@@ -101,7 +101,7 @@ class Filtered:
         return self.adjoint(self._of.reference_weights(part, region, seen))
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) smaller than the kernel."""
+        """Check that images (C, H, W) are not smaller than the kernel."""
         if any(side > length for side, length in zip(self._kernel.shape, shape[1:], strict=True)):
             raise InputError(
                 f"the filter's kernel has shape {self._kernel.shape}, larger than the image's {shape[1:]}: use a "
@@ -143,10 +143,10 @@ class Filtered:
 
         planes = []
         for plane in weights.reshape(-1, height, width):
-            found = folded(plane, self._kernel)
+            weight = folded(plane, self._kernel)
             # Weights that cancel up to rounding are set to zero, or the test would be of rounding errors.
             terms = folded(np.abs(plane), np.abs(self._kernel))
-            planes.append(np.where(np.abs(found) > ROUNDING * terms.max(), found, 0.0))
+            planes.append(np.where(np.abs(weight) > ROUNDING * terms.max(), weight, 0.0))
         return np.asarray(np.reshape(planes, weights.shape))
 
 

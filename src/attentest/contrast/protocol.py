@@ -60,7 +60,7 @@ class Contrast(Protocol):
         """Return the weight of each pixel of the reference image; zeros without one."""
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Refuse images (C, H, W) that the contrast does not apply to."""
+        """Raise an error for images (C, H, W) that the contrast does not apply to."""
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters as JSON-ready values."""
@@ -117,18 +117,18 @@ def as_channels(channels: Channels) -> Channels:
 
 def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
     """Return the weight (count,) of each channel of an image in the contrast."""
-    chosen = as_channels(channels)
-    if isinstance(chosen, str):
+    compared = as_channels(channels)
+    if isinstance(compared, str):
         return np.full(count, 1.0 / count)
-    if isinstance(chosen, int):
-        if chosen >= count:
-            raise InputError(f"channels = {chosen} is no channel of the image, which has 0 to {count - 1}.")
-        return np.asarray(np.eye(count)[chosen])
-    if len(chosen) != count:
+    if isinstance(compared, int):
+        if compared >= count:
+            raise InputError(f"channels = {compared} is no channel of the image, which has 0 to {count - 1}.")
+        return np.asarray(np.eye(count)[compared])
+    if len(compared) != count:
         raise InputError(
-            f"channels gives {counted(len(chosen), 'weight')}, but the image has {counted(count, 'channel')}."
+            f"channels gives {counted(len(compared), 'weight')}, but the image has {counted(count, 'channel')}."
         )
-    return np.array(chosen)
+    return np.array(compared)
 
 
 def as_connectivity(value: Any) -> int:
