@@ -49,8 +49,8 @@ def _row(images: NDArray[np.float64], gamma: float, alternative: Alternative, op
         search=SpectralSearch(tol=1e-4),
         device=options.device,
     )
-    alone = test.with_confidence_level(None)
-    runs = [alone.map(images), alone.map(images, alpha=ALPHA), test.map(images)]
+    alone = test.replace(confidence_level=None)
+    runs = [alone.map(images), alone.map(images, decide_at=ALPHA), test.map(images)]
     cost = ", ".join(f"{np.mean([result.evaluations for result in run]):.0f}" for run in runs)
     intervals = [result.confidence_interval(1 - ALPHA) for result in runs[2]]
     against = sum(

@@ -174,7 +174,7 @@ ATTENTION_MAPS = Registry(
 """How the attention of layers and heads becomes one score per patch; each location takes ``head_fusion`` as well."""
 
 REGION_UNITS = Registry(
-    "region",
+    "region_unit",
     {
         "pixels": Part(
             "region.patch_grid:interpolated_pixels",

@@ -79,9 +79,9 @@ class TestActions:
     def test_the_result_is_that_of_the_library(
         self, actions: Actions, session: Session, saved_tiny_model: Path
     ) -> None:
-        html = html_of(actions, session, Form(sigma=2.0, threshold=0.5, region="patches", alternative="greater"))
+        html = html_of(actions, session, Form(sigma=2.0, threshold=0.5, region_unit="patches", alternative="greater"))
         test = AttentionTest.from_pretrained(
-            saved_tiny_model, noise=2.0, threshold=0.5, region="patches", alternative="greater"
+            saved_tiny_model, noise=2.0, threshold=0.5, region_unit="patches", alternative="greater"
         )
         result = test(session.image.pixels)  # type: ignore[union-attr]
         assert cell(html, "selective-p") == result.pvalue_text(4)
@@ -100,7 +100,12 @@ class TestActions:
 
     @pytest.mark.parametrize(
         "form",
-        [Form(threshold=0.3), Form(rule=TOP_FRACTION, top_fraction=0.2), Form(randomise=0.5), Form(region="patches")],
+        [
+            Form(threshold=0.3),
+            Form(rule=TOP_FRACTION, top_fraction=0.2),
+            Form(randomise=0.5),
+            Form(region="patches"),
+        ],
     )
     def test_the_preview_is_the_region_of_the_test(self, actions: Actions, session: Session, form: Form) -> None:
         html = actions.preview(session, "tiny", form)

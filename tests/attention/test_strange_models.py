@@ -51,7 +51,7 @@ def test_a_test_can_be_pickled(family: str) -> None:
     test = AttentionTest(FAMILY_MODELS[family](), noise=1.0, search="combination")
     again = pickle.loads(pickle.dumps(test))  # noqa: S301  # our own
     images = torch.from_numpy(np.random.default_rng(1).normal(size=(2, 3, 8, 8)))
-    assert torch.equal(again._pipeline.scores(images), test._pipeline.scores(images))
+    assert torch.equal(again.pipeline.scores(images), test.pipeline.scores(images))
 
 
 @pytest.mark.parametrize("name", ["Dinov2", "Dinov2WithRegisters", "DINOv3ViT", "Beit"])

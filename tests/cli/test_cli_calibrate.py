@@ -74,7 +74,8 @@ def test_it_is_the_library_calibration_and_is_written() -> None:
 
 def test_options_reach_the_calibration() -> None:
     found = report("--noise", "sample", "--true-noise", "noise.json", "--images", "2", "--alpha", "0.2",
-                   "--alpha", "0.4", "--top-fraction", "0.2", "--region", "patches", "--contrast", "neighbourhood:2",
+                   "--alpha", "0.4", "--top-fraction", "0.2", "--region-unit", "patches",
+                   "--contrast", "neighbourhood:2",
                    "--filter", "gaussian:0.5")  # fmt: skip
     settings = found["settings"]
     assert isinstance(settings, dict)

@@ -47,12 +47,12 @@ def report(*arguments: str) -> dict[str, Any]:
 
 def test_it_is_the_plan_of_the_library_and_is_written() -> None:
     done = run("--noise", "2", "--images", "1", "--seed", "5", "--randomise", "0", "--randomise", "1", "--delta", "0",
-               "--delta", "3", "--side", "4", "--region", "patches", "--decide", "--out", "out/here")  # fmt: skip
+               "--delta", "3", "--side", "4", "--region-unit", "patches", "--decide", "--out", "out/here")  # fmt: skip
     assert done.exit_code == 0, done.exception
     assert "4 tests: 1 image, 2 ways to choose the region, 2 heights of the square" in done.stderr
     test = AttentionTest.from_pretrained(MODEL, noise=2.0, search=SpectralSearch(tol=1e-2))
     expected = attentest.plan(
-        test, 1, 5, randomise=[0, 1], region=["patches"], deltas=[0, 3], side=4, confidence_level=None
+        test, 1, 5, randomise=[0, 1], region_unit=["patches"], deltas=[0, 3], side=4, confidence_level=None
     )
     written = json.loads(Path("out/here/power.json").read_text())
     assert {name: written[name] for name in expected.to_dict()} == json.loads(json.dumps(expected.to_dict()))
@@ -77,9 +77,12 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
     assert found["alpha"] == 0.2
     assert found["confidence_level"] is None
     assert {row["coverage"] for row in found["tests"]} == {None}
-    drawn = report("--noise", "sample", "--true-noise", "3", "--images", "1", "--randomise", "0", "--region", "pixels",
+    drawn = report("--noise", "sample", "--true-noise", "3", "--images", "1", "--randomise", "0", "--region-unit",
+                   "pixels",
                    "--delta", "1", "--decide", "--power", "0.5")  # fmt: skip
-    (row,) = report("--noise", "1", "--images", "1", "--randomise", "1", "--region", "patches", "--delta", "1")["tests"]
+    (row,) = report("--noise", "1", "--images", "1", "--randomise", "1", "--region-unit", "patches", "--delta", "1")[
+        "tests"
+    ]
     assert 1 < row["mean_length"] < 2**0.5 + 1e-2
     assert (drawn["noise_deviation"], drawn["power"]) == (3.0, 0.5)
     assert drawn["side"] == 8 // 3

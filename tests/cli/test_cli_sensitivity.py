@@ -99,7 +99,7 @@ def test_noise_without_a_correlation_length_says_so() -> None:
 def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AttentionTest, "stream_batches", None)
+    monkeypatch.setattr("attentest.pipeline.file_run.stream_batches", None)
     done = CliRunner().invoke(app, ["test", *arguments.split(), "--noise", "1", "--model", "tiny"])
     assert isinstance(done.exception, InputError), done.output
     with pytest.raises(InputError, match=message):

@@ -63,9 +63,9 @@ def library(**settings: object) -> AttentionTest:
         (("--noise", "wavelet"), {"noise": FromImage("wavelet")}),
         (("--top-fraction", "0.2"), {"top_fraction": 0.2}),
         (("--threshold", "0.5"), {"threshold": 0.5}),
-        (("--region", "pixels"), {}),
-        (("--region", "patches", "--threshold", "0.3"), {"region": "patches", "threshold": 0.3}),
-        (("--region", "patches", "--top-fraction", "0.2"), {"region": "patches", "top_fraction": 0.2}),
+        (("--region-unit", "pixels"), {}),
+        (("--region-unit", "patches", "--threshold", "0.3"), {"region_unit": "patches", "threshold": 0.3}),
+        (("--region-unit", "patches", "--top-fraction", "0.2"), {"region_unit": "patches", "top_fraction": 0.2}),
         (("--alternative", "equal-tailed"), {"alternative": "equal-tailed"}),
         (("--contrast", "background"), {"contrast": Background()}),
         (("--contrast", "neighbourhood:1.5"), {"contrast": Neighbourhood(1.5)}),
@@ -100,7 +100,7 @@ def test_equal_tails_are_said() -> None:
 
 
 def test_a_region_of_something_else_is_refused() -> None:
-    done = run("0.npy", "--noise", "1", "--region", "squares")
+    done = run("0.npy", "--noise", "1", "--region-unit", "squares")
     assert done.exit_code == 2
     assert "'squares' is not one of 'pixels'" in done.stderr
 
@@ -165,7 +165,7 @@ def test_the_table_shows_the_interval_and_a_summary_and_is_written() -> None:
 def test_json_has_the_verdict_of_the_table() -> None:
     arguments = ("0.npy", "1.npy", "2.npy", "--noise", "1", "--threshold", "0.5")
     test = library(threshold=0.5)
-    results, expected = test.map(IMAGES), test.map_components(IMAGES)
+    results, expected = test.map(IMAGES), test.map(IMAGES, components=1)
     for alpha in (0.3, 0.6):
         found = objects(*arguments, "--alpha", str(alpha))
         assert {one["alpha"] for one in found} == {alpha}
@@ -176,7 +176,7 @@ def test_json_has_the_verdict_of_the_table() -> None:
 
 def test_a_summary_after_deciding_says_what_is_open() -> None:
     test = library(confidence_level=None)
-    decided = test.map(IMAGES, alpha=0.3)
+    decided = test.map(IMAGES, decide_at=0.3)
     printed = run("0.npy", "1.npy", "2.npy", "--noise", "1", *QUICK, "--decide", "--alpha", "0.3").stdout
     for method, name in (("bh", "Benjamini-Hochberg"), ("by", "Benjamini-Yekutieli"), ("holm", "Holm")):
         made = decided.decisions(0.3, method)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("folder.csv").mkdir()
-    monkeypatch.setattr(AttentionTest, "stream_batches", None)
+    monkeypatch.setattr("attentest.pipeline.file_run.stream_batches", None)
     done = run("0.npy", *arguments.split())
     assert isinstance(done.exception, InputError), done.output
     with pytest.raises(InputError, match=message):
@@ -276,7 +276,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     ],
 )
 def test_messages_of_the_library_name_options(arguments: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AttentionTest, "stream_batches", None)
+    monkeypatch.setattr("attentest.pipeline.file_run.stream_batches", None)
     noise = [] if "--noise" in arguments else ["--noise", "1"]
     done = run("0.npy", *noise, *arguments.split())
     assert isinstance(done.exception, InputError), done.output
@@ -354,7 +354,7 @@ def test_a_missing_extra_is_found_before_anything_is_computed(monkeypatch: pytes
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setattr(AttentionTest, "stream_batches", None)
+    monkeypatch.setattr("attentest.pipeline.file_run.stream_batches", None)
     assert "pip install 'attentest[tables]'" in str(run("0.npy", "--noise", "1", "--parquet", "a.parquet").exception)
     assert "pip install 'attentest[plots]'" in str(run("0.npy", "--noise", "1", "--figure", "a.png").exception)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from attentest.contrast import (
     takes_stacks,
 )
 from attentest.contrast.kernel import PADDING
+from attentest.images.sample import Sample
 from attentest.noise import AR1, Dense, FromImage, Isotropic
-from attentest.pipeline.hypotheses import ImageData, Lines, Parts, lines_of, parts_of
+from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of
+from attentest.pipeline.inputs import Input
 from toys import tiny_vit
 
 SEEN = np.ones((7, 9), dtype=bool)
@@ -146,18 +149,20 @@ def test_regions_together_are_as_one_by_one(contrast: Any, noise: Any, connectiv
     exact = has_reference and contrast.reference.exact
 
     def of_images(some: slice) -> tuple[Parts, Lines]:
-        data = ImageData(
-            images=images[some],
-            noise=models[some],
-            seen=seen,
-            channel_weights=np.array([0.3, 0.7]),
-            references=references[some] if has_reference else None,
-            reference_noise=[]
-            if exact or not has_reference
-            else [contrast.reference.noise or AR1(0.2)] * len(images[some]),
-        )
+        geometry: Any = SimpleNamespace(channel_weights=np.array([0.3, 0.7]))
+        batch = [
+            Input(
+                image=Sample(pixels=image, levels=None),
+                geometry=geometry,
+                noise=model,
+                reference=Sample(pixels=reference, levels=None) if has_reference else None,
+                reference_noise=None if exact or not has_reference else contrast.reference.noise or AR1(0.2),
+            )
+            for image, model, reference in zip(images[some], models[some], references[some], strict=True)
+        ]
+        observation: Any = SimpleNamespace(batch=batch, images=images[some], seen=seen, added=None)
         parts = parts_of(regions[some], connectivity)
-        return parts, lines_of(data, parts, contrast)
+        return parts, lines_of(observation, parts, contrast)
 
     parts, lines = of_images(slice(None))
     alone = [of_images(slice(i, i + 1)) for i in range(6)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attentest import AttentionTest, InputError, calibrate
+from attentest import AttentionTest, Certification, InputError, calibrate
 from attentest.contrast import Reference
 from attentest.noise import (
     AR1,
@@ -174,7 +174,7 @@ def test_errors_of_an_image_and_of_its_reference_add_up() -> None:
 
 def test_certificate_and_search_are_compared_with_the_noise_as_it_is() -> None:
     test = AttentionTest(BatchedScores(), noise=AR1Covariance().fit(RNG.normal(size=(3, 2, 2))))
-    result = test.certify(np.array([[1.5, -0.2], [0.3, -1.0]]), draws=199)
+    result = test(np.array([[1.5, -0.2], [0.3, -1.0]]), certification=Certification(draws=199))
     assert result.certificate is not None
     low, high = result.certificate.pvalue_bounds
     assert low <= result.with_known_noise().pvalue <= high
@@ -248,7 +248,7 @@ def test_mistakes_end_in_a_sentence() -> None:
 
 def test_another_noise_for_the_same_test() -> None:
     test = AttentionTest(tiny_vit(), noise=1.0, search=SpectralSearch(tol=1e-4))
-    other = test.with_noise(AR1(0.5, 2.0))
+    other = test.replace(noise=AR1(0.5, 2.0))
     assert other.settings["noise"]["rho"] == 0.5
     assert test.settings["noise"]["model"] == "isotropic"
     expected = AttentionTest(tiny_vit(), noise=AR1(0.5, 2.0), search=SpectralSearch(tol=1e-4))(IMAGE)

@@ -369,7 +369,7 @@ def test_a_decision_says_so(tiny_model: torch.nn.Module, tiny_test: AttentionTes
     test = AttentionTest(tiny_model, noise=1.0, confidence_level=None)
     full = test.map(tiny_images[:5])
     for alpha in (0.05, 0.5):
-        quick = test.map(tiny_images[:5], alpha=alpha)
+        quick = test.map(tiny_images[:5], decide_at=alpha)
         for one, other in zip(full, quick, strict=True):
             assert one.reject is None
             assert other.alpha == alpha
@@ -377,8 +377,8 @@ def test_a_decision_says_so(tiny_model: torch.nn.Module, tiny_test: AttentionTes
             assert other.status in ("decided", "converged")
             assert other.pvalue_bounds[0] - 1e-6 <= one.pvalue <= other.pvalue_bounds[1] + 1e-6
         assert sum(r.evaluations for r in quick) < sum(r.evaluations for r in full)
-        assert test(tiny_images[0], alpha=alpha).to_dict()["reject"] == quick[0].reject
-        assert tiny_test(tiny_images[0], alpha=alpha).reject == quick[0].reject
+        assert test(tiny_images[0], decide_at=alpha).to_dict()["reject"] == quick[0].reject
+        assert tiny_test(tiny_images[0], decide_at=alpha).reject == quick[0].reject
 
 
 def test_a_small_memory_budget_gives_the_same_numbers(tiny_model: torch.nn.Module, tiny_images: np.ndarray) -> None:
@@ -387,4 +387,4 @@ def test_a_small_memory_budget_gives_the_same_numbers(tiny_model: torch.nn.Modul
     little = AttentionTest(tiny_model, **options, memory_budget=2**24, batch_size=3)  # type: ignore[arg-type]
     for one, other in zip(plenty.map(tiny_images[:3]), little.map(tiny_images[:3]), strict=True):
         assert other.pvalue == pytest.approx(one.pvalue, abs=SAME_NUMBER)
-    assert little.with_search(COARSE)(tiny_images[0]).settings["search"]["name"] == "combination"
+    assert little.replace(search=COARSE)(tiny_images[0]).settings["search"]["name"] == "combination"

@@ -369,7 +369,7 @@ def test_failures_are_in_their_places(fragile: AttentionTest) -> None:
 def test_a_batch_that_does_not_fit_in_memory_is_halved(fragile: AttentionTest, on_error: Any) -> None:
     images = np.random.default_rng(0).normal(size=(7, 2, 2))
     expected = fragile.map(images)
-    pipeline = fragile._pipeline
+    pipeline = fragile.pipeline
     original = type(pipeline).run
     sizes = []
 

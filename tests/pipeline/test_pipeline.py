@@ -88,7 +88,7 @@ def test_every_search_agrees_on_a_cropped_image(search: str) -> None:
         confidence_level=None,
     )
     image = picture(3)
-    assert exact.with_search(search)(image).pvalue == pytest.approx(
+    assert exact.replace(search=search)(image).pvalue == pytest.approx(
         exact(image).pvalue, abs=2e-3 if search == "combination" else 1e-6
     )
 
@@ -420,4 +420,4 @@ def test_pixels_too_large_for_their_noise_are_refused(noise: Any) -> None:
 
 def test_a_scan_of_16_bits_is_not_too_large_for_a_noise_below_its_last_digit() -> None:
     scan = np.random.default_rng(0).integers(0, 2**16, (8, 8)).astype(np.uint16)
-    assert AttentionTest(tiny_vit(), noise=1e-3).check(scan) is None
+    assert AttentionTest(tiny_vit(), noise=1e-3).validate(scan) is None

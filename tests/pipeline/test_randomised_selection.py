@@ -109,7 +109,7 @@ def test_searches_and_certificate_agree() -> None:
 
 def test_rejections_of_null_images_are_as_many_as_they_should_be() -> None:
     images = np.random.default_rng(3).normal(size=(120, 8, 8))
-    test = a_test(search=SpectralSearch(tol=1e-3), confidence_level=None, region="patches", randomise=1.0)
+    test = a_test(search=SpectralSearch(tol=1e-3), confidence_level=None, region_unit="patches", randomise=1.0)
     pvalues = np.array([result.pvalue for result in test.map(images)])
     assert stats.kstest(pvalues, "uniform").pvalue > 0.01
     assert stats.binomtest(int(np.sum(pvalues <= 0.1)), 120, 0.1).pvalue > 0.005
@@ -151,13 +151,13 @@ def test_colour_components_references_and_decisions() -> None:
     assert compared.interval_bound < np.sqrt(5)  # the noise of the reference is no part of the selection
     exact = a_test(contrast=Reference(np.zeros((8, 8)), noise=0), **QUICK)(IMAGES[3])
     assert exact.interval_bound == pytest.approx(np.sqrt(5))
-    assert a_test()(IMAGES[4], alpha=0.05).reject is not None
+    assert a_test()(IMAGES[4], decide_at=0.05).reject is not None
 
 
 def test_an_interval_that_was_not_resolved_exceeds_its_bound_by_twice_its_error_at_most() -> None:
     exceeded = 0
     for image in IMAGES:
-        result = a_test(search=SpectralSearch(tol=1e-2), confidence_level=None)(image, alpha=0.05)
+        result = a_test(search=SpectralSearch(tol=1e-2), confidence_level=None)(image, decide_at=0.05)
         interval, naive = result.confidence_interval(), result.naive_confidence_interval()
         excess = interval.high - interval.low - result.interval_bound * (naive.high - naive.low)
         assert excess <= 2 * interval.error + 1e-9
@@ -209,12 +209,12 @@ def test_on_the_command_line(saved_tiny_model: Path, tmp_path: Path, capsys: pyt
         "attentest: --randomise-seed 3 does nothing without --randomise: give both, or neither.\n"
     )
     csv = tmp_path / "table.csv"
-    table = run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--region", "patches", "--csv", str(csv)).out
+    table = run_main(capsys, *call, "0.5", "--randomise-seed", "3", "--region-unit", "patches", "--csv", str(csv)).out
     assert (
         "regions were chosen on the images plus noise of 0.5 times their own (--randomise, --randomise-seed 3)\n"
         in table
     )
-    assert "regions consist of whole patches (--region patches)\n" in table
+    assert "regions consist of whole patches (--region-unit patches)\n" in table
     assert "approximate" not in table
     call[call.index("--noise") + 1] = "sample"
     estimated = "approximate: the noise was estimated from the tested images themselves (--noise)\n"

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attentest import AttentionTest, Preprocessing, Results, bundled_model, calibrate, contrast, noise, plan
+from attentest import (
+    AttentionTest,
+    Certification,
+    Preprocessing,
+    Results,
+    bundled_model,
+    calibrate,
+    contrast,
+    noise,
+    plan,
+)
 from attentest.presentation.notebook import MOST_ROWS, PICTURE_SIDE
 from attentest.presentation.words import interval_text
 from attentest.runs.engine import FailedImage
@@ -92,7 +102,7 @@ def test_a_test_of_a_colour_model_shows_preprocessing_and_randomisation() -> Non
         noise=1.0,
         randomise=0.5,
         channels=1,
-        region="patches",
+        region_unit="patches",
         confidence_level=None,
         preprocessing=Preprocessing(resize=(8, 8)),
     )
@@ -105,7 +115,7 @@ def test_a_test_of_a_colour_model_shows_preprocessing_and_randomisation() -> Non
 
 
 def test_a_result_has_its_verdict_its_numbers_and_its_picture(tiny_test: AttentionTest) -> None:
-    result = tiny_test.certify(TINY, 9)
+    result = tiny_test(TINY, certification=Certification(draws=9))
     page = shown(result)
     assert result.verdict() in page.text
     assert page.value("selective p") == result.pvalue_text()
@@ -185,13 +195,13 @@ def test_a_calibration_has_its_rates_limits_and_verdict(tiny_test: AttentionTest
 
 
 def test_a_plan_has_a_row_for_each_design_and_height(tiny_test: AttentionTest) -> None:
-    page = shown(plan(tiny_test, 2, randomise=0.5, region="pixels", deltas=[0, 1], side=1, confidence_level=None))
+    page = shown(plan(tiny_test, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1, confidence_level=None))
     assert page.tags.count("tr") == 3
     assert page.cells.count("pixels") == 2
 
 
 def test_a_certificate_and_an_interval_are_short(tiny_test: AttentionTest) -> None:
-    result = tiny_test.certify(TINY, 9)
+    result = tiny_test(TINY, certification=Certification(draws=9))
     page = shown(result.certificate)
     assert result.certificate.summary() in page.cells  # type: ignore[union-attr]
     low, high = result.confidence_interval(0.9)

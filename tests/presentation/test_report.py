@@ -88,7 +88,7 @@ def results(test: AttentionTest) -> Results:
     """Images of noise; of the last two one is randomised and certified, and one could not be tested."""
     images = np.random.default_rng(0).normal(size=(2, 8, 8))
     images[0, 2:4, 2:4] += 4
-    special = test.with_randomise(1.0)(images[0], certification=Certification(draws=19))
+    special = test.replace(randomise=1.0)(images[0], certification=Certification(draws=19))
     failed = FailedImage(number=3, reason="b\x00ad.png is <b>no</b> image.")
     return Results([*test.map(images), special, failed], ["a", "b", "special", "b\x00ad.png"])
 

@@ -177,7 +177,7 @@ def test_no_footnote_about_an_interval_that_is_not_shown(printed: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"region_unit": "patches"}, "regions consist of whole patches (--region patches)"),
+        ({"region_unit": "patches"}, "regions consist of whole patches (--region-unit patches)"),
         ({"gamma": 0.5, "randomise_seed": 3}, "plus noise of 0.5 times their own (--randomise, --randomise-seed 3)"),
         ({"approximate_noise": True}, "approximate: the noise was estimated from the tested images"),
         ({"alternative": "greater", "confidence_high": inf}, "intervals have one end"),

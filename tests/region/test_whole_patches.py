@@ -189,7 +189,7 @@ class Case:
         return AttentionTest(
             self.model,
             noise=self.noise,
-            region="patches",
+            region_unit="patches",
             confidence_level=None,
             **self.rule.describe(),
             **self.options,
@@ -336,7 +336,7 @@ def test_it_is_recorded() -> None:
     test = CASES["paper's"].test()
     result = test(picture(8, 8))
     assert test.settings["region_unit"] == result.to_dict()["settings"]["region_unit"] == "patches"
-    assert "region='patches'" in repr(test.with_search("fixed"))
+    assert "region_unit='patches'" in repr(test.replace(search="fixed"))
     assert AttentionTest(tiny_vit(), noise=1.0).settings["region_unit"] == "pixels"
 
 
@@ -344,7 +344,7 @@ def test_it_is_recorded() -> None:
 @pytest.mark.parametrize("region", ["pixels", "patches"])
 def test_one_unit_alone_is_no_region(region: str, rule: dict[str, float]) -> None:
     preprocessing = Preprocessing(resize=(80, 80), crop=(8, 8))
-    test = AttentionTest(tiny_vit(), noise=1.0, preprocessing=preprocessing, region=region, **rule)  # type: ignore[arg-type]
+    test = AttentionTest(tiny_vit(), noise=1.0, preprocessing=preprocessing, region_unit=region, **rule)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"constant on the 1 x 1 {region} of the image that the model sees"):
         test(picture(9, 9))
 
@@ -358,7 +358,7 @@ def two_equal(images: NDArray[np.float64]) -> NDArray[np.float64]:
 def test_bad_input_ends_in_one_sentence_about_patches() -> None:
     for wrong in ("patch", None, 3):
         with pytest.raises(InputError, match=f"region must be pixels or patches, got {wrong!r}"):
-            AttentionTest(tiny_vit(), noise=1.0, region=wrong)  # type: ignore[arg-type]
-    tied = AttentionTest(two_equal, noise=1.0, top_fraction=0.75, region="patches", image_shape=(1, 6, 6))
+            AttentionTest(tiny_vit(), noise=1.0, region_unit=wrong)  # type: ignore[arg-type]
+    tied = AttentionTest(two_equal, noise=1.0, top_fraction=0.75, region_unit="patches", image_shape=(1, 6, 6))
     with pytest.raises(InputError, match=r"^patches of equal attention lie on both sides of the cut"):
         tied(picture(6, 6))

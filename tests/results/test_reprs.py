@@ -52,8 +52,8 @@ def one_line(value: Any) -> str:
 def test_a_test_shows_what_is_not_usual() -> None:
     test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
     assert repr(test) == "AttentionTest(<vit>, image_shape=(1, 16, 16), threshold=0.6, noise=Isotropic(sigma=1.0))"
-    other = test.with_randomise(0.5).with_region("patches").with_search("fixed")
-    assert "region='patches', randomise=0.5, search='fixed', noise=" in one_line(other)
+    other = test.replace(randomise=0.5).replace(region_unit="patches").replace(search="fixed")
+    assert "region_unit='patches', randomise=0.5, search='fixed', noise=" in one_line(other)
 
 
 def test_a_score_function_may_describe_itself_without_a_type() -> None:
@@ -66,7 +66,7 @@ def test_a_score_function_may_describe_itself_without_a_type() -> None:
 
 
 def test_a_result_shows_its_pvalues(tiny_test: AttentionTest) -> None:
-    result = tiny_test.certify(TINY, 9)
+    result = tiny_test(TINY, certification=Certification(draws=9))
     text = one_line(result)
     assert len(text) < LONGEST + 20
     assert f"pvalue={result.pvalue:.6g}, certified p {result.certificate.pvalue:.6g}, naive_pvalue=" in text  # type: ignore[union-attr]
@@ -94,7 +94,7 @@ def test_a_calibration_and_a_plan_show_what_they_found(tiny_test: AttentionTest)
     rows = [{"image": 0, "p": 0.5, "p_low": 0.5, "p_high": 0.5, "naive_p": 0.1, "status": "converged"}]
     failed = Calibration.of([*rows, {"image": 1, "error": "no region"}])
     assert "1 null image, 1 failure, rejected 0 at 0.01, 0 at 0.05" in repr(failed)
-    planned = plan(tiny_test, 2, randomise=0.5, region="pixels", deltas=[0, 1], side=1, confidence_level=None)
+    planned = plan(tiny_test, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1, confidence_level=None)
     assert repr(planned) == "Plan(1 design, deltas 0, 1, 2 images each, alpha=0.05)"
     assert repr(planned.tests[0]).startswith("SimulatedTests(pixels, gamma 0.5, delta=0, rejected ")
 

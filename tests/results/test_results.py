@@ -95,7 +95,7 @@ def test_another_alternative_costs_no_evaluation(test_: AttentionTest, results: 
 
 
 def test_p_alone_is_cheaper_and_its_interval_still_holds(test_: AttentionTest, results: Results) -> None:
-    alone = test_.with_confidence_level(None).map(IMAGES)
+    alone = test_.replace(confidence_level=None).map(IMAGES)
     assert sum(r.evaluations for r in alone) < sum(r.evaluations for r in results)
     for cheap, full in zip(alone, results, strict=True):
         assert cheap.pvalue == pytest.approx(full.pvalue, abs=1e-6)
@@ -184,7 +184,7 @@ def exact() -> Results:
 
 @pytest.fixture(scope="module")
 def decided() -> Results:
-    return with_signal().map(SIGNALS, alpha=0.05)
+    return with_signal().map(SIGNALS, decide_at=0.05)
 
 
 SIGNALS = IMAGES * np.linspace(1, 5, 6)[:, None, None]
@@ -273,7 +273,7 @@ def test_images_that_share_a_noisy_reference_are_known_to_depend_on_each_other(
 
 @pytest.fixture(scope="module")
 def components_of_images(test_: AttentionTest) -> list[ComponentResults]:
-    return test_.with_confidence_level(None).map_components(IMAGES)
+    return test_.replace(confidence_level=None).map_components(IMAGES)
 
 
 def test_components_are_adjusted_by_holm(components_of_images: list[ComponentResults]) -> None:
@@ -309,7 +309,7 @@ class OnlyOnce:
 
 
 def test_images_that_can_be_seen_only_once_will_do(test_: AttentionTest) -> None:
-    assert len(test_.with_confidence_level(None).map(OnlyOnce(IMAGES[:3]))) == 3
+    assert len(test_.replace(confidence_level=None).map(OnlyOnce(IMAGES[:3]))) == 3
 
 
 def test_results_of_components_share_what_is_the_same(components_of_images: list[ComponentResults]) -> None:
@@ -323,7 +323,7 @@ def test_results_of_components_share_what_is_the_same(components_of_images: list
 def test_components_in_map_are_as_one_by_one(
     test_: AttentionTest, components_of_images: list[ComponentResults]
 ) -> None:
-    test = test_.with_confidence_level(None)
+    test = test_.replace(confidence_level=None)
     for image, together in zip(IMAGES[:FEW], components_of_images[:FEW], strict=True):
         alone = test.components(image)
         assert len(alone) == len(together)
@@ -352,9 +352,9 @@ def test_noise_of_an_image_without_noise_is_refused_before_anything_is_computed(
     test = AttentionTest(tiny_vit(), noise=FromImage(), contrast=Reference())
     flat = np.ones((8, 8))
     with pytest.raises(InputError, match="no noise in the image"):
-        test.check(flat, reference=IMAGES[0])
+        test.validate(flat, reference=IMAGES[0])
     with pytest.raises(InputError, match=r"the reference: .* no noise"):
-        test.check(IMAGES[0], reference=flat)
+        test.validate(IMAGES[0], reference=flat)
     with pytest.raises(InputError, match=r"^image 5: .* no noise"):
         AttentionTest(tiny_vit(), noise=FromImage()).map([*IMAGES[:5], flat])
     with pytest.raises(InputError, match="noise must be"):

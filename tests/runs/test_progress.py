@@ -28,18 +28,17 @@ def open_bars() -> int:
 CALLS: dict[str, tuple[Callable[[AttentionTest, Any], object], str]] = {
     "map": (lambda test, progress: test.map(IMAGES, progress), "3.0/3 images"),
     "stream": (lambda test, progress: list(test.stream(IMAGES, progress)), "3.0/3 images"),
-    "map_components": (lambda test, progress: test.map_components(IMAGES, progress), "3.0/3 images"),
-    "stream_components": (lambda test, progress: list(test.stream_components(IMAGES, progress)), "3.0/3 images"),
+    "map_components": (lambda test, progress: test.map(IMAGES, progress, components=1), "3.0/3 images"),
+    "stream_components": (lambda test, progress: list(test.stream(IMAGES, progress, components=1)), "3.0/3 images"),
     "call": (
         lambda test, progress: test(IMAGES[0], certification=Certification(draws=9), progress=progress),
         "1.0/1 image ",
     ),
-    "certify": (lambda test, progress: test.certify(IMAGES[0], 9, progress=progress), "1.0/1 image "),
     "components": (lambda test, progress: test.components(IMAGES[0], progress=progress), "1.0/1 image "),
     "calibrate": (lambda test, progress: calibrate(test, 2, progress=progress), "2.0/2 images"),
     "plan": (
         lambda test, progress: plan(
-            test, 2, randomise=0.5, region="pixels", deltas=1, side=1, confidence_level=None, progress=progress
+            test, 2, randomise=0.5, region_unit="pixels", deltas=1, side=1, confidence_level=None, progress=progress
         ),
         "2.0/2 tests",
     ),

@@ -69,7 +69,9 @@ def ztest_power(mean: float, alpha: float = 0.05) -> float:
 
 def test_without_selection_it_is_the_ztest() -> None:
     """The difference of the halves has a standard error of 0.5; the square is in one half in two places of three."""
-    planned = plan(left_half(), 300, 1, randomise=[0], region=["patches"], deltas=[0, 2], side=2, confidence_level=None)
+    planned = plan(
+        left_half(), 300, 1, randomise=[0], region_unit=["patches"], deltas=[0, 2], side=2, confidence_level=None
+    )
     null, signal = planned.tests
     expected = (2 * ztest_power(2.0) + ztest_power(0.0)) / 3
     assert abs(signal.rejected.value - expected) < 3 * np.sqrt(expected * (1 - expected) / 300)  # 0.084
@@ -91,7 +93,7 @@ def test_without_selection_the_intervals_are_the_naive_ones(gamma: float) -> Non
 @pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_intervals_hold_the_true_value_and_stay_below_their_bound(count: int) -> None:
     """The true value is not zero. A valid test covers it more rarely with a probability of at most 0.1%."""
-    planned = plan(bright(noise=AR1(0.5)), count, 3, randomise=[0.5], region=["patches"], deltas=[2])
+    planned = plan(bright(noise=AR1(0.5)), count, 3, randomise=[0.5], region_unit=["patches"], deltas=[2])
     (tests,) = planned.tests
     assert tests.coverage is not None
     assert tests.lengths is not None
@@ -100,7 +102,7 @@ def test_intervals_hold_the_true_value_and_stay_below_their_bound(count: int) ->
 
 
 def test_randomisation_and_signals_help() -> None:
-    planned = plan(bright(), 40, randomise=[0, 1], region=["pixels"], deltas=[0, 4], confidence_level=None)
+    planned = plan(bright(), 40, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 4], confidence_level=None)
     by_cell = {(tests.design.randomise, tests.delta): tests.rejected.value for tests in planned.tests}
     assert by_cell[1, 4] > by_cell[0, 4] > by_cell[0, 0]
     assert by_cell[1, 4] > by_cell[1, 0]
@@ -148,7 +150,7 @@ def test_backgrounds_are_the_true_means() -> None:
     images = simulated(bright(), backgrounds=[slope, -slope]).images
     assert np.array_equal(images.mean(2, 0.0)[0], slope)
     assert np.array_equal(images.mean(3, 0.0)[0], -slope)
-    planned = plan(bright(), 2, randomise=[0.5], region=["patches"], backgrounds=[slope])
+    planned = plan(bright(), 2, randomise=[0.5], region_unit=["patches"], backgrounds=[slope])
     assert planned.deltas == (0.0,)
     assert planned.detectable(planned.designs[0]) is None
     assert "rejected at 0.05" in planned.summary()
@@ -175,7 +177,7 @@ def test_the_square_is_dark_if_the_alternative_is_less() -> None:
     (greater,) = plan(left_half(alternative="greater"), 30, side=2, **options).tests
     assert 0.15 < less.rejected.value < 0.55  # the square is on the left in a third of the images
     assert 0.15 < greater.rejected.value < 0.55
-    one_sided = plan(left_half(alternative="less"), 3, randomise=[0], region=["pixels"], deltas=[1]).tests[0]
+    one_sided = plan(left_half(alternative="less"), 3, randomise=[0], region_unit=["pixels"], deltas=[1]).tests[0]
     assert one_sided.lengths is None
     assert one_sided.differences == pytest.approx(np.full(3, 0.5 * 2.4864749), rel=2e-3)
 
@@ -188,7 +190,7 @@ def test_colour_images_and_preprocessing() -> None:
         search=SpectralSearch(tol=1e-2),
     )
     planned = plan(
-        colour, 2, randomise=[0.5], deltas=[1], region=["patches"], image_shape=(3, 9, 10), confidence_level=None
+        colour, 2, randomise=[0.5], deltas=[1], region_unit=["patches"], image_shape=(3, 9, 10), confidence_level=None
     )
     assert planned.noise_deviation == pytest.approx(np.sqrt(14 / 3), rel=0.02)
     assert planned.tests[0].rejected.total == 2
@@ -361,8 +363,8 @@ def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() ->
 
 def test_one_value_is_a_list_of_one() -> None:
     p_alone: dict[str, Any] = {"n": 1, "confidence_level": None}
-    one = plan(bright(), randomise=0.5, region="patches", deltas=2, **p_alone)
-    assert one.table() == plan(bright(), randomise=[0.5], region=["patches"], deltas=[2], **p_alone).table()
+    one = plan(bright(), randomise=0.5, region_unit="patches", deltas=2, **p_alone)
+    assert one.table() == plan(bright(), randomise=[0.5], region_unit=["patches"], deltas=[2], **p_alone).table()
 
 
 def test_a_plan_keeps_the_seed_of_the_test() -> None:
@@ -373,7 +375,7 @@ def test_a_plan_keeps_the_seed_of_the_test() -> None:
 
 def test_progress_is_reported_in_tests() -> None:
     seen: list[tuple[float, int | None]] = []
-    plan(bright(), 2, randomise=[0, 1], region=["pixels"], deltas=[0, 1], confidence_level=None,
+    plan(bright(), 2, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 1], confidence_level=None,
          progress=lambda done, total: seen.append((done, total)))  # fmt: skip
     assert seen[-1] == (8, 8)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -418,18 +420,18 @@ def test_the_same_test_with_another_randomisation_or_region() -> None:
     p_alone: dict[str, Any] = {"confidence_level": None}
     test, image = bright(**p_alone), np.random.default_rng(0).normal(size=(6, 6))
     for changed, made in (
-        (test.with_randomise(0.5, 3), bright(randomise=0.5, randomise_seed=3, **p_alone)),
-        (bright(randomise=0.5, randomise_seed=3, **p_alone).with_randomise(0), test),
+        (test.replace(randomise=0.5, randomise_seed=3), bright(randomise=0.5, randomise_seed=3, **p_alone)),
+        (bright(randomise=0.5, randomise_seed=3, **p_alone).replace(randomise=0), test),
         (
-            bright(randomise=0.5, randomise_seed=3, **p_alone).with_randomise(1.0),
+            bright(randomise=0.5, randomise_seed=3, **p_alone).replace(randomise=1.0),
             bright(randomise=1.0, randomise_seed=3, **p_alone),
         ),
-        (test.with_region("patches"), bright(region="patches", **p_alone)),
-        (bright(region="patches", **p_alone).with_region("pixels"), test),
+        (test.replace(region_unit="patches"), bright(region_unit="patches", **p_alone)),
+        (bright(region_unit="patches", **p_alone).replace(region_unit="pixels"), test),
     ):
         assert changed.settings == made.settings
         ours, expected = changed(image), made(image)
         assert ours.log_pvalue == expected.log_pvalue
         assert np.array_equal(ours.region, expected.region)
     with pytest.raises(InputError, match="region must be pixels or patches"):
-        test.with_region("circles")
+        test.replace(region_unit="circles")

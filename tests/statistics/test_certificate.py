@@ -236,10 +236,12 @@ QUICK = Certification(draws=9, steps=2)
 def test_a_certificate_is_a_function_of_the_image(tiny_test: AttentionTest) -> None:
     batch = tiny_test.map(IMAGES, certification=QUICK)
     for image, result in zip(IMAGES, batch, strict=True):
-        alone = tiny_test.certify(image, 9, steps=2)
+        alone = tiny_test(image, certification=Certification(draws=9, steps=2))
         assert np.allclose(alone.certificate.statistics, result.certificate.statistics, rtol=0, atol=1e-9)
         assert alone.certificate.evaluations == result.certificate.evaluations
-    seeded, again = (tiny_test.certify(IMAGES[0], 9, steps=2, seed=5).certificate for _ in range(2))
+    seeded, again = (
+        tiny_test(IMAGES[0], certification=Certification(draws=9, steps=2, seed=5)).certificate for _ in range(2)
+    )
     assert np.array_equal(seeded.statistics, again.statistics)
     assert not np.array_equal(seeded.statistics, batch[0].certificate.statistics)
     assert (seeded.seed, batch[0].certificate.seed) == (5, None)
@@ -249,7 +251,7 @@ def test_a_certificate_is_a_function_of_the_image(tiny_test: AttentionTest) -> N
 def test_the_softmax_toy_agrees_with_its_closed_form() -> None:
     image = np.array([[1.4, 0.2], [-0.3, 0.5]])
     z, left = softmax_boundary(image, 0.6)
-    result = AttentionTest(SoftmaxScores(), noise=1.0).certify(image, 500)
+    result = AttentionTest(SoftmaxScores(), noise=1.0)(image, certification=Certification(draws=500))
     p = np.exp(log_pvalue(z, np.array([[left, np.inf]])))
     assert result.certificate.extreme / 500 == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / 500))
     assert result.certificate.agrees
@@ -273,7 +275,9 @@ def test_the_softmax_toy_agrees_with_its_closed_form() -> None:
 )
 def test_every_kind_of_test_can_be_certified(options: dict[str, Any]) -> None:
     """99 draws, so a false alarm of one of the six has a probability of 0.006; they are seeded by the image."""
-    result = AttentionTest(tiny_vit(), noise=1.0, confidence_level=None, **options).certify(IMAGES[1])
+    result = AttentionTest(tiny_vit(), noise=1.0, confidence_level=None, **options)(
+        IMAGES[1], certification=Certification()
+    )
     assert result.certificate.agrees, result.certificate
     assert result.certificate.moved == 1.0
     assert result.certificate.alternative == result.alternative
@@ -281,15 +285,15 @@ def test_every_kind_of_test_can_be_certified(options: dict[str, Any]) -> None:
 
 def test_components_and_decisions_can_be_certified(tiny_test: AttentionTest) -> None:
     parts = tiny_test.components(IMAGES[0], certification=QUICK)
-    (streamed,) = tiny_test.map_components(IMAGES[:1], certification=QUICK)
+    (streamed,) = tiny_test.map(IMAGES[:1], certification=QUICK, components=1)
     for one, other in zip(parts, streamed, strict=True):
         assert np.allclose(one.certificate.statistics, other.certificate.statistics, atol=1e-9)
-    decided = tiny_test(IMAGES[0], alpha=0.05, certification=QUICK)
+    decided = tiny_test(IMAGES[0], decide_at=0.05, certification=QUICK)
     assert decided.certificate.agrees
 
 
 def test_results_record_the_certificate(tiny_test: AttentionTest) -> None:
-    result, plain = tiny_test.certify(IMAGES[0], 9, steps=2), tiny_test(IMAGES[1])
+    result, plain = tiny_test(IMAGES[0], certification=Certification(draws=9, steps=2)), tiny_test(IMAGES[1])
     values = json.loads(json.dumps(result.to_dict(arrays=True), allow_nan=False))["certificate"]
     assert values["pvalue"] == result.certificate.pvalue
     assert len(values["statistics"]) == values["draws"] == 9
@@ -323,7 +327,7 @@ def test_progress_covers_the_certificate(tiny_test: AttentionTest) -> None:
 )
 def test_bad_numbers_are_refused(options: dict[str, Any], message: str, tiny_test: AttentionTest) -> None:
     with pytest.raises(InputError, match=message):
-        tiny_test.certify(IMAGES[0], **options)
+        tiny_test(IMAGES[0], certification=Certification(**options))
 
 
 def test_anything_else_than_a_certification_is_refused(tiny_test: AttentionTest) -> None:
@@ -372,7 +376,7 @@ def test_the_command_line_refuses(
 
 
 def test_a_disagreement_is_marked_and_explained(capsys: pytest.CaptureFixture[str], tiny_test: AttentionTest) -> None:
-    result = tiny_test.certify(IMAGES[0], 9, steps=2)
+    result = tiny_test(IMAGES[0], certification=Certification(draws=9, steps=2))
     wrong = replace(result.certificate, statistics=np.zeros(99), pvalue_bounds=(0.9, 0.95))
     doubtful = replace(result, certificate=wrong)
     plain = replace(result, certificate=None)

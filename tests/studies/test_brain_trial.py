@@ -119,7 +119,9 @@ def test_a_row_says_what_the_result_says() -> None:
     assert first["confidence_low"] == pytest.approx(interval.low, abs=1e-6)
     assert (first["patient"], first["tumour"], first["image"]) == ("P0", True, 0)
     assert (second["patient"], second["tumour"], second["iou"], second["in_tumour"]) == ("P1", False, None, 0.0)
-    assert "confidence_low" not in result_values(test.with_confidence_level(None)(flair[0]), flair[0], slices.mask[0])
+    assert "confidence_low" not in result_values(
+        test.replace(confidence_level=None)(flair[0]), flair[0], slices.mask[0]
+    )
 
 
 def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:

@@ -86,7 +86,7 @@ def test_series_that_are_compared_see_the_same_images() -> None:
     for other in (
         Series(work="permutation", model="base8", noise="correlated", permutations=20),
         Series(work="search", model="base8", noise="correlated", search="fixed"),
-        Series(work="interval", model="base8", noise="correlated", region="patches", randomise=0.5),
+        Series(work="interval", model="base8", noise="correlated", region_unit="patches", randomise=0.5),
     ):
         np.testing.assert_array_equal(other.images(3, [0, 5]), NULL.images(3, [0, 5]))
 
@@ -192,7 +192,7 @@ def test_rows_of_our_tests_have_intervals_bounds_and_the_truth(tmp_path: Path, s
         series = Series(work="interval", model="base8", **option)
         run(settings_of(tmp_path, series, count=1), tmp_path)
         gamma, region, delta = series.randomise, series.region, series.delta
-        test = AttentionTest.from_pretrained(small_base8, noise=1.0, search=SEARCH, region=region, randomise=gamma)
+        test = AttentionTest.from_pretrained(small_base8, noise=1.0, search=SEARCH, region_unit=region, randomise=gamma)
         images, squares = series.images_and_squares(0, [0])
         for row, result, square in zip(rows_of(tmp_path, series).values(), test.map(images), squares, strict=True):
             interval = result.confidence_interval(0.95)

@@ -466,7 +466,7 @@ def test_preprocessing_is_that_of_a_torchvision_preset() -> None:
 def test_whole_patches_of_a_model_of_timm_are_its_scores() -> None:
     model, image = vit(img_size=(8, 12)), normal(3, 8, 12, seed=5)
     scores = ViTScores(model)(image[None])[0].numpy()
-    result = AttentionTest(model, noise=1.0, region="patches", confidence_level=None)(image)
+    result = AttentionTest(model, noise=1.0, region_unit="patches", confidence_level=None)(image)
     expected = np.kron((scores - scores.min()) / np.ptp(scores), np.ones((2, 2)))
     np.testing.assert_allclose(result.attention, expected, atol=1e-12)
     assert np.array_equal(result.region, expected > 0.6)

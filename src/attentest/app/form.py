@@ -93,7 +93,7 @@ class Form:
             noise=noise,
             threshold=_needed(self.threshold, "the threshold") if by_threshold else None,
             top_fraction=None if by_threshold else _needed(self.top_fraction, "the top fraction"),
-            region=self.region,
+            region_unit=self.region,
             preprocessing=self.preprocessing(model, image),
             intensity_range=None if black is None or white is None else (black, white),
             contrast=self._contrast(),

@@ -7,8 +7,9 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from attentest.cli.help_page import print_help
 from attentest.cli.option_names import option_names, options_of
 from attentest.cli.output import on_interrupt, usually_kept
+from attentest.definition import Option, option_of
 from attentest.errors import NOISE_GUIDE, InputError
 
 ADVICE = {
@@ -104,45 +106,96 @@ def check_empty_paths(parameters: Iterable[Any], given: Mapping[str, Any], value
 CommandFunction = Callable[..., None]
 
 
+class Generated(dict[str, tuple[inspect.Parameter, Option]]):
+    """Options that are generated from fields, by name; an annotation of the field of a group that takes them all."""
+
+
+def generated_options(definition: type) -> Generated:
+    """Return the options of the command line for the fields of a definition that a text can give."""
+    return Generated(
+        {
+            field.name: (_generated(field.name, field.default, option_of(field)), option_of(field))
+            for field in fields(definition)
+            if option_of(field).text is not None
+        }
+    )
+
+
+def _generated(name: str, default: Any, known: Option) -> inspect.Parameter:
+    kind: Any = known.text if known.text in (int, float) else str
+    if known.choices is not None:
+        named: Any = StrEnum
+        kind = named(name, {choice.replace("-", "_"): choice for choice in known.choices()})
+        default = kind(default)
+    setting = typer.Option(
+        *((known.flag,) if known.flag else ()),
+        help=known.help,
+        metavar=known.metavar,
+        show_default=known.shown_default,
+        rich_help_panel=known.panel,
+    )
+    return _parameter(name, Annotated[kind | None if default is None else kind, setting], default)
+
+
 def with_options_of(group: type, leave_out: Collection[str] = ()) -> Callable[[CommandFunction], CommandFunction]:
     """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
 
     Parameters
     ----------
     group
-        A dataclass whose fields are annotated like the parameters of a command.
+        A dataclass whose fields are annotated like the parameters of a command; one that is annotated with generated
+        options takes the values of all of them, by name.
     leave_out
-        Fields that are no options of this command: they keep their defaults.
+        Options that this command does not have: they keep their defaults.
     """
+    options: list[inspect.Parameter] = []
+    collected: dict[str, Generated] = {}
     hints = get_type_hints(group, include_extras=True)
-    options = [
-        _parameter(
-            field.name, hints[field.name], inspect.Parameter.empty if field.default is MISSING else field.default
-        )
-        for field in fields(group)
-        if field.name not in leave_out
-    ]
+    for field in fields(group):
+        generated = _generated_of(hints[field.name])
+        if generated is not None:
+            collected[field.name] = Generated({name: item for name, item in generated.items() if name not in leave_out})
+            options += [parameter for parameter, _ in collected[field.name].values()]
+        elif field.name not in leave_out:
+            default = inspect.Parameter.empty if field.default is MISSING else field.default
+            options.append(_parameter(field.name, hints[field.name], default))
 
     def decorate(command: CommandFunction) -> CommandFunction:
         group_parameter = ""
         parameters: list[inspect.Parameter] = []
-        for own in inspect.signature(command, eval_str=True).parameters.values():
-            if own.annotation is group:
-                group_parameter = own.name
+        for declared in inspect.signature(command, eval_str=True).parameters.values():
+            if declared.annotation is group:
+                group_parameter = declared.name
                 parameters += options
             else:
-                parameters.append(_parameter(own.name, own.annotation, own.default))
+                parameters.append(_parameter(declared.name, declared.annotation, declared.default))
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            chosen = group(**{option.name: values.pop(option.name) for option in options})
-            command(**{group_parameter: chosen}, **values)
+            texts = {option.name: values.pop(option.name) for option in options}
+            grouped = {field: _values(generated, texts) for field, generated in collected.items()}
+            command(**{group_parameter: group(**grouped, **texts)}, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
         return run
 
     return decorate
+
+
+def _generated_of(hint: Any) -> Generated | None:
+    if get_origin(hint) is not Annotated:
+        return None
+    return next((known for known in get_args(hint)[1:] if isinstance(known, Generated)), None)
+
+
+def _values(generated: Mapping[str, tuple[inspect.Parameter, Option]], texts: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of generated options from those of all options; texts are converted as the options say."""
+    values = {}
+    for name, (_, known) in generated.items():
+        text = texts.pop(name)
+        values[name] = known.text(str(text)) if isinstance(text, str) and known.text is not None else text
+    return values
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -34,7 +34,7 @@ UNBROKEN = "\N{NO-BREAK SPACE}"
 NAMED_PARTS = {
     "--noise": IMAGE_NOISE,
     "--attention": ATTENTION_MAPS,
-    "--region": REGION_UNITS,
+    "--region-unit": REGION_UNITS,
     "--contrast": CONTRASTS,
     "--filter": FILTERS,
     "--search": SEARCHES,

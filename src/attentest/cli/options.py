@@ -62,15 +62,6 @@ else:
     EstimatorName = names_in(NOISE_ESTIMATORS)
 
 
-class AlternativeName(StrEnum):
-    """Alternatives."""
-
-    two_sided = "two-sided"
-    equal_tailed = "equal-tailed"
-    greater = "greater"
-    less = "less"
-
-
 class ArchitectureName(StrEnum):
     """Architectures of the paper."""
 
@@ -82,9 +73,6 @@ class ArchitectureName(StrEnum):
 
 SPECTRAL = "spectral"
 """The default search."""
-
-PIXELS = "pixels"
-"""What regions consist of by default."""
 
 SearchOption = Annotated[
     SearchName,

@@ -36,7 +36,7 @@ REPORT, TABLE, FIGURE = "power.json", "power.csv", "power.png"
 """Files in the output directory."""
 
 
-@with_options_of(AttentionTestOptions, leave_out=("randomise", "randomise_seed", "region"))
+@with_options_of(AttentionTestOptions, leave_out=("randomise", "randomise_seed", "region_unit"))
 def power(
     options: AttentionTestOptions,
     backgrounds: Annotated[
@@ -99,7 +99,7 @@ def power(
             show_default="0, 0.3, 0.5, 1",
         ),
     ] = None,
-    region: Annotated[
+    region_unit: Annotated[
         list[RegionUnitsName] | None,
         typer.Option(
             help=f"What the region consists of: {REGION_UNITS.choices()}; repeatable.",
@@ -124,7 +124,7 @@ def power(
     ] = None,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region.
+    """Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region-unit.
 
     Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
     region the table shows the share of them that is rejected, with its 95% interval; the least true difference that
@@ -136,7 +136,7 @@ def power(
     Examples:
     attentest power --noise 1.0 --out power
 
-    attentest power --noise 1.0 --randomise 0 --randomise 0.5 --region patches --delta 0 --delta 1.5 --decide
+    attentest power --noise 1.0 --randomise 0 --randomise 0.5 --region-unit patches --delta 0 --delta 1.5 --decide
 
     attentest power templates/*.npy --model my-vit --noise noise.safetensors
     """
@@ -159,7 +159,7 @@ def power(
         images,
         seed,
         randomise=randomise or RANDOMISE,
-        region=[str(units) for units in region] if region else REGIONS,
+        region_unit=[str(unit) for unit in region_unit] if region_unit else REGIONS,
         deltas=delta or None,
         side=side,
         backgrounds=[source.read() for source in sources] or None,

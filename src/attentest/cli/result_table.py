@@ -40,7 +40,7 @@ def shared_notes(row: Row, interval_level: float | None, simultaneous: bool) -> 
     from attentest.statistics.alternative import ONE_SIDED
 
     if row["region_unit"] == "patches":
-        yield "regions consist of whole patches (--region patches)"
+        yield "regions consist of whole patches (--region-unit patches)"
     if row["gamma"]:
         seed = row["randomise_seed"]
         option = "--randomise" if seed is None else f"--randomise, --randomise-seed {seed}"

@@ -294,6 +294,7 @@ def test(
     certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
     searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
     from attentest.pipeline.file_run import BatchRun, SavedArrays
+    from attentest.pipeline.run import Request
 
     figures = None
     if figure is not None:
@@ -315,9 +316,11 @@ def test(
         images=sources,
         references=references,
         confidence_level=searched_level or DEFAULT_CONFIDENCE,
-        alpha=alpha if decide else None,
-        certification=certification,
-        connectivity=(connectivity or 1) if components else None,
+        request=Request(
+            decide_at=alpha if decide else None,
+            certification=certification,
+            connectivity=(connectivity or 1) if components else None,
+        ),
         sensitivity=alpha if sensitivity else None,
         save=SavedArrays(directory=folder, kinds=kinds, optional=unasked) if folder is not None and kinds else None,
         keep=figures.keep if figures is not None and where.is_local else None,

@@ -12,7 +12,7 @@ from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, 
 
 if TYPE_CHECKING:
     from attentest.attention import Aggregation
-    from attentest.contrast import Channels, Contrast
+    from attentest.contrast import Contrast
     from attentest.noise import ImageNoise, NoiseLike, NoiseModel
 
 
@@ -110,18 +110,6 @@ def as_aggregation(attention: str, heads: str) -> Aggregation:
     return aggregation
 
 
-def as_size(text: str | None) -> tuple[int, int] | None:
-    """Return the (height, width) of "224" or "224x320"."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+)(?:x(\d+))?", text)
-    if match is None:
-        raise InputError(
-            f"--image-size must be a side such as 224, or HEIGHTxWIDTH such as 224x320, got {shortened(text)}."
-        )
-    return _whole_number(match[1], "--image-size"), _whole_number(match[2] or match[1], "--image-size")
-
-
 def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
     """Return the (C, H, W) of "224x320" or "3x224x320"."""
     from attentest.images.sample import as_shape
@@ -131,23 +119,6 @@ def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
     if re.fullmatch(r"\d+(x\d+){1,2}", text) is None:
         raise InputError(f"--size must be HEIGHTxWIDTH such as 224x320, or 3x224x320 in colour, got {shortened(text)}.")
     return as_shape(tuple(_whole_number(side, "--size") for side in text.split("x")))
-
-
-def as_range(text: str | None) -> tuple[float, float] | None:
-    """Return the values of black and white in "0,1"."""
-    if text is None:
-        return None
-    numbers = _numbers(text, "--range")
-    if len(numbers) != 2:
-        raise InputError(f"--range must be the values of black and white, such as 0,1, got {shortened(text)}.")
-    return numbers[0], numbers[1]
-
-
-def as_chosen_channels(text: str) -> Channels:
-    """Return the channels of "mean", "2" or "0.3,0.59,0.11"."""
-    if text == "mean" or text.isdecimal():
-        return "mean" if text == "mean" else _whole_number(text, "--channels")
-    return _numbers(text, "--channels", "mean")
 
 
 def _kernel(text: str) -> Any:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,8 +19,9 @@ from attentest.files import make_directory, write_complete
 from attentest.images.image_source import ImageSource
 from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.pipeline.many_images import Tested
+from attentest.pipeline.many_images import Tested, stream_batches
 from attentest.pipeline.noise_sensitivity import LEFT_OUT
+from attentest.pipeline.run import Request
 from attentest.presentation.report.tested_batch import PICTURES
 from attentest.progress import Progress
 from attentest.results.batch import small_picture
@@ -28,7 +29,6 @@ from attentest.results.components import component_records
 from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage, reason_of, timed_batches
 from attentest.runs.records import Records, Row
-from attentest.search import Certification
 
 SUFFIXES = {"masks": ".png", "regions": ".npy", "maps": ".npy", PICTURES: ".npz"}
 """What can be saved of an image, and the suffix of its file."""
@@ -124,10 +124,8 @@ class BatchRun:
         Their reference images: none, one for all, or one for each.
     confidence_level
         Level of the confidence intervals in the records.
-    alpha, certification
-        As in calling the test.
-    connectivity
-        1 or 2 to test the connected components of each region; None to test it as a whole.
+    request
+        What is asked about each image.
     sensitivity
         Significance level of the sensitivity to the noise that each record has under "sensitivity"
         (:meth:`AttentionTest.sensitivity`); None for none. For whole regions.
@@ -142,24 +140,14 @@ class BatchRun:
     images: Sequence[ImageSource]
     references: Sequence[ImageSource] = ()
     confidence_level: float = 0.95
-    alpha: float | None = None
-    certification: Certification | None = None
-    connectivity: int | None = None
+    request: Request = field(default_factory=Request)
     sensitivity: float | None = None
     save: SavedArrays | None = None
     keep: Keep | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return what the records of one directory have in common, apart from the test, JSON-ready."""
-        chosen = self.certification
-        return {
-            "confidence_level": self.confidence_level,
-            "decided_at": self.alpha,
-            "components": self.connectivity,
-            "certification": None
-            if chosen is None
-            else {"draws": chosen.draws, "steps": chosen.steps, "seed": chosen.seed},
-        }
+        return {"confidence_level": self.confidence_level, **asdict(self.request)}
 
     def missing(self, records: Records, retry: bool = False) -> list[int]:
         """Return the places of the images to be tested.
@@ -190,14 +178,9 @@ class BatchRun:
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the records of images, given by their places, batch by batch."""
         bar = _Bar(progress=progress, total=len(tasks), tested_share=1.0 if self.sensitivity is None else TESTED_SHARE)
-        batches = self.test.stream_batches(
-            [self.images[place] for place in tasks],
-            bar.tested,
-            references=self._references(tasks),
-            on_error="row",
-            alpha=self.alpha,
-            connectivity=self.connectivity,
-            certification=self.certification,
+        images, references = [self.images[place] for place in tasks], self._references(tasks)
+        batches = stream_batches(
+            self.test.pipeline, images, self.request, bar.tested, references=references, on_error="row"
         )
         for some, batch, start in timed_batches(tasks, batches):
             values = self._values(batch)
@@ -222,7 +205,7 @@ class BatchRun:
     def _values(self, batch: Sequence[Tested]) -> list[dict[str, Any]]:
         """Return the records of each image of a batch, or the reason of its failure."""
         regions = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
-        if self.connectivity is None:
+        if self.request.connectivity is None:
             records = [[record] for record in records_of([each for (each,) in regions], self.confidence_level)]
         else:
             records = component_records(regions, self.confidence_level)

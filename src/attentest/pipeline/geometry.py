@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from attentest.attention import ScoreFunction
 from attentest.checks import real_number
-from attentest.contrast import Channels, Contrast, as_channels, channel_weights
+from attentest.contrast import Contrast, channel_weights
+from attentest.definition import Definition
 from attentest.errors import InputError, counted
 from attentest.images.preprocessing import InputMap, Preprocessing, identity_map
 from attentest.images.sample import Layout
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import check_shape
 from attentest.region.patch_grid import PatchGrid
-from attentest.registry import REGION_UNITS
 
 MOST_GEOMETRIES = 16
 """Number of image shapes whose geometry a test keeps."""
@@ -34,80 +34,49 @@ class Geometry:
         Map from the images to the model's input.
     channel_weights : (C,)
         Weight of each channel in the contrast.
-    region
+    region_unit
         What regions consist of: "pixels" or "patches".
     """
 
     def __init__(
-        self, *, shape: tuple[int, int, int], inputs: InputMap, channel_weights: NDArray[np.float64], region: str
+        self, *, shape: tuple[int, int, int], inputs: InputMap, channel_weights: NDArray[np.float64], region_unit: str
     ) -> None:
         self.shape = shape
         self.inputs = inputs
         self.channel_weights = channel_weights
-        self._region = region
+        self._region_unit = region_unit
         self._patch_grids: dict[tuple[int, ...], PatchGrid] = {}
 
     def patch_grid(self, grid: tuple[int, int], covered: tuple[int, int], device: torch.device) -> PatchGrid:
         """Return a grid (rows, columns) of patches over the part (height, width) of the input that they cover."""
         if grid not in self._patch_grids:
             size = self.shape[1:]
-            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device, self._region)
+            self._patch_grids[grid] = PatchGrid(size, grid, covered, self.inputs.placement, device, self._region_unit)
         return self._patch_grids[grid]
 
 
 class Geometries:
-    """The geometries of images of any shapes; images that do not fit the test are refused.
+    """The geometries of images of any shapes; an image that does not fit the test raises an error.
 
     Parameters
     ----------
-    input_shape
-        The (C, H, W) of the model's input.
-    preprocessing
-        How images become inputs; None if they must have the size of the input.
-    intensity_range
-        Black and white of the images; None for those of their dtype.
-    noise
-        Noise model, which may be for one shape only.
-    contrast
-        Contrast, which may be for one shape only.
-    channels
-        Which channels of colour images are compared.
-    device
-        Where the model computes.
-    region
-        What regions consist of: a name in ``REGION_UNITS``.
+    definition
+        The test: preprocessing, intensity range, channels, units of regions, and noise and contrast, which may be for
+        one shape only.
+    scores
+        The model.
     """
 
-    def __init__(
-        self,
-        *,
-        input_shape: tuple[int, int, int],
-        preprocessing: Preprocessing | None,
-        intensity_range: tuple[float, float] | None,
-        noise: NoiseModel | ImageNoise,
-        contrast: Contrast,
-        channels: Channels,
-        device: torch.device,
-        region: str,
-    ) -> None:
-        self.region = _checked_units(region)
-        self._input_shape, self._preprocessing, self._device = input_shape, preprocessing, device
-        self._noise, self._contrast = noise, contrast
-        self.intensity_range = _intensity_range(intensity_range, preprocessing)
-        self.channels = as_channels(channels)
+    def __init__(self, definition: Definition, scores: ScoreFunction) -> None:
+        self._definition, self._scores = definition, scores
+        self._intensity_range = _intensity_range(definition.intensity_range, definition.preprocessing)
         self._geometries: dict[Layout, Geometry] = {}
         self._check_noise()
-
-    def with_region(self, region: str) -> Geometries:
-        """Return the same with regions that consist of something else."""
-        other = copy.copy(self)
-        other.region, other._geometries = _checked_units(region), {}
-        return other
 
     def of(self, layout: Layout) -> Geometry:
         """Return the geometry of images with a layout."""
         shape, levels = layout
-        key = shape, levels if self.intensity_range is None else self.intensity_range
+        key = shape, levels if self._intensity_range is None else self._intensity_range
         if key not in self._geometries:
             geometry = self._new_geometry(*key)
             if len(self._geometries) >= MOST_GEOMETRIES:
@@ -116,8 +85,8 @@ class Geometries:
         return self._geometries[key]
 
     def _new_geometry(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Geometry:
-        expected = self._input_shape
-        if self._preprocessing is None:
+        definition, expected = self._definition, self._scores.image_shape
+        if definition.preprocessing is None:
             if shape[0] not in (1, expected[0]):
                 raise InputError(
                     f"the model takes images of {_described_shape(expected)}, but this one has "
@@ -130,36 +99,40 @@ class Geometries:
                 )
             inputs = identity_map(shape, expected[0])
         else:
-            inputs = self._preprocessing.plan(shape, expected[0], levels)
+            inputs = definition.preprocessing.plan(shape, expected[0], levels)
             if inputs.input_shape != expected:
                 raise InputError(
                     f"the model takes images of {_described_shape(expected)}, but preprocessing makes this one "
                     f"{_described_shape(inputs.input_shape)}: give it a resize or a crop to that size."
                 )
-        check_shape(self._noise, shape)
-        self._contrast.check_image(shape)
+        check_shape(noise_of(definition), shape)
+        contrast_of(definition).check_image(shape)
         return Geometry(
             shape=shape,
-            inputs=inputs.to(self._device),
-            channel_weights=channel_weights(self.channels, shape[0]),
-            region=self.region,
+            inputs=inputs.to(self._scores.device),
+            channel_weights=channel_weights(definition.channels, shape[0]),
+            region_unit=definition.region_unit,
         )
 
     def _check_noise(self) -> None:
-        """Refuse a noise model that fits no image, as far as that is known before images are."""
-        channels, height, width = self._input_shape
-        if self._preprocessing is not None or isinstance(self._noise, ImageNoise):
+        """Raise an error if the noise model fits no image, as far as that is known before images are."""
+        noise, (channels, height, width) = noise_of(self._definition), self._scores.image_shape
+        if self._definition.preprocessing is not None or isinstance(noise, ImageNoise):
             return
-        if self._noise.size not in (None, height * width, channels * height * width):
+        if noise.size not in (None, height * width, channels * height * width):
             raise InputError(
-                f"the noise model is for {self._noise.size} pixels, but the model's images have "
-                f"{channels * height * width}."
+                f"the noise model is for {noise.size} pixels, but the model's images have {channels * height * width}."
             )
 
 
-def _checked_units(region: str) -> str:
-    REGION_UNITS.load(region)  # refuses other names
-    return region
+def noise_of(definition: Definition) -> NoiseModel | ImageNoise:
+    """Return the noise model of a test, or the estimator that makes one from each image."""
+    return cast("NoiseModel | ImageNoise", definition.noise)  # converted when the definition was made
+
+
+def contrast_of(definition: Definition) -> Contrast:
+    """Return what a test compares regions with."""
+    return cast(Contrast, definition.contrast)  # converted when the definition was made
 
 
 def preprocessing_and_size(

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from attentest.contrast import Contrast, labelled_components, takes_stacks
 from attentest.errors import InputError
-from attentest.images.sample import add_values
+from attentest.images.sample import add_values, stacked
 from attentest.noise import NoiseModel
 from attentest.noise.dense import solved
 from attentest.noise.model import complete
+from attentest.pipeline.observation import Observation
 
 PRODUCTS_TOGETHER = 2**18
 """Products that are added at a time."""
@@ -23,7 +24,7 @@ PRODUCTS_TOGETHER = 2**18
 
 @dataclass(frozen=True, kw_only=True)
 class Lines:
-    """One line for each of k images: of it, all that does not follow from the image that the model sees.
+    """One line for each of k images: the part of it that does not depend on the image that the model sees.
 
     Parameters
     ----------
@@ -260,46 +261,6 @@ class Parts:
             yield replace(self, image=self.image[some], component=self.component[some])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ImageData:
-    """What hypotheses about k images of one shape need to know of them.
-
-    Parameters
-    ----------
-    images : (k, C, H, W)
-        The images.
-    noise
-        Noise model of each image.
-    seen : (H, W) bool
-        The pixels that the model sees.
-    channel_weights : (C,)
-        Weight of each channel.
-    references : (k, C, H, W)
-        Reference images, where the contrast has one.
-    reference_noise
-        Noise model of each reference; empty if references are exact.
-    added : (k, C, H, W)
-        Noise that was added to the images before the model saw them, if any was.
-    added_noise
-        Noise model, up to a factor, that the added noise of each image was drawn from; empty if it is that of the
-        image.
-    """
-
-    images: NDArray[np.float64]
-    noise: Sequence[NoiseModel]
-    seen: NDArray[np.bool_]
-    channel_weights: NDArray[np.float64]
-    references: NDArray[np.float64] | None = None
-    reference_noise: Sequence[NoiseModel] = ()
-    added: NDArray[np.float64] | None = None
-    added_noise: Sequence[NoiseModel] = ()
-
-    def seen_image(self, number: int) -> NDArray[np.float64]:
-        """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
-        image: NDArray[np.float64] = self.images[number]
-        return image if self.added is None else image + self.added[number]
-
-
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
     """Return the compared parts of regions (k, H, W): each as a whole, or its components of a connectivity."""
     if connectivity is None:
@@ -315,34 +276,42 @@ def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
     )
 
 
-def lines_of(data: ImageData, parts: Parts, contrast: Contrast) -> Lines:
+def lines_of(observation: Observation, parts: Parts, contrast: Contrast) -> Lines:
     """Return the lines (r,) along which only the contrast of each part varies."""
-    noise = [data.noise[image] for image in parts.image]
+    tested = [observation.batch[image] for image in parts.image]
     terms = None
-    if data.references is not None:
-        reference_eta = _eta(contrast.reference_weights, data, parts)
-        references = parts.per_part(data.references.reshape(len(data.references), -1))
-        values = np.einsum("ki,ki->k", reference_eta, references)
+    if tested[0].reference is not None:
+        references = stacked([item.reference.pixels for item in observation.batch if item.reference is not None])
+        reference_eta = _eta(contrast.reference_weights, observation, parts)
+        flattened = parts.per_part(references.reshape(len(references), -1))
+        values = np.einsum("ki,ki->k", reference_eta, flattened)
         variances, degrees = np.zeros(len(parts)), np.full(len(parts), np.inf)
-        if data.reference_noise:
-            own = [data.reference_noise[image] for image in parts.image]
-            variances = np.einsum("ki,ki->k", reference_eta, covariance_times(own, reference_eta))
-            degrees = by_model(_degrees_of_freedom, own, reference_eta)
+        reference_noise = [item.reference_noise for item in tested if item.reference_noise is not None]
+        if reference_noise:
+            variances = np.einsum("ki,ki->k", reference_eta, covariance_times(reference_noise, reference_eta))
+            degrees = by_model(_degrees_of_freedom, reference_noise, reference_eta)
         terms = ReferenceTerms(values=values, variances=variances, degrees=degrees)
-        del reference_eta, references
-    images = parts.per_part(data.images.reshape(len(data.images), -1))
-    added = None if data.added is None else parts.per_part(data.added.reshape(len(data.added), -1))
-    added_noise = [data.added_noise[image] for image in parts.image] if data.added_noise else noise
-    return lines_through(images, _eta(contrast.weights, data, parts), noise, terms, added, added_noise)
+        del references, reference_eta, flattened
+    images = parts.per_part(observation.images.reshape(len(observation.images), -1))
+    added = observation.added
+    return lines_through(
+        images,
+        _eta(contrast.weights, observation, parts),
+        [item.noise for item in tested],
+        terms,
+        None if added is None else parts.per_part(added.reshape(len(added), -1)),
+        [item.selection_noise or item.noise for item in tested],
+    )
 
 
-def _eta(weigh: Callable[..., NDArray[np.float64]], data: ImageData, parts: Parts) -> NDArray[np.float64]:
+def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, parts: Parts) -> NDArray[np.float64]:
     """Return the contrasts (r, n) of parts, all at once where the contrast supports it."""
-    masks, regions, shape = parts.masks(), parts.per_part(parts.regions), data.images.shape[1:]
+    masks, regions, shape = parts.masks(), parts.per_part(parts.regions), observation.images.shape[1:]
+    seen, channel_weights = observation.seen, observation.batch[0].geometry.channel_weights
     if takes_stacks(weigh):
-        return _per_pixel(weigh(masks, regions, data.seen), data.channel_weights, shape)
-    one_by_one = (weigh(mask, region, data.seen) for mask, region in zip(masks, regions, strict=True))
-    return np.concatenate([_per_pixel(weights[None], data.channel_weights, shape) for weights in one_by_one])
+        return _per_pixel(weigh(masks, regions, seen), channel_weights, shape)
+    weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
+    return np.concatenate([_per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
 
 
 def _per_pixel(
@@ -363,15 +332,15 @@ KEY = b"attentest 1"
 """Changes with every change of how random numbers are drawn."""
 
 
-def seeds_of(data: ImageData, parts: Parts) -> NDArray[np.uint64]:
+def seeds_of(observation: Observation, parts: Parts) -> NDArray[np.uint64]:
     """Return a seed (r,) for each part, from the bytes of the pixels that the model sees and from its component."""
-    seen = None if data.seen.all() else data.seen
-    digests = {image: _digest(data.images[image], seen) for image in set(parts.image.tolist())}
-    own = (
+    seen = None if observation.seen.all() else observation.seen
+    digests = {image: _digest(observation.images[image], seen) for image in set(parts.image.tolist())}
+    seeds = (
         hashlib.blake2b(digests[image] + component.to_bytes(8, "little"), digest_size=8).digest()
         for image, component in zip(parts.image.tolist(), parts.component.tolist(), strict=True)
     )
-    return np.frombuffer(b"".join(own), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(b"".join(seeds), dtype="<u8").astype(np.uint64)
 
 
 def _digest(pixels: NDArray[np.float64], seen: NDArray[np.bool_] | None) -> bytes:

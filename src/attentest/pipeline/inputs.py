@@ -6,7 +6,7 @@ import hashlib
 import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import real_number, whole_number
 from attentest.contrast import Contrast, check_pair
+from attentest.definition import Definition
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, add_values, as_sample, check_image, stacked
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import complete
-from attentest.pipeline.geometry import Geometries, Geometry
+from attentest.pipeline.geometry import Geometries, Geometry, contrast_of, noise_of
 from attentest.runs.engine import FailedImage, OnError, reason_of
 
 ARRAYS_PER_IMAGE = 8
@@ -78,17 +78,24 @@ class Inputs:
 
     Parameters
     ----------
+    definition
+        The test.
     geometries
         How images reach the model.
-    contrast
-        Contrast, with a reference or without.
-    noise
-        Noise model, or an estimator that makes one from each image.
     """
 
+    definition: Definition
     geometries: Geometries
-    contrast: Contrast
-    noise: NoiseModel | ImageNoise
+
+    @property
+    def noise(self) -> NoiseModel | ImageNoise:
+        """Noise model, or an estimator that makes one from each image."""
+        return noise_of(self.definition)
+
+    @property
+    def contrast(self) -> Contrast:
+        """Contrast, with a reference or without."""
+        return contrast_of(self.definition)
 
     @cached_property
     def _deviations(self) -> dict[tuple[int, int], float]:
@@ -124,6 +131,11 @@ class Inputs:
             reference=own,
             reference_noise=None if wanted.exact else self._reference_noise(own),
         )
+
+    def like(self, tested: Input, pixels: NDArray[np.float64]) -> Input:
+        """Return other pixels (C, H, W) as an input of the same kind, without a reference."""
+        noise = self.noise.for_image(pixels) if isinstance(self.noise, ImageNoise) else self.noise
+        return replace(tested, image=replace(tested.image, pixels=pixels), noise=noise)
 
     def check(self, image: ImageLike, reference: ImageLike | None = None) -> None:
         """Refuse an image that the test cannot take, without converting it."""
@@ -246,9 +258,6 @@ def _about_the_reference(function: Any, value: Any) -> Any:
         raise InputError(f"the reference: {error}") from None
 
 
-LEAST, MOST = 0.01, 10.0
-"""Range of gamma. Below, the test is that of the paper; above, the model hardly sees the image."""
-
 KEY = b"attentest randomised selection 1"
 """Changes with every change of how the noise is drawn."""
 
@@ -273,10 +282,6 @@ class Randomisation:
         """Return the noise (k, C, H, W) that is added to images: gamma times noise as each of them has."""
         return stacked([self.gamma * self._drawn(each) for each in inputs])
 
-    def describe(self) -> dict[str, Any]:
-        """Return the settings as JSON-ready values."""
-        return asdict(self)
-
     def _drawn(self, given: Input) -> NDArray[np.float64]:
         pixels = given.image.pixels
         found = hashlib.blake2b(key=KEY, digest_size=32)
@@ -286,16 +291,8 @@ class Randomisation:
         return (given.selection_noise or given.noise).sample(rng, 1, pixels.size).reshape(pixels.shape)
 
 
-def as_randomisation(randomise: float, seed: int | None) -> Randomisation | None:
-    """Return how to randomise: not at all for zero."""
-    gamma = real_number(randomise, "randomise")
-    if gamma != 0 and not LEAST <= gamma <= MOST:
-        raise InputError(
-            f"randomise must be 0, for the paper's test, or a number from {LEAST:g} to {MOST:g}, got {gamma:g}."
-        )
-    chosen = None if seed is None else whole_number(seed, "randomise_seed", 0, 2**63 - 1)
-    if gamma == 0:
-        if chosen is not None:
-            raise InputError(f"randomise_seed {chosen} does nothing without randomise=: give both, or neither.")
+def randomisation_of(definition: Definition) -> Randomisation | None:
+    """Return how the images of a test are randomised before the model sees them; None if they are not."""
+    if definition.randomise == 0:
         return None
-    return Randomisation(gamma=gamma, seed=chosen)
+    return Randomisation(gamma=definition.randomise, seed=definition.randomise_seed)

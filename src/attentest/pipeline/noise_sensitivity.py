@@ -15,7 +15,7 @@ from attentest.images.sample import channels_last
 from attentest.noise.dense import NearlySingularError
 from attentest.noise.model import complete
 from attentest.pipeline.inputs import Input, batches
-from attentest.pipeline.run import Pipeline
+from attentest.pipeline.run import Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
@@ -36,7 +36,7 @@ LEFT_OUT = "Correlation lengths are left out"
 
 def sensitivity_of(
     pipeline: Pipeline,
-    given: Input,
+    tested: Input,
     result: AttentionTestResult | None,
     *,
     lengths: ArrayLike | None,
@@ -50,7 +50,7 @@ def sensitivity_of(
     ----------
     pipeline
         The parts of the test.
-    given
+    tested
         The image.
     result
         Its result, if it is known.
@@ -59,76 +59,76 @@ def sensitivity_of(
     report
         Called with (fraction done, 1).
     """
-    if result is not None and not np.array_equal(result.image, channels_last(given.image.pixels)):
+    if result is not None and not np.array_equal(result.image, channels_last(tested.image.pixels)):
         raise InputError("the result is of another image: leave it out, or give that of this image.")
-    chosen, note = _chosen_lengths(given, lengths)
-    first, others = int(result is None), max(len(chosen) - 1, 0)
+    tried, note = _tried_lengths(tested, lengths)
+    first, others = int(result is None), max(len(tried) - 1, 0)
 
     def tell(before: int, count: int, share: float) -> None:
         if report is not None:
             report((before + count * share) / max(first + others, 1), 1)
 
     if result is None:
-        result = pipeline.run([given], report=partial(tell, 0, 1))[0][0]
-    found = replace(result.sensitivity(alpha=alpha, factors=factors), note=note)
-    if not len(chosen):
-        return found
-    own = complete(given.noise).correlation_length()
-    inputs = [_with_length(given, own, length) for length in chosen if length != own]
+        result = pipeline.run([tested], Request(), report=partial(tell, 0, 1))[0][0]
+    by_factor = replace(result.sensitivity(alpha=alpha, factors=factors), note=note)
+    if not len(tried):
+        return by_factor
+    assumed = complete(tested.noise).correlation_length()
+    inputs = [_with_length(tested, assumed, length) for length in tried if length != assumed]
     try:
-        tested = iter(_tested(pipeline, inputs, partial(tell, first, others)))
+        other_results = iter(_tested(pipeline, inputs, partial(tell, first, others)))
     except NearlySingularError as error:
         if lengths is not None:
             raise
-        return replace(found, note=f"{LEFT_OUT}: {error}")
-    results = [result if length == own else next(tested) for length in chosen]
-    logs = [(each.log_pvalue, *each.log_pvalue_bounds) for each in results]
+        return replace(by_factor, note=f"{LEFT_OUT}: {error}")
+    results = [result if length == assumed else next(other_results) for length in tried]
+    logs = [(varied.log_pvalue, *varied.log_pvalue_bounds) for varied in results]
     return replace(
-        found,
+        by_factor,
         lengths=SensitivityCurve(
-            values=chosen,
-            standard_errors=np.array([each.standard_error for each in results]),
+            values=tried,
+            standard_errors=np.array([varied.standard_error for varied in results]),
             log_pvalues=LogPvalues(*np.array(logs).T),
             estimates=estimates_of(results),
-            intervals=confidence_intervals_of(results, found.confidence_level),
+            intervals=confidence_intervals_of(results, by_factor.confidence_level),
         ),
-        assumed_length=own,
-        evaluations=sum(each.evaluations for each in results if each is not result),
+        assumed_length=assumed,
+        evaluations=sum(varied.evaluations for varied in results if varied is not result),
     )
 
 
-def _chosen_lengths(given: Input, lengths: ArrayLike | None) -> tuple[NDArray[np.float64], str | None]:
+def _tried_lengths(tested: Input, lengths: ArrayLike | None) -> tuple[NDArray[np.float64], str | None]:
     """Return the correlation lengths to be tested, in order, that of the noise among them; or why there are none."""
     if lengths is not None and not np.size(lengths):
         return np.empty(0), None
     try:
-        own = complete(given.noise).correlation_length()
-        if given.reference_noise is not None:
-            complete(given.reference_noise).correlation_length()
+        assumed = complete(tested.noise).correlation_length()
+        if tested.reference_noise is not None:
+            complete(tested.reference_noise).correlation_length()
     except InputError as error:
         if lengths is not None:
             raise
         return np.empty(0), f"{LEFT_OUT}: {error}"
     if lengths is None:
-        return np.array([own * stretch for stretch in STRETCHES] if own else LENGTHS), None
+        return np.array([assumed * stretch for stretch in STRETCHES] if assumed else LENGTHS), None
     asked = float_array(lengths, "lengths")
     if asked.ndim != 1 or not np.all((asked >= 0) & np.isfinite(asked)):
         raise InputError(f"lengths must be a list of correlation lengths in pixels, 0 or more, got {lengths!r}.")
-    return np.unique([*asked, own]), None
+    return np.unique([*asked, assumed]), None
 
 
-def _with_length(given: Input, own: float, length: float) -> Input:
+def _with_length(tested: Input, assumed: float, length: float) -> Input:
     """Return an image with noise of another correlation length, and with the same noise added to it."""
-    shape, reference_noise = given.geometry.shape, given.reference_noise
+    shape, reference_noise = tested.geometry.shape, tested.reference_noise
     if reference_noise is not None:
         of_reference = complete(reference_noise).correlation_length()
-        stretched = length if of_reference == own else of_reference * (length / own if own else 1.0)
+        stretched = length if of_reference == assumed else of_reference * (length / assumed if assumed else 1.0)
         reference_noise = complete(reference_noise).with_correlation_length(stretched, shape)
     return replace(
-        given,
-        noise=complete(given.noise).with_correlation_length(length, shape),
+        tested,
+        noise=complete(tested.noise).with_correlation_length(length, shape),
         reference_noise=reference_noise,
-        selection_noise=given.noise,
+        selection_noise=tested.noise,
     )
 
 
@@ -142,5 +142,5 @@ def _tested(pipeline: Pipeline, inputs: Sequence[Input], report: Report) -> list
         def share_done(share: float, before: int = len(found), count: int = len(some)) -> None:
             report((before + share * count) / len(inputs))
 
-        found += [results[0] for results in pipeline.run(some, report=share_done)]
+        found += [results[0] for results in pipeline.run(some, Request(), report=share_done)]
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,19 +12,26 @@ from torch import Tensor
 
 from attentest.attention import ScoreFunction
 from attentest.errors import AttentestError, InputError, ModelError
-from attentest.pipeline.geometry import Geometry
+from attentest.images.sample import stacked
+from attentest.pipeline.inputs import Input, Randomisation
 from attentest.region import RegionRule, attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Observation:
-    """Observed images, on the device of the model.
+    """A batch of k images of one geometry, and what the model makes of them.
 
     Parameters
     ----------
+    batch
+        The images, with their noise models and references.
+    images : (k, C, H, W)
+        Their pixels.
+    added : (k, C, H, W)
+        Noise that was added to the images before the model saw them, if any was.
     inputs : (k, C, h, w)
-        Model inputs.
+        Model inputs, on the device of the model, as all that follows.
     scores : (k, gh, gw)
         Raw scores.
     patch_grid
@@ -33,11 +40,24 @@ class Observation:
         Attention maps and regions on the units of regions: the pixels that the model sees, or whole patches.
     """
 
+    batch: Sequence[Input]
+    images: NDArray[np.float64]
+    added: NDArray[np.float64] | None
     inputs: Tensor
     scores: Tensor
     patch_grid: PatchGrid
     attention: Tensor
     regions: Tensor
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """The pixels (H, W) that the model sees."""
+        return self.patch_grid.seen.numpy()
+
+    def seen_image(self, number: int) -> NDArray[np.float64]:
+        """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
+        image: NDArray[np.float64] = self.images[number]
+        return image if self.added is None else image + self.added[number]
 
     def chosen(self, image: NDArray[np.int64]) -> Observation:
         """Return the images with indices (m,), which may repeat."""
@@ -87,31 +107,34 @@ class Observation:
 
 @torch.no_grad()
 def observe(
-    images: NDArray[np.float64],
-    geometry: Geometry,
+    batch: Sequence[Input],
     scores: ScoreFunction,
     covered: tuple[int, int],
     rule: RegionRule,
+    randomisation: Randomisation | None = None,
     first_number: int | None = None,
 ) -> Observation:
-    """Evaluate a model on images (k, C, H, W) of one geometry.
+    """Evaluate a model on images of one geometry.
 
     Parameters
     ----------
-    images : (k, C, H, W)
+    batch
         The images.
-    geometry
-        How they reach the model.
     scores
         The model.
     covered
         Height and width of the part of its input that the patches cover.
     rule
         How an attention map becomes a region.
+    randomisation
+        How the images are randomised before the model sees them, if they are.
     first_number
         Number of the first image in error messages; None for a single image.
     """
-    inputs = geometry.inputs(torch.from_numpy(images).to(scores.device))
+    geometry, images = batch[0].geometry, stacked([tested.image.pixels for tested in batch])
+    added = None if randomisation is None else randomisation.added(batch)
+    seen_images = images if added is None else images + added
+    inputs = geometry.inputs(torch.from_numpy(seen_images).to(scores.device))
     found = _observed_scores(scores, inputs)
     if found.ndim != 3 or len(found) != len(images) or found.dtype != torch.float64 or found.numel() == 0:
         raise ModelError(
@@ -128,7 +151,16 @@ def observe(
     regions = rule.regions(attention, patch_grid)
     if (tied := _first_empty(regions)) is not None:
         raise InputError(_named(first_number, tied) + _tied(patch_grid))
-    return Observation(inputs=inputs, scores=found, patch_grid=patch_grid, attention=attention, regions=regions)
+    return Observation(
+        batch=batch,
+        images=images,
+        added=added,
+        inputs=inputs,
+        scores=found,
+        patch_grid=patch_grid,
+        attention=attention,
+        regions=regions,
+    )
 
 
 def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:

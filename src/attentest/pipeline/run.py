@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,26 +13,30 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from attentest.attention import ScoreFunction, ScoreProperties
+from attentest.attention import ScoreFunction, ScoreProperties, score_properties
 from attentest.attention.cuda_graph import GraphedFunction
-from attentest.contrast import Contrast
-from attentest.images.sample import channels_last, stacked
-from attentest.noise import ImageNoise, NoiseModel
+from attentest.attention.device import default_memory
+from attentest.checks import strictly_between_0_and_1
+from attentest.contrast import Contrast, as_connectivity
+from attentest.definition import Definition
+from attentest.errors import InputError, SearchError
+from attentest.images.sample import channels_last
 from attentest.noise.implausible import noise_doubts
-from attentest.pipeline.geometry import Geometry
-from attentest.pipeline.hypotheses import ImageData, Lines, Parts, lines_of, parts_of, seeds_of
-from attentest.pipeline.inputs import Input, Randomisation
+from attentest.pipeline.geometry import Geometries, Geometry, contrast_of
+from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of, seeds_of
+from attentest.pipeline.inputs import Input, Inputs, Randomisation, randomisation_of
 from attentest.pipeline.observation import Observation, observe
-from attentest.region import RegionRule
-from attentest.results.compared_part import ComparedParts, certified, results_of
-from attentest.results.result import AttentionTestResult
-from attentest.search import Certification, Report, Search, SearchProblem
-from attentest.statistics.alternative import Alternative
+from attentest.region import RegionRule, as_region_rule
+from attentest.results.certificate import Certificate
+from attentest.results.result import AttentionTestResult, corrected_for_all_regions
+from attentest.search import Certification, ExchangeableDraws, Report, Search, SearchOutcome, SearchProblem, as_search
 from attentest.statistics.law import Law
 from attentest.statistics.multiple_testing import level_of_each
+from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
 from attentest.statistics.randomised_law import MOST_DEGREES as MOST_RANDOMISED_DEGREES
 from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent
 from attentest.statistics.truncated_law import MOST_DEGREES, TruncatedNormal, TruncatedStudent
+from attentest.statistics.truncation_set import Unions
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -48,71 +54,107 @@ class MarginCurves(NamedTuple):
     units: str  # what the n are: "pixels" or "patches"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Pipeline:
-    """The parts of a test, in the order in which an image passes them.
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked about each image.
 
     Parameters
     ----------
-    scores, properties
-        The model, and its optional attributes.
-    rule
-        How an attention map becomes a region.
-    contrast
-        What the region is compared with.
-    noise
-        Noise model, or an estimator that makes one from each image.
-    randomisation
-        How images are randomised before the model sees them, if they are.
-    search
-        How truncation sets are found.
-    alternative
-        Which statistics are at least as extreme as the observed one.
-    confidence_level
-        Level of the confidence interval that the search goes for; None for p alone.
-    memory
-        Bytes that the model and the search may use together.
-    settings
-        Record of how the test is made, for results, JSON-ready.
+    decide_at
+        Level at which to decide, if p itself is not needed.
+    connectivity
+        1 or 2 to test the connected components of each region; None to test it as a whole.
+    certification
+        How to certify the results, if they are to be.
     """
 
+    decide_at: float | None = None
+    connectivity: int | None = None
+    certification: Certification | None = None
+
+    def __post_init__(self) -> None:
+        if self.decide_at is not None:
+            object.__setattr__(self, "decide_at", strictly_between_0_and_1(self.decide_at, "decide_at"))
+        if self.connectivity is not None:
+            object.__setattr__(self, "connectivity", as_connectivity(self.connectivity))
+        if self.certification is not None and not isinstance(self.certification, Certification):
+            raise InputError(f"certification must be Certification(draws=99, ...) or None, got {self.certification!r}.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pipeline:
+    """A test at work: the parts that its definition names, in the order in which an image passes them.
+
+    Parameters
+    ----------
+    definition
+        The test.
+    scores
+        The model.
+    """
+
+    definition: Definition
     scores: ScoreFunction
-    properties: ScoreProperties
-    rule: RegionRule
-    contrast: Contrast
-    noise: NoiseModel | ImageNoise
-    randomisation: Randomisation | None
-    search: Search
-    alternative: Alternative
-    confidence_level: float | None
-    memory: int
-    settings: dict[str, Any]
 
-    def observe(self, images: NDArray[np.float64], geometry: Geometry, first_number: int | None = None) -> Observation:
-        """Return the model output for images (k, C, H, W); error messages count from ``first_number``."""
-        return observe(images, geometry, self.scores, self.properties.covered, self.rule, first_number)
+    @cached_property
+    def properties(self) -> ScoreProperties:
+        """Optional attributes of the model."""
+        return score_properties(self.scores)
 
-    def statistics(self, images: NDArray[np.float64], geometry: Geometry) -> NDArray[np.float64]:
-        """Return the statistics (k,) of images (k, C, H, W) without a reference, each with the region of its own."""
-        observation = self.observe(images, geometry)
-        own = self.noise
-        noise = [own.for_image(i) for i in images] if isinstance(own, ImageNoise) else [own] * len(images)
-        data = ImageData(
-            images=images,
-            noise=noise,
-            seen=observation.patch_grid.seen.numpy(),
-            channel_weights=geometry.channel_weights,
-        )
-        return lines_of(data, parts_of(observation.regions_on_images(), None), self.contrast).statistic
+    @cached_property
+    def inputs(self) -> Inputs:
+        """Makes inputs of images."""
+        return Inputs(definition=self.definition, geometries=Geometries(self.definition, self.scores))
+
+    @cached_property
+    def rule(self) -> RegionRule:
+        """How an attention map becomes a region."""
+        return as_region_rule(self.definition.threshold, self.definition.top_fraction)
+
+    @cached_property
+    def contrast(self) -> Contrast:
+        """What the region is compared with."""
+        return contrast_of(self.definition)
+
+    @cached_property
+    def randomisation(self) -> Randomisation | None:
+        """How images are randomised before the model sees them, if they are."""
+        return randomisation_of(self.definition)
+
+    @cached_property
+    def search(self) -> Search:
+        """How truncation sets are found."""
+        return as_search(self.definition.search)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes that the model and the search may use together."""
+        budget = self.definition.memory_budget
+        return default_memory(self.scores.device) if budget is None else budget
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Record of how the test is made, for results, JSON-ready."""
+        return {**self.definition.describe(), "model": self.properties.description}
+
+    def check(self) -> None:
+        """Raise an error if the parts of the test do not fit each other, as far as that is known before images are."""
+        _ = self.properties, self.rule, self.inputs
+
+    def observe(self, batch: Sequence[Input], first_number: int | None = None) -> Observation:
+        """Return the model output for images, as it is in a test; error messages count from ``first_number``."""
+        return observe(batch, self.scores, self.properties.covered, self.rule, self.randomisation, first_number)
+
+    def statistics(self, batch: Sequence[Input]) -> NDArray[np.float64]:
+        """Return the statistics (k,) of images, each with the region of its own."""
+        observation = self.observe(batch)
+        return lines_of(observation, parts_of(observation.regions_on_images(), None), self.contrast).statistic
 
     def run(
         self,
         inputs: Sequence[Input],
-        *,
+        request: Request,
         first_number: int | None = None,
-        alpha: float | None = None,
-        connectivity: int | None = None,
-        certification: Certification | None = None,
         report: Report | None = None,
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one geometry: one per image, or one per component of its region.
@@ -121,36 +163,27 @@ class Pipeline:
         ----------
         inputs
             The images.
+        request
+            What is asked about each of them.
         first_number
             Number of the first image in error messages; None for a single image.
-        alpha
-            Level at which to decide, if p itself is not needed.
-        connectivity
-            1 or 2 to test the connected components of each region; None to test it as a whole.
-        certification
-            How to certify the results, if they are to be.
         report
             Called with the fraction that is done.
         """
-        geometry = inputs[0].geometry
-        observation, data = self._observed(inputs, first_number)
+        connectivity, certification = request.connectivity, request.certification
+        observation = self.observe(inputs, first_number)
         parts = parts_of(observation.regions_on_images(), connectivity)
-        regions, maps = _each_its_own(parts.regions), _each_its_own(observation.maps_on_images())
-        kept_images = [channels_last(each.image.pixels) for each in inputs]
+        images = [channels_last(tested.image.pixels) for tested in inputs]
+        maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
-        settings = self._recorded(inputs, data.images, connectivity)
+        settings = self._recorded(observation, connectivity)
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
-        by_image: list[list[AttentionTestResult]] = [[] for _ in inputs]
+        results: list[list[AttentionTestResult]] = [[] for _ in inputs]
         for number, chunk in enumerate(chunks):
-            lines = lines_of(data, chunk, self.contrast)
-            law, standard_error = self._law(lines), lines.standard_error
-            direction = self._direction(lines, geometry)
-            del lines  # of the size of the images, while the search only needs that of the model's inputs
-            if data.added is not None and number == 0:
-                randomised = [channels_last(data.seen_image(i)) for i in range(len(inputs))]
-            seeds = seeds_of(data, chunk)
-            problem = self._problem(observation, chunk, direction, law, first_number, alpha, seeds)
+            problem, standard_errors = self._problem(observation, chunk, first_number, request.decide_at)
+            if observation.added is not None and number == 0:
+                randomised = [channels_last(observation.seen_image(i)) for i in range(len(inputs))]
 
             def progress(share: float, done: int = number) -> None:
                 if report is not None:
@@ -158,60 +191,61 @@ class Pipeline:
 
             search_share = 1.0 if certification is None else SEARCH_SHARE
             outcomes = self.search.find(problem, _between(0.0, search_share, progress))
-            images, masks = chunk.image.tolist(), None if connectivity is None else chunk.masks()
-            compared = ComparedParts(
-                region=[regions[image] for image in images],
-                part=[regions[image] if masks is None else masks[row].copy() for row, image in enumerate(images)],
-                image=[kept_images[image] for image in images],
-                attention=[maps[image] for image in images],
-                randomised_image=[randomised[image] for image in images],
-                settings=[settings[image] for image in images],
-                standard_error=standard_error.tolist(),
-                seen=data.seen,
-                selectable=observation.selectable,
-            )
-            results = results_of(
-                law,
-                outcomes,
-                compared,
-                alternative=self.alternative,
-                alpha=alpha,
-                connectivity=connectivity,
-            )
+            draws: Sequence[ExchangeableDraws | None] = [None] * len(chunk)
             if certification is not None:
                 # It certifies the search, with the noise model as it is: how that was estimated is left aside.
-                known = replace(problem, law=law.with_known_error())
+                known = replace(problem, law=problem.law.with_known_error())
                 draws = certification.draw(known, _between(search_share, 1.0, progress))
-                results = [certified(result, own, certification) for result, own in zip(results, draws, strict=True)]
-            for image, result in zip(images, results, strict=True):
-                by_image[image].append(result)
-        return by_image
+            logs = _log_pvalues(problem, outcomes, observation.selectable, connectivity)
+            masks = None if connectivity is None else chunk.masks()
+            for row, (image, law, outcome) in enumerate(
+                zip(chunk.image.tolist(), problem.law.each(), outcomes, strict=True)
+            ):
+                result = AttentionTestResult(
+                    law=law,
+                    standard_error=standard_errors[row],
+                    region=regions[image],
+                    part=regions[image] if masks is None else masks[row].copy(),
+                    image=images[image],
+                    attention=maps[image],
+                    seen=observation.seen,
+                    selectable=observation.selectable,
+                    truncation_set=outcome.truncation_set,
+                    alternative=self.definition.alternative,
+                    alpha=request.decide_at,
+                    evaluations=outcome.evaluations,
+                    status=outcome.status,
+                    settings=settings[image],
+                    audit=outcome.audit,
+                    randomised_image=randomised[image],
+                    **logs[row],
+                )
+                drawn = draws[row]
+                if drawn is not None and certification is not None:
+                    result = replace(result, certificate=_certificate(result, drawn, certification))
+                results[image].append(result)
+        for result in chain.from_iterable(results):
+            arrays = (result.seen, result.region, result.part, result.attention, result.image, result.randomised_image)
+            for array in (*arrays, *vars(result.truncation_set).values()):
+                if array is not None:
+                    array.setflags(write=False)
+        return results
 
-    def margins(self, given: Input, distances: NDArray[np.float64]) -> MarginCurves:
+    def margins(self, tested: Input, distances: NDArray[np.float64]) -> MarginCurves:
         """Return the margins f_i of one image along its line, at distances (m,) from the observed point of it."""
-        observation, data = self._observed([given], None)
-        parts = parts_of(observation.regions_on_images(), None)
-        lines = lines_of(data, parts, self.contrast)
-        law, direction = self._law(lines), self._direction(lines, given.geometry)
-        problem = self._problem(observation, parts, direction, law, None, None, seeds_of(data, parts))
-        z = float(law.z_obs[0]) + distances
+        observation = self.observe([tested])
+        problem, _ = self._problem(observation, parts_of(observation.regions_on_images(), None), None, None)
+        observed = float(problem.law.z_obs[0])
+        z = observed + distances
         batches = [z[start : start + problem.batch_size] for start in range(0, len(z), problem.batch_size)]
-        found = [problem.margins_at(np.zeros(len(some), dtype=np.int64), some).cpu().numpy() for some in batches]
+        values = [problem.margins_at(np.zeros(len(batch), dtype=np.int64), batch).cpu().numpy() for batch in batches]
         return MarginCurves(
             z=z,
-            values=np.concatenate(found),
+            values=np.concatenate(values),
             inside=observation.regions[0].flatten().cpu().numpy(),
-            observed=float(law.z_obs[0]),
+            observed=observed,
             units=observation.patch_grid.units,
         )
-
-    def _observed(self, inputs: Sequence[Input], first_number: int | None) -> tuple[Observation, ImageData]:
-        """Return the model output for images, after randomisation if there is one, and what hypotheses need."""
-        images = stacked([each.image.pixels for each in inputs])
-        added = None if self.randomisation is None else self.randomisation.added(inputs)
-        seen_images = images if added is None else images + added
-        observation = self.observe(seen_images, inputs[0].geometry, first_number)
-        return observation, _image_data(inputs, images, added, observation)
 
     def _law(self, lines: Lines) -> Law:
         """Return the law of the statistics of lines."""
@@ -237,30 +271,28 @@ class Pipeline:
         return geometry.inputs.linear(covariance_eta.unflatten(1, geometry.shape)) / scale[:, None, None, None]
 
     def _problem(
-        self,
-        observation: Observation,
-        parts: Parts,
-        direction: Tensor,
-        law: Law,
-        first_number: int | None,
-        alpha: float | None,
-        seeds: NDArray[np.uint64],
-    ) -> SearchProblem:
-        """Return the search for the truncation sets of parts along their lines."""
+        self, observation: Observation, parts: Parts, first_number: int | None, decide_at: float | None
+    ) -> tuple[SearchProblem, list[float]]:
+        """Return the search for the truncation sets of parts along their lines, and the standard errors (r,)."""
+        lines = lines_of(observation, parts, self.contrast)
+        law, standard_errors = self._law(lines), lines.standard_error.tolist()
+        direction = self._direction(lines, observation.batch[0].geometry)
+        del lines  # of the size of the images, while the search only needs that of the model's inputs
+        seeds = seeds_of(observation, parts)
         if parts.labels is not None:
             observation = observation.chosen(parts.image)
         device = self.scores.device
         origin = torch.from_numpy(law.z_obs).to(device)
         rough = self.properties.rough
-        return SearchProblem(
+        problem = SearchProblem(
             law=law,
             scores=observation.along(self.scores, direction, origin),
             margins=self.rule.margins(observation.regions, observation.patch_grid),
             device=device,
             batch_size=self.scores.batch_size,
             image_numbers=None if first_number is None else first_number + parts.image,
-            alternative=self.alternative,
-            alpha=alpha,
+            alternative=self.definition.alternative,
+            alpha=decide_at,
             confidence_level=self._levels(parts),
             observed=observation.scores,
             rough_scores=None if rough is None else observation.along(rough, direction, origin),
@@ -272,28 +304,27 @@ class Pipeline:
             accelerate=GraphedFunction if self.properties.exact and device.type == "cuda" else None,
             seeds=seeds,
         )
+        return problem, standard_errors
 
     def _levels(self, parts: Parts) -> NDArray[np.float64] | None:
         """Return the levels (r,) of the intervals that the search of parts goes for.
 
         Components have simultaneous intervals, whose level is higher the more of them a region has.
         """
-        if self.confidence_level is None:
-            return None
-        return np.array([level_of_each(self.confidence_level, int(count)) for count in parts.siblings()])
+        level = self.definition.confidence_level
+        return None if level is None else np.array([level_of_each(level, int(count)) for count in parts.siblings()])
 
-    def _recorded(
-        self, inputs: Sequence[Input], images: NDArray[np.float64], connectivity: int | None
-    ) -> list[dict[str, Any]]:
-        """Return how each of images (k, C, H, W) is tested."""
-        doubts = noise_doubts(images, [each.noise for each in inputs])
-        keys = [(id(each.noise), doubt, each.noisy_reference) for each, doubt in zip(inputs, doubts, strict=True)]
+    def _recorded(self, observation: Observation, connectivity: int | None) -> list[dict[str, Any]]:
+        """Return how each image is tested."""
+        batch = observation.batch
+        doubts = noise_doubts(observation.images, [tested.noise for tested in batch])
+        keys = [(id(tested.noise), doubt, tested.noisy_reference) for tested, doubt in zip(batch, doubts, strict=True)]
         records: dict[tuple[int, str | None, str | None], dict[str, Any]] = {}
-        for key, each in zip(keys, inputs, strict=True):
+        for key, tested in zip(keys, batch, strict=True):
             if key not in records:
                 _, doubt, reference = key
-                own = {"noise": dict(each.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
-                records[key] = {**self.settings, "components": connectivity, **own}
+                of_image = {"noise": dict(tested.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
+                records[key] = {**self.settings, "components": connectivity, **of_image}
         # Each result has a record of its own, which a user may change.
         return [{**records[key], "noise": dict(records[key]["noise"])} for key in keys]
 
@@ -303,25 +334,50 @@ def _between(start: float, end: float, report: Report) -> Report:
     return lambda share: report(start + share * (end - start))
 
 
-def _image_data(
-    inputs: Sequence[Input],
-    images: NDArray[np.float64],
-    added: NDArray[np.float64] | None,
-    observation: Observation,
-) -> ImageData:
-    references = [each.reference.pixels for each in inputs if each.reference is not None]
-    return ImageData(
-        images=images,
-        noise=[each.noise for each in inputs],
-        seen=observation.patch_grid.seen.numpy(),
-        channel_weights=inputs[0].geometry.channel_weights,
-        references=stacked(references) if references else None,
-        reference_noise=[each.reference_noise for each in inputs if each.reference_noise is not None],
-        added=added,
-        added_noise=[each.selection_noise or each.noise for each in inputs],
+def _log_pvalues(
+    problem: SearchProblem, outcomes: Sequence[SearchOutcome], selectable: int, connectivity: int | None
+) -> list[dict[str, Any]]:
+    """Return the logarithms of the p-values of each part, selective with bounds, naive and corrected, by name."""
+    law, alternative = problem.law, problem.alternative
+    sets = [outcome.truncation_set for outcome in outcomes]
+    inside = Unions.of([known.intervals for known in sets]).contain(law.z_obs)
+    if not inside.all():
+        raise SearchError(
+            f"the search returned a truncation set without the observed statistic {law.z_obs[~inside][0]:.17g}, "
+            "which lies in it by definition: the search is at fault."
+        )
+    best, low, high = (log.tolist() for log in log_pvalues(law, sets, alternative))
+    naive = naive_log_pvalue(law.statistic, alternative)
+    corrected = corrected_for_all_regions(naive, selectable, connectivity)
+    return [
+        {
+            "log_pvalue": best[row],
+            "log_pvalue_bounds": (low[row], high[row]),
+            "naive_log_pvalue": float(naive[row]),
+            "bonferroni_log_pvalue": float(corrected[row]),
+        }
+        for row in range(len(outcomes))
+    ]
+
+
+def _certificate(result: AttentionTestResult, draws: ExchangeableDraws, certification: Certification) -> Certificate:
+    """Return the certificate of a result.
+
+    The draws are of the law with a known standard error, and so are the bounds on p that they are compared with.
+    """
+    draws.statistics.setflags(write=False)
+    return Certificate(
+        observed=result.statistic,
+        statistics=draws.statistics,
+        alternative=result.alternative,
+        pvalue_bounds=result.with_known_noise().pvalue_bounds,
+        moved=draws.moved,
+        steps=certification.steps,
+        seed=certification.seed,
+        evaluations=draws.evaluations,
     )
 
 
-def _each_its_own(arrays: NDArray[Scalar]) -> list[NDArray[Scalar]]:
+def _copies(arrays: NDArray[Scalar]) -> list[NDArray[Scalar]]:
     """Return arrays one by one, as copies if there are several, so that keeping one does not keep the whole batch."""
     return list(arrays) if len(arrays) == 1 else [array.copy() for array in arrays]

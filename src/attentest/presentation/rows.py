@@ -113,11 +113,11 @@ def row_of(name: object, record: ResultRecord) -> Row:
         row |= dict(zip(SIMULTANEOUS, (together.low, together.high, together.error, together.together), strict=True))
     if record.certificate is not None:
         row |= {f"certificate_{key}": record.certificate[key] for key in (*CERTIFICATE, "summary")}
-    randomisation, noise = settings.get("randomisation") or {}, settings["noise"]
+    noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},
-        "gamma": randomisation.get("gamma", 0.0),
-        "randomise_seed": randomisation.get("seed"),
+        "gamma": settings.get("randomise", 0.0),
+        "randomise_seed": settings.get("randomise_seed"),
         "contrast": settings["contrast"]["name"],
         "noise": noise.get("model", ""),
         "approximate_noise": bool(noise.get("approximate", False)),

@@ -180,7 +180,9 @@ class SimulatedImages:
         )
         for number in range(len(backgrounds)):
             try:
-                test.check(images.image(number), reference=images.reference(number) if images.has_references else None)
+                test.validate(
+                    images.image(number), reference=images.reference(number) if images.has_references else None
+                )
             except InputError as error:
                 raise InputError(f"image {number}: {error}" if len(backgrounds) > 1 else str(error)) from None
         return images

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, cast, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Alternative: TypeAlias = Literal["two-sided", "equal-tailed", "greater", "less"]
 """The alternatives of a test: those of SciPy, where "two-sided" is the paper's p-value of absolute values, and
@@ -15,6 +16,11 @@ Alternative: TypeAlias = Literal["two-sided", "equal-tailed", "greater", "less"]
 
 ONE_SIDED = ("greater", "less")
 """The alternatives with one tail."""
+
+
+def alternatives() -> tuple[str, ...]:
+    """Return the names of the alternatives."""
+    return get_args(Alternative)
 
 
 def as_alternative(alternative: str) -> Alternative:
@@ -33,6 +39,8 @@ def ordinary_range(
     from the statistic away from zero. Its p-value is twice the probability of this tail or of the rest, whichever is
     smaller.
     """
+    import numpy as np  # the names of alternatives are needed before any number is
+
     as_alternative(alternative)
     nowhere = np.full_like(statistic, np.inf)
     if alternative == "two-sided":

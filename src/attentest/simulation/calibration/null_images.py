@@ -18,7 +18,8 @@ from attentest.images.sample import ImageLike, add_values
 from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
 from attentest.noise.model import complete, described
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.pipeline.many_images import Tested
+from attentest.pipeline.many_images import Tested, stream_batches
+from attentest.pipeline.run import Request
 from attentest.progress import Progress
 from attentest.registry import NOISE_ESTIMATORS
 from attentest.results.result import AttentionTestResult
@@ -143,8 +144,8 @@ class NullImages:
         estimated = None
         if reference_images is not None:
             estimated = ReestimatedNoise.of(truth, estimator, reference_images, (*images.seed, ESTIMATION))
-            test = test.with_noise(estimated)
-        return cls(test=test.with_confidence_level(None), images=images, estimated=estimated)
+            test = test.replace(noise=estimated)
+        return cls(test=test.replace(confidence_level=None), images=images, estimated=estimated)
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
@@ -192,8 +193,10 @@ class NullImages:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of images, given by their numbers, batch by batch."""
-        batches = self.test.stream_batches(
+        batches = stream_batches(
+            self.test.pipeline,
             map(self.images.image, tasks),
+            Request(),
             None if progress is None else lambda done, _: progress(done, len(tasks)),
             references=self.images.references(tasks),
             on_error="row",

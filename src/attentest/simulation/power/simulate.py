@@ -41,7 +41,7 @@ MOST_TESTS = 10**6
 LARGEST_DELTA = 1e6
 """Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""
 
-VARIED = ("region_unit", "randomisation", "confidence_level")
+VARIED = ("region_unit", "randomise", "confidence_level")
 """Settings of the given test that are not those of the simulated tests."""
 
 RESULTS_TOGETHER = 32
@@ -54,7 +54,7 @@ def plan(
     rng: np.random.Generator | int = 0,
     *,
     randomise: float | Sequence[float] = RANDOMISE,
-    region: str | Sequence[str] = REGIONS,
+    region_unit: str | Sequence[str] = REGIONS,
     deltas: float | Sequence[float] | None = None,
     side: int | None = None,
     backgrounds: Iterable[ImageLike] | None = None,
@@ -75,14 +75,14 @@ def plan(
     ----------
     test
         The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise`` and
-        ``region`` replace its own.
+        ``region_unit`` replace its own.
     n
         Number of images for each gamma, kind of region and height; at least that of the backgrounds.
     rng
         A generator, or a seed for one.
     randomise
         One value of gamma, or several to compare; 0 is the paper's test.
-    region
+    region_unit
         What regions consist of: "pixels", "patches", or a list of both.
     deltas
         One height of the square, or several, in standard deviations of the noise. By default 0, 1, 2 and 3; with
@@ -112,7 +112,7 @@ def plan(
     --------
     >>> from attentest import AttentionTest, bundled_model, plan
     >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
-    >>> planned = plan(test, n=2, randomise=[0.5], region=["patches"], deltas=[2], confidence_level=None)
+    >>> planned = plan(test, n=2, randomise=[0.5], region_unit=["patches"], deltas=[2], confidence_level=None)
     >>> planned.tests[0].rejected.total
     2
     """
@@ -121,7 +121,7 @@ def plan(
         n,
         rng,
         randomise=randomise,
-        region=region,
+        region_unit=region_unit,
         deltas=deltas,
         side=side,
         backgrounds=backgrounds,
@@ -157,7 +157,7 @@ class Simulation:
         rng: np.random.Generator | int,
         *,
         randomise: float | Sequence[float],
-        region: str | Sequence[str],
+        region_unit: str | Sequence[str],
         deltas: float | Sequence[float] | None,
         side: int | None,
         backgrounds: Iterable[ImageLike] | None,
@@ -179,7 +179,7 @@ class Simulation:
             deltas = DELTAS if backgrounds is None else 0.0
         self.test = test
         self.count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
-        self.designs = _designs(test, randomise, region)
+        self.designs = _designs(test, randomise, region_unit)
         self.deltas = sorted({_height(delta) for delta in _listed(deltas, "deltas")})
         if len(self) > MOST_TESTS:
             raise InputError(f"n = {n} would take {len(self)} tests, and at most {MOST_TESTS} are possible.")
@@ -235,15 +235,15 @@ class Simulation:
             yield self._tests(design, delta, report)
 
     def _tests(self, design: Design, delta: float, progress: Progress) -> SimulatedTests:
-        test = self.test.with_region(design.region).with_randomise(design.randomise)
+        test = self.test.replace(region_unit=design.region, randomise=design.randomise)
         alternative = test.settings["alternative"]
         height = (-1 if alternative == "less" else 1) * delta * self.noise_deviation
         numbers = range(self.count)
-        results = test.with_confidence_level(self.confidence_level).stream(
+        results = test.replace(confidence_level=self.confidence_level).stream(
             (self.images.image(number, height) for number in numbers),
             progress,
             references=self.images.references(numbers),
-            alpha=self.alpha if self.confidence_level is None else None,
+            decide_at=self.alpha if self.confidence_level is None else None,
         )
         decisions: list[bool | None] = []
         evaluations: list[int] = []
@@ -309,12 +309,13 @@ def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
     return float((region & square).sum() / (region | square).sum())
 
 
-def _designs(test: AttentionTest, randomise: Any, region: Any) -> tuple[Design, ...]:
+def _designs(test: AttentionTest, randomise: Any, region_unit: Any) -> tuple[Design, ...]:
     """Return each kind of region with each gamma, after the test has checked both."""
-    units = tuple(dict.fromkeys(test.with_region(unit).settings["region_unit"] for unit in _listed(region, "region")))
+    listed = _listed(region_unit, "region_unit")
+    units = tuple(dict.fromkeys(test.replace(region_unit=unit).definition.region_unit for unit in listed))
     gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
     for gamma in gammas:
-        test.with_randomise(gamma)
+        test.replace(randomise=gamma)
     return tuple(Design(float(gamma), unit) for unit in units for gamma in gammas)
 
 

@@ -87,7 +87,7 @@ class CountedCase:
             images, _ = signal_images(rng, self.images, self.size, self.height, self.noise)
         else:
             images = null_images(rng, self.images, self.size, self.noise)
-        return sum(result.evaluations for result in test.map(images, alpha=self.alpha))
+        return sum(result.evaluations for result in test.map(images, decide_at=self.alpha))
 
 
 INTERVAL = {"confidence_level": 0.95}
@@ -107,7 +107,7 @@ CASES = (
     CountedCase(name="p, far out, correlated noise", size=8, images=6, height=20.0, noise=CORRELATED),
     CountedCase(name="p, randomised", size=8, images=6, options=RANDOMISED),
     CountedCase(name="p and interval, randomised", size=8, images=4, options={**RANDOMISED, **INTERVAL}),
-    CountedCase(name="p and interval, patches", size=8, images=4, options={"region": "patches", **INTERVAL}),
+    CountedCase(name="p and interval, patches", size=8, images=4, options={"region_unit": "patches", **INTERVAL}),
 )
 """Cases of about a second of a core each: null images unless stated, and far out is |z_obs| of 20 to 40."""
 

@@ -216,12 +216,12 @@ class Workload:
     @cached_property
     def default_test(self) -> AttentionTest:
         """The same in the precision that the device is best at."""
-        return self.test.with_search(SpectralSearch(tol=self.settings.tol))
+        return self.test.replace(search=SpectralSearch(tol=self.settings.tol))
 
     @cached_property
     def mixed_test(self) -> AttentionTest:
         """The same in mixed precision."""
-        return self.test.with_search(SpectralSearch(tol=self.settings.tol, precision="mixed"))
+        return self.test.replace(search=SpectralSearch(tol=self.settings.tol, precision="mixed"))
 
     def few(self) -> NDArray[np.float64]:
         """Return the images for slow searches."""

@@ -81,7 +81,7 @@ INTERVAL_GOALS: Goals = {"seconds": 2.0, "evaluations": 1.8}
 
 def interval(workload: Workload) -> Iterator[Ratio]:
     """Compare p with its interval and p alone."""
-    test = workload.test.with_confidence_level(LEVEL)
+    test = workload.test.replace(confidence_level=LEVEL)
     return _over_plain(workload, WITH_INTERVAL, test, "p alone", INTERVAL_GOALS)
 
 
@@ -92,13 +92,13 @@ def precision(workload: Workload) -> Iterator[Ratio]:
 
 def randomised(workload: Workload) -> Iterator[Ratio]:
     """Compare randomised selection and the paper's."""
-    test = workload.test.with_randomise(GAMMA)
+    test = workload.test.replace(randomise=GAMMA)
     return _over_plain(workload, f"randomised selection, gamma {GAMMA:g}", test, "the paper's")
 
 
 def patches(workload: Workload) -> Iterator[Ratio]:
     """Compare regions of whole patches and of pixels."""
-    return _over_plain(workload, "regions of patches", workload.test.with_region("patches"), "pixels")
+    return _over_plain(workload, "regions of patches", workload.test.replace(region_unit="patches"), "pixels")
 
 
 def _over_plain(
@@ -132,7 +132,7 @@ def far_out(workload: Workload) -> Iterator[Ratio]:
         raise NotMeasured(
             f"none of {len(drawn)} images has a statistic of {NEAREST:g} to {FARTHEST:g}: use more images."
         )
-    for name, test in {"p": workload.test, WITH_INTERVAL: workload.test.with_confidence_level(LEVEL)}.items():
+    for name, test in {"p": workload.test, WITH_INTERVAL: workload.test.replace(confidence_level=LEVEL)}.items():
         of = f"{name}, |z_obs| {NEAREST:g} to {FARTHEST:g}"
         groups = {of: bright, "null images": workload.images}
         costs = {group: mean_evaluations(test.map(images)) for group, images in groups.items()}
@@ -152,13 +152,13 @@ def paper_searches(workload: Workload) -> Iterator[Ratio]:
         if name == "fixed" and device.type == "cpu":
             over, cost = f"{name} (extrapolated)", _extrapolated(workload)
         else:
-            over, cost = name, ImageCost.of(timed(partial(spectral.with_search(name).map, few), device))
+            over, cost = name, ImageCost.of(timed(partial(spectral.replace(search=name).map, few), device))
         yield from cost_ratios({"spectral": ImageCost.of(measured["spectral"]), over: cost})
 
 
 def _extrapolated(workload: Workload) -> ImageCost:
     """Return the cost of the fixed search, from a coarser one."""
     evaluations = 2 * (GridSearch(step=Fixed()).extent + 3.0) / Fixed().step  # null statistics are about 3
-    coarse = workload.test.with_search(GridSearch(step=Fixed(step=evaluations * Fixed().step / EXTRAPOLATED_FROM)))
+    coarse = workload.test.replace(search=GridSearch(step=Fixed(step=evaluations * Fixed().step / EXTRAPOLATED_FROM)))
     measured = timed(lambda: coarse(workload.images[0]), workload.device)
     return ImageCost(seconds=measured.seconds / measured.outcome.evaluations * evaluations, evaluations=evaluations)

@@ -21,7 +21,8 @@ from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.noise import Dense, save_noise
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.pipeline.many_images import Tested
+from attentest.pipeline.many_images import Tested, stream_batches
+from attentest.pipeline.run import Request
 from attentest.progress import LabelledProgress, Progress
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
@@ -115,7 +116,7 @@ class SliceTests:
             noise=self._noise.noise(condition),
             contrast=self._noise.contrast(condition),
             threshold=condition.threshold,
-            region=condition.region,
+            region_unit=condition.region,
             randomise=condition.randomise,
             preprocessing=self._preprocessing,
             search=SEARCH if paper else SENSITIVITY_SEARCH,
@@ -181,7 +182,9 @@ class SliceWork:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of slices, batch by batch."""
-        batches = self.test.stream_batches([self.slices.flair[task] for task in tasks], progress, on_error="row")
+        batches = stream_batches(
+            self.test.pipeline, [self.slices.flair[task] for task in tasks], Request(), progress, on_error="row"
+        )
         for numbers, batch, start in timed_batches(tasks, batches):
             results = self._values(numbers, batch)
             seconds = (time.perf_counter() - start) / len(batch)

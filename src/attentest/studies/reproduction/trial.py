@@ -139,7 +139,7 @@ class Trials:
         return AttentionTest(
             scores,
             noise=noise,
-            region=self._series.region,
+            region_unit=self._series.region,
             randomise=self._series.randomise,
             search=search,
             confidence_level=CONFIDENCE_LEVEL if self._series.work == "interval" else None,
@@ -209,10 +209,10 @@ class Trials:
 
     def _precision(self, numbers: list[int]) -> list[Row]:
         images = self._images(numbers)
-        exact = self._test.with_search(PRECISE).map(images)
+        exact = self._test.replace(search=PRECISE).map(images)
         # The same search in both precisions, so that nothing else differs.
         grid = as_search("combination")
-        double = self._test.with_search(grid).map(images)
+        double = self._test.replace(search=grid).map(images)
         single = self._test_with(Float32Scores(self._scores), grid).map(images)
         return [
             {

@@ -1,0 +1,417 @@
+"""What a test is: one definition, which the constructor, the command line, the page, records and resumed runs all read.
+
+An option of a test is one field of :class:`Definition` with its default, its help text and the check of its value.
+Everything that lists, describes or compares options goes through the fields, so nothing else changes with a new one
+but the code that uses it. Importing this file imports neither NumPy nor torch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from functools import wraps
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+
+from attentest.errors import InputError
+from attentest.registry import REGION_UNITS, Part
+from attentest.statistics.alternative import Alternative, alternatives, as_alternative
+
+if TYPE_CHECKING:
+    import torch
+
+    from attentest.attention import AggregationLike
+    from attentest.contrast import Channels, ContrastLike
+    from attentest.noise import ImageNoise, NoiseLike
+    from attentest.search import Search
+
+Parameters = ParamSpec("Parameters")
+Owner = TypeVar("Owner")
+Source = TypeVar("Source")
+Value = TypeVar("Value")
+Made = TypeVar("Made")
+
+LEAST_GAMMA, MOST_GAMMA = 0.01, 10.0
+"""Range of gamma. Below, the test is that of the paper; above, the model hardly sees the image."""
+
+IMAGE_PANEL = "The images"
+MODEL_PANEL = "The model"
+COMPARED_PANEL = "What is compared"
+RANDOMISED_PANEL = "Randomised selection"
+"""Headings under which help texts list options."""
+
+USUAL_THRESHOLD = 0.6
+"""tau, as in the paper."""
+
+LINE = 116
+"""Width of the lines of a docstring."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """What is known of an option besides its name, its type and its default.
+
+    Parameters
+    ----------
+    help
+        What it does, in a sentence or two, for every help text.
+    details
+        More about it, for the documentation of the library.
+    check
+        Returns the value as the test uses it, or raises an error; None if any value will do.
+    text
+        Makes the value of a text on the command line; None if the command line has no option of that name.
+    choices
+        Returns the texts that are allowed; None for any.
+    flag, metavar, panel, shown_default
+        How the command line spells it, what it calls its value, under which heading, and with which default.
+    label
+        What the page asks; empty if the page does not offer it.
+    recorded
+        Whether the record of a test has it: without it, another test may have the same record.
+    of_model
+        Whether it is a fact of the model, which tests made by :meth:`AttentionTest.replace` share.
+    """
+
+    help: str
+    details: str = ""
+    check: Callable[[Any], Any] | None = None
+    text: Callable[[str], Any] | None = None
+    choices: Callable[[], tuple[str, ...]] | None = None
+    flag: str = ""
+    metavar: str = "NAME"
+    panel: str | None = None
+    shown_default: str | bool = True
+    label: str = ""
+    recorded: bool = True
+    of_model: bool = False
+
+
+def option(help: str, *, default: Any = MISSING, **facts: Any) -> Any:
+    """Return a field of a definition; without a default it must be given. Facts are those of :class:`Option`."""
+    return field(default=default, metadata={"option": Option(help=help, **facts)})
+
+
+def option_of(defined: Field[Any]) -> Option:
+    """Return what is known of the option that is a field."""
+    return cast(Option, defined.metadata["option"])
+
+
+def _convert(location: str) -> Callable[[Any], Any]:
+    """Return a function of a package that takes long to import, which is imported when a value is checked."""
+    return lambda value: Part(location).load()(value)
+
+
+def _gamma(value: Any) -> float:
+    from attentest.checks import real_number
+
+    gamma = real_number(value, "randomise")
+    if gamma != 0 and not LEAST_GAMMA <= gamma <= MOST_GAMMA:
+        raise InputError(
+            f"randomise must be 0, for the paper's test, or a number from {LEAST_GAMMA:g} to {MOST_GAMMA:g}, got "
+            f"{gamma:g}."
+        )
+    return gamma
+
+
+def _seed(value: Any) -> int:
+    from attentest.checks import whole_number
+
+    return whole_number(value, "randomise_seed", 0, 2**63 - 1)
+
+
+def _optional(check: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+    return lambda value: None if value is None else check(value)
+
+
+def _region_unit(value: Any) -> str:
+    REGION_UNITS.load(value)  # raises an error that lists the names
+    return str(value)
+
+
+def _size(text: str) -> tuple[int, int]:
+    """Return the height and the width that a text such as "224" or "224x192" says."""
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.strip().isdecimal() for side in sides):
+        raise InputError(f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {text!r}.")
+    return int(sides[0]), int(sides[-1])
+
+
+def _numbers(text: str) -> list[float]:
+    return [float(number) for number in text.split(",")]
+
+
+def _range(text: str) -> tuple[float, ...]:
+    try:
+        low, high = _numbers(text)
+    except ValueError:
+        raise InputError(
+            f"intensity_range must be two numbers with a comma between them (0,1), got {text!r}."
+        ) from None
+    return low, high
+
+
+def _channels(text: str) -> Any:
+    try:
+        return text if text == "mean" else int(text) if text.lstrip("+-").isdecimal() else _numbers(text)
+    except ValueError:
+        raise InputError(
+            f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {text!r}."
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A test, apart from its model; each option is a field, checked and converted when the definition is made."""
+
+    noise: NoiseLike | ImageNoise = option(
+        "Standard deviation of the pixel noise, in the units of the image; or a model or a fitted estimator from "
+        "``attentest.noise``; or, approximately, ``FromImage()``.",
+        check=_convert("noise.derived:as_test_noise"),
+    )
+    threshold: float | None = option(
+        "The region is where the attention map, scaled from 0 to 1, exceeds this.",
+        details="tau of the paper; by default 0.6.",
+        default=None,
+        text=float,
+        metavar="TAU",
+        shown_default="0.6",
+    )
+    top_fraction: float | None = option(
+        "Instead of a threshold: the region is this fraction of the pixels, or patches.",
+        details="They are those of greatest attention.",
+        default=None,
+        text=float,
+        metavar="Q",
+        shown_default=False,
+    )
+    region_unit: str = option(
+        "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",
+        details='"pixels" is the paper\'s. With "patches", threshold and top fraction refer to the scores of the '
+        "patches, and a pixel belongs to the patch that its centre lies in.",
+        default="pixels",
+        check=_region_unit,
+        text=str,
+        choices=lambda: tuple(REGION_UNITS),
+        panel=COMPARED_PANEL,
+        label="Regions consist of",
+    )
+    attention: AggregationLike = option(
+        'How attention becomes a map: "rollout" (the paper\'s), "last-layer", or ``Rollout(...)`` or '
+        "``LayerAttention(...)`` from ``attentest.attention``.",
+        default="rollout",
+        recorded=False,  # the description of the model has it
+        of_model=True,
+    )
+    preprocessing: Any = option(
+        "What happens to an image before the model sees it: ``Preprocessing(...)``, or the model's own image processor "
+        "or its configuration. It becomes part of the map: noise, region and contrast live on the image as given. "
+        "None: images must have the size the model takes.",
+        default=None,
+        of_model=True,
+    )
+    image_size: int | tuple[int, int] | None = option(
+        "Side, or height and width, of the model's input, to which images are resized.",
+        details="For a model run at another size than it was trained at.",
+        default=None,
+        text=_size,
+        metavar="SIZE",
+        panel=MODEL_PANEL,
+        shown_default="the model's own",
+        recorded=False,  # the descriptions of model and preprocessing have it
+        of_model=True,
+    )
+    intensity_range: tuple[float, float] | None = option(
+        "The pixel values of black and white, where preprocessing rescales.",
+        details="By default those of the dtype: 0 and 255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none "
+        "for floats.",
+        default=None,
+        text=_range,
+        flag="--range",
+        metavar="LOW,HIGH",
+        panel=IMAGE_PANEL,
+        shown_default="by dtype",
+    )
+    channels: Channels = option(
+        "What is compared in colour images: the mean over channels, one channel by number, or a weight for each.",
+        default="mean",
+        check=_convert("contrast:as_channels"),
+        text=_channels,
+        panel=IMAGE_PANEL,
+    )
+    contrast: ContrastLike = option(
+        "What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``, "
+        '``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``; a name, such as '
+        '"neighbourhood:5"; or a function from a region (H, W) to weights (H, W).',
+        default="background",
+        check=_convert("contrast:as_contrast"),
+    )
+    randomise: float = option(
+        "gamma: let the model choose the region on the image plus this many times its noise, and test the image "
+        "itself. 0 is the paper's test; 0.3 to 1 finds far more. Choose it before looking at the data.",
+        details="With randomised selection intervals are bounded.",
+        default=0.0,
+        check=_gamma,
+        text=float,
+        metavar="GAMMA",
+        panel=RANDOMISED_PANEL,
+        label="Randomised selection, γ",
+    )
+    randomise_seed: int | None = option(
+        "Seed of the noise that randomised selection adds.",
+        details="By default the added noise is a function of the image. A seed gives other noise, and is recorded.",
+        default=None,
+        check=_optional(_seed),
+        text=int,
+        metavar="N",
+        panel=RANDOMISED_PANEL,
+        shown_default="a function of the image",
+    )
+    search: str | Search = option(
+        '"spectral" (attentest\'s own), "adaptive", "fixed" or "combination" (the paper\'s), or a configured search, '
+        "such as ``SpectralSearch(tol=1e-4)`` from ``attentest.search``.",
+        default="spectral",
+        check=_convert("search:as_search"),
+    )
+    alternative: Alternative = option(
+        "The mean of the region differs (two-sided, the paper's p; equal-tailed: twice the smaller tail, below 0.05 "
+        "exactly when the 95% interval excludes 0), is greater, or is less.",
+        details='"two-sided" is P(abs(T) >= abs(t)), "equal-tailed" twice the smaller of P(T >= t) and P(T <= t).',
+        default="two-sided",
+        check=as_alternative,
+        text=str,
+        choices=alternatives,
+        panel=COMPARED_PANEL,
+    )
+    confidence_level: float | None = option(
+        "The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is "
+        "faster. The grid searches have a fixed range, and what lies beyond it makes the interval wider.",
+        default=0.95,
+        check=_optional(_convert("checks:confidence")),
+    )
+    device: torch.device | str | None = option(
+        'Where to compute, for example "cuda"; by default where the model is.',
+        default=None,
+        recorded=False,
+        of_model=True,
+    )
+    batch_size: int | None = option(
+        "Images per model call; by default as many as memory allows.", default=None, recorded=False, of_model=True
+    )
+    memory_budget: int | None = option(
+        "Bytes that a model call and the search may use together; by default a quarter of the free memory, and no more "
+        "than 2 GiB on the CPU.",
+        default=None,
+        check=_convert("attention.device:as_memory_budget"),
+        recorded=False,
+    )
+    image_shape: tuple[int, int, int] | None = option(
+        "The (C, H, W) of the images a NumPy or torch function takes.", default=None, recorded=False, of_model=True
+    )
+
+    def __post_init__(self) -> None:
+        for defined in fields(self):
+            check = option_of(defined).check
+            if check is not None:
+                object.__setattr__(self, defined.name, check(getattr(self, defined.name)))
+        if self.threshold is None and self.top_fraction is None:
+            object.__setattr__(self, "threshold", USUAL_THRESHOLD)
+        if self.randomise == 0 and self.randomise_seed is not None:
+            raise InputError(
+                f"randomise_seed {self.randomise_seed} does nothing without randomise=: give both, or neither."
+            )
+
+    def replaced(self, **changes: Any) -> Definition:
+        """Return the definition with other values of some options; without randomised selection a seed goes with it."""
+        known = {defined.name: option_of(defined) for defined in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise InputError(f"a test has no option {name}: it has {', '.join(known)}.")
+            if known[name].of_model:
+                raise InputError(
+                    f"{name} is a fact of the model, which is shared: make a new test with another {name}."
+                )
+        if changes.get("randomise") == 0:
+            changes.setdefault("randomise_seed", None)
+        for rule, other in (("threshold", "top_fraction"), ("top_fraction", "threshold")):
+            if changes.get(rule) is not None:
+                changes.setdefault(other, None)
+        return replace(self, **changes)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the recorded options as JSON-ready values, by name."""
+        return {
+            defined.name: _described(getattr(self, defined.name))
+            for defined in fields(self)
+            if option_of(defined).recorded
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainedDefinition(Definition):
+    """A test of a saved model: how it is loaded, too."""
+
+    preprocessing: Any = option(
+        '"saved": that of the image processor saved with the model, if there is one. Otherwise as in the class.',
+        default="saved",
+        of_model=True,
+    )
+    allow_pickle: bool = option(
+        "Whether to read pickled weights where there are no safetensors.", default=False, recorded=False, of_model=True
+    )
+    local_files_only: bool = option(
+        "Whether to use only what was downloaded before.", default=False, recorded=False, of_model=True
+    )
+    revision: str | None = option("Branch, tag or commit on the hub.", default=None, recorded=False, of_model=True)
+
+
+def _described(value: Any) -> Any:
+    describe = getattr(value, "describe", None)
+    if describe is None:
+        return list(value) if isinstance(value, tuple) else value
+    described = describe()
+    return dict(described) if isinstance(described, Mapping) else described
+
+
+def options_of(
+    definition: Callable[Parameters, Value],
+) -> Callable[[Callable[[Owner, Source, Value], Made]], Callable[Concatenate[Owner, Source, Parameters], Made]]:
+    """Let a method take the options of a definition as keyword arguments, in place of its parameter for it.
+
+    Type checkers, ``help`` and editors see the fields of the definition. An owner with an attribute
+    ``definition_class`` takes the options of that class instead.
+    """
+
+    def decorate(
+        method: Callable[[Owner, Source, Value], Made],
+    ) -> Callable[Concatenate[Owner, Source, Parameters], Made]:
+        signature = inspect.signature(method)
+        *first, _ = signature.parameters.values()
+        listed = inspect.signature(definition).parameters.values()
+
+        @wraps(method)
+        def call(self: Owner, source: Source, /, *_: Parameters.args, **options: Parameters.kwargs) -> Made:
+            made_by: Any = getattr(self, "definition_class", definition) if definition is Definition else definition
+            unknown = sorted(options.keys() - {defined.name for defined in fields(made_by)})
+            if unknown:
+                raise TypeError(f"{method.__qualname__} got an unexpected keyword argument {unknown[0]!r}")
+            return method(self, source, made_by(**options))
+
+        call.__signature__ = signature.replace(parameters=[*first, *listed])  # type: ignore[attr-defined]
+        call.__doc__ = (method.__doc__ or "").replace("{options}", documentation(definition, 8))
+        return call
+
+    return decorate
+
+
+def documentation(definition: Any, indent: int) -> str:
+    """Return the options of a definition as the parameters of a docstring, the lines after the first indented."""
+    lines: list[str] = []
+    for defined in fields(definition):
+        known = option_of(defined)
+        lines += [
+            defined.name,
+            *(f"    {line}" for line in wrap(f"{known.help} {known.details}".strip(), LINE - indent)),
+        ]
+    return f"\n{' ' * indent}".join(lines)
