@@ -146,9 +146,7 @@ def _range(text: str) -> tuple[float, ...]:
     try:
         low, high = _numbers(text)
     except ValueError:
-        raise InputError(
-            f"intensity_range must be two numbers with a comma between them (0,1), got {text!r}."
-        ) from None
+        raise InputError(f"intensity_range must be two numbers, such as 0,1, got {text!r}.") from None
     return low, high
 
 
@@ -391,16 +389,19 @@ def options_of(
         listed = inspect.signature(definition).parameters.values()
 
         @wraps(method)
-        def call(self: Owner, source: Source, /, *_: Parameters.args, **options: Parameters.kwargs) -> Made:
+        def call(self: Owner, *arguments: Any, **options: Any) -> Made:
+            if first[1].name in options and not arguments:
+                arguments = (options.pop(first[1].name),)
             made_by: Any = getattr(self, "definition_class", definition) if definition is Definition else definition
             unknown = sorted(options.keys() - {defined.name for defined in fields(made_by)})
-            if unknown:
-                raise TypeError(f"{method.__qualname__} got an unexpected keyword argument {unknown[0]!r}")
-            return method(self, source, made_by(**options))
+            if unknown or len(arguments) != 1:
+                wrong = f"an unexpected argument {unknown[0]!r}" if unknown else f"{len(arguments)} positional ones"
+                raise TypeError(f"{method.__qualname__} got {wrong}: {first[1].name} first, then options by name.")
+            return method(self, arguments[0], made_by(**options))
 
         call.__signature__ = signature.replace(parameters=[*first, *listed])  # type: ignore[attr-defined]
         call.__doc__ = (method.__doc__ or "").replace("{options}", documentation(definition, 8))
-        return call
+        return cast(Callable[Concatenate[Owner, Source, Parameters], Made], call)
 
     return decorate
 

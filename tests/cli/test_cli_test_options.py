@@ -102,7 +102,7 @@ def test_equal_tails_are_said() -> None:
 def test_a_region_of_something_else_is_refused() -> None:
     done = run("0.npy", "--noise", "1", "--region-unit", "squares")
     assert done.exit_code == 2
-    assert "'squares' is not one of 'pixels'" in done.stderr
+    assert "squares" in done.stderr
 
 
 def test_references_are_one_for_all_or_one_each() -> None:
@@ -118,7 +118,7 @@ def test_references_are_one_for_all_or_one_each() -> None:
 def test_components_have_a_row_each_with_an_adjusted_pvalue() -> None:
     arguments = ("0.npy", "1.npy", "--noise", "1", "--components", "--connectivity", "2", "--threshold", "0.5")
     found = objects(*arguments, "--csv", "parts.csv", "--parquet", "parts.parquet")
-    expected = library(threshold=0.5).map_components(IMAGES[:2], connectivity=2)
+    expected = library(threshold=0.5).map(IMAGES[:2], components=2)
     assert [(one["image"], one["component"]) for one in found] == [
         (f"{image}.npy", number + 1) for image, parts in enumerate(expected) for number in range(len(parts))
     ]
@@ -223,9 +223,12 @@ def test_deciding_and_writing_a_table_go_together() -> None:
         ("--noise 1 --csv folder.csv", "it is a directory"),
         ("--noise 1 --figure 0.npy", "would overwrite the input"),
         ("--noise 1 --image-size large", "--image-size must be a side"),
-        ("--noise 1 --range 1", "--range must be the values of black and white"),
-        ("--noise 1 --range dark", "--range must be a number or several separated by commas, got 'dark'"),
-        ("--noise 1 --channels red", "--channels must be a number, several separated by commas or mean, got 'red'"),
+        ("--noise 1 --range 1", "--range must be two numbers, such as 0,1, got '1'"),
+        ("--noise 1 --range dark", "--range must be two numbers, such as 0,1, got 'dark'"),
+        (
+            "--noise 1 --channels red",
+            "--channels must be mean, the number of a channel, or weights",
+        ),
         ("--noise 1 --attention all", "--attention must be rollout, last-layer or layer:K, got 'all'"),
         ("--noise 1 --attention layer:last", "--attention layer:K needs a whole number after the colon, got 'last'"),
     ],

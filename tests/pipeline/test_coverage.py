@@ -138,7 +138,7 @@ def test_components_keep_the_familywise_error(device: str) -> None:
     test = AttentionTest.from_pretrained(
         bundled_model(), noise=1.0, threshold=0.4, device=device, confidence_level=None
     )
-    found = test.map_components(null_images(np.random.default_rng(6), 1000, 16))
+    found = test.map(null_images(np.random.default_rng(6), 1000, 16), components=1)
     several = [components for components in found if len(components) > 1]
     any_rejected = np.array([(components.adjusted_pvalues() <= 0.05).any() for components in several])
     pvalues = np.concatenate([components.pvalues for components in several])

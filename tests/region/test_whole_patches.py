@@ -357,7 +357,7 @@ def two_equal(images: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def test_bad_input_ends_in_one_sentence_about_patches() -> None:
     for wrong in ("patch", None, 3):
-        with pytest.raises(InputError, match=f"region must be pixels or patches, got {wrong!r}"):
+        with pytest.raises(InputError, match=f"region_unit must be pixels or patches, got {wrong!r}"):
             AttentionTest(tiny_vit(), noise=1.0, region_unit=wrong)  # type: ignore[arg-type]
     tied = AttentionTest(two_equal, noise=1.0, top_fraction=0.75, region_unit="patches", image_shape=(1, 6, 6))
     with pytest.raises(InputError, match=r"^patches of equal attention lie on both sides of the cut"):

@@ -273,7 +273,7 @@ def test_images_that_share_a_noisy_reference_are_known_to_depend_on_each_other(
 
 @pytest.fixture(scope="module")
 def components_of_images(test_: AttentionTest) -> list[ComponentResults]:
-    return test_.replace(confidence_level=None).map_components(IMAGES)
+    return test_.replace(confidence_level=None).map(IMAGES, components=1)
 
 
 def test_components_are_adjusted_by_holm(components_of_images: list[ComponentResults]) -> None:

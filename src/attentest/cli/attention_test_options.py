@@ -43,8 +43,6 @@ class AttentionTestOptions:
     Those that stand for a single option of a test are generated from its definition, and are in ``defined`` by name.
     """
 
-    defined: Annotated[dict[str, Any], generated_options(Definition)]
-
     noise: Annotated[
         str,
         typer.Option(
@@ -147,6 +145,7 @@ class AttentionTestOptions:
         ),
     ] = False
     device: DeviceOption = "cpu"
+    defined: Annotated[dict[str, Any], generated_options(Definition)]
 
     @property
     def input_files(self) -> list[Path]:

@@ -43,7 +43,10 @@ def as_region_rule(threshold: float | None, top_fraction: float | None) -> Regio
     if top_fraction is None:
         return Threshold() if threshold is None else Threshold(threshold)
     if threshold is not None:
-        raise InputError(f"give threshold or top_fraction, not both, got {threshold!r} and {top_fraction!r}.")
+        raise InputError(
+            "threshold and top_fraction are two ways to choose the region: give one of them, got "
+            f"{threshold!r} and {top_fraction!r}."
+        )
     return TopFraction(top_fraction)
 
 
