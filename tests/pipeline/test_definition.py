@@ -74,9 +74,7 @@ def test_the_signatures_are_the_fields() -> None:
         parameters = inspect.signature(called).parameters
         assert list(parameters)[1:] == [field.name for field in fields(definition)]
         for field in fields(definition):
-            assert f"\n    {field.name}\n" in (called.__doc__ or "") or f"\n        {field.name}\n" in (
-                called.__doc__ or ""
-            )
+            assert field.name in [line.strip() for line in (called.__doc__ or "").splitlines()]
     assert "{options}" not in (AttentionTest.__doc__ or "") + (AttentionTest.from_pretrained.__doc__ or "")
     with pytest.raises(TypeError, match="unexpected argument 'nose'"):
         AttentionTest(SoftmaxScores(), noise=1.0, nose=2.0)  # type: ignore[call-arg]
@@ -88,9 +86,8 @@ def test_another_noise_model_replaces_the_first_one_everywhere() -> None:
     test = AttentionTest(model, noise=1.0, confidence_level=None)
     with pytest.raises(InputError, match="8"):
         test.replace(noise=Diagonal(np.ones((8, 32))))(np.zeros((16, 16)))
-    own_size = AttentionTest(
-        model, noise=Diagonal(np.ones((20, 20))), preprocessing={"size": 16}, confidence_level=None
-    )
+    resized = Preprocessing(resize=(16, 16))
+    own_size = AttentionTest(model, noise=Diagonal(np.ones((20, 20))), preprocessing=resized, confidence_level=None)
     rng = np.random.default_rng(0)
     with pytest.raises(InputError):
         own_size(rng.normal(size=(24, 24)))
