@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from attentest import AttentionTest, InputError
+from attentest import AttentionTest, InputError, Preprocessing
 from attentest.cli.command import generated_options, with_options_of
 from attentest.definition import Definition, PretrainedDefinition, documentation, option
 from attentest.noise import Diagonal
