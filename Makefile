@@ -2,8 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+# Each target installs what it needs, and no more, into the one environment; these files say what is there.
+PLOTS := $(VENV)/.installed-plots
+CHECK := $(VENV)/.installed-check
+TEST := $(VENV)/.installed-test
+DOCS := $(VENV)/.installed-docs
 COMPARED := $(VENV)/.installed-compared
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
+
+.NOTPARALLEL:  # two installations into one environment
 
 .PHONY: demo test test-slow test-wheel check format wheel docs bench record-counts reproduce clean help
 
@@ -21,53 +28,58 @@ help:
 	@echo "make reproduce   the paper's experiments with few images each: reproduction/report/index.html"
 	@echo "make clean       remove the environment and everything made here"
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(PLOTS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "attentest needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + ": set PYTHON=/path/to/python3.11")'
-	@echo "installing into $(VENV), which takes a few minutes"
+	@echo "installing into $(VENV), which takes a minute or two"
 	$(PYTHON) -m venv $(VENV)
-	PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(INSTALL) -e '.[plots]'
+	@touch $@
+
+$(CHECK) $(TEST) $(DOCS): $(VENV)/.installed-%: $(PLOTS)
+	@echo "installing what make $* needs"
+	$(INSTALL) -e '.[$*]'
 	@touch $@
 
 # What the tests compare with. timm lies beside the environment, not in it: tests/timm_models/conftest.py says why.
-$(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(INSTALLED)
+$(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(TEST)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/timm -r tests/timm_models/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/independent_requirements.txt
 	@touch $@
 
-demo: $(INSTALLED)
+demo: $(PLOTS)
 	$(BIN)/attentest demo --out demo/demo.png
 
-test: $(INSTALLED) $(COMPARED)
+test: $(COMPARED)
 	$(BIN)/pytest -n auto --dist worksteal
 
-test-slow: $(INSTALLED) $(COMPARED)
+test-slow: $(COMPARED)
 	$(BIN)/pytest -m slow -s
 
-test-wheel: $(INSTALLED)
+test-wheel: $(TEST)
 	@mkdir -p build
 	$(BIN)/pytest -m wheel --basetemp build/test-wheel tests/package/test_wheel.py
 
-wheel: $(INSTALLED)
+wheel: $(PLOTS)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
-docs: $(INSTALLED)
+docs: $(DOCS)
 	$(BIN)/python docs/build.py
 
-bench: $(INSTALLED)
+bench: $(PLOTS)
 	$(BIN)/attentest bench --history bench/history.jsonl --figure bench/history.png
 
-record-counts: $(INSTALLED)
+record-counts: $(PLOTS)
 	$(BIN)/attentest bench counts --record src/attentest/studies/benchmark/recorded_counts.json
 
-reproduce: $(INSTALLED)
+reproduce: $(PLOTS)
 	$(BIN)/attentest reproduce --out reproduction
 
-check: $(INSTALLED)
+check: $(CHECK)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-format: $(INSTALLED)
+format: $(CHECK)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 

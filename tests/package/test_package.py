@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_layers import FLOW, PACKAGE, modules
+from test_layers import FLOW, PACKAGE
 
 import attentest
 
@@ -188,14 +188,3 @@ def test_contributing_names_what_is_there() -> None:
 
 def named(text: str) -> list[str]:
     return re.findall(r"`([\w/]+\.(?:py|txt))`", text)
-
-
-def test_the_changelog_says_where_modules_are_now() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text()
-    rows = re.findall(r"^\| (`.+`) \| (.*`.+`) \|$", text, re.M)
-    assert len(rows) > 50
-    for before, now in rows:
-        names = re.findall(r"`([\w.]+)`", now)
-        if now.startswith("the same names in"):
-            names = [f"{names[0]}.{name.split('.')[-1]}" for name in re.findall(r"`([\w.]+)`", before)]
-        assert {f"attentest.{name}" for name in names} <= set(modules()), names
