@@ -11,6 +11,7 @@ COMPARED := $(VENV)/.installed-compared
 INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
 .NOTPARALLEL:  # two installations into one environment
+unexport PYTHONDONTWRITEBYTECODE  # or every process that a test starts compiles the package again
 
 .PHONY: demo test test-slow test-wheel check format wheel docs bench record-counts reproduce clean help
 

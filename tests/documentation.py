@@ -39,6 +39,10 @@ SUBSTITUTIONS = {
     r"attentest power(?!.*--delta)": ("attentest power --delta 3", "four heights take four times as long as one"),
     r"attentest power(?!.*--decide)": ("attentest power --decide", "intervals take longer than decisions"),
     r"attentest power": ("attentest power --images 1", "50 images for each row take minutes"),
+    r"attentest power (.*--delta 0) --delta 0.5 --delta 1": (
+        r"attentest power \1",
+        "one height takes a third of the time",
+    ),
     r"--side 40": ("--side 4", "the images here have 16x16 pixels"),
 }
 """What is changed in a command before it is run, in order: what it becomes, and why."""
