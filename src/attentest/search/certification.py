@@ -180,9 +180,9 @@ class Certification:
         for start in range(0, count, together):
             images = np.arange(start, min(start + together, count))
 
-            def progress(share: float, done: int = start, some: int = len(images)) -> None:
+            def progress(share: float, done: int = start, images_now: int = len(images)) -> None:
                 if report is not None:
-                    report((done + share * some) / count)
+                    report((done + share * images_now) / count)
 
             draws += self._drawn(problem, images, progress)
         return draws

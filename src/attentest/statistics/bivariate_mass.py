@@ -116,9 +116,9 @@ def log_masses_of_part(rectangles: Rectangles, outside: Mask) -> Floats:
     infinite = np.full(len(outer), np.inf)
     lower = np.concatenate([-infinite, rectangles.upper[outer], rectangles.lower[inner]])
     upper = np.concatenate([rectangles.lower[outer], infinite, rectangles.upper[inner]])
-    some = lower < upper
-    index = index[some]
-    return replace(rectangles.take(index), lower=lower[some], upper=upper[some]).log_integrals(index, len(outside))
+    wide = lower < upper
+    index = index[wide]
+    return replace(rectangles.take(index), lower=lower[wide], upper=upper[wide]).log_integrals(index, len(outside))
 
 
 def in_chunks(count: int) -> Iterator[slice]:
@@ -258,15 +258,15 @@ def _parts(rectangles: NormalRectangles, index: Integers, count: int) -> _Parts:
     half = scale * np.sqrt(2 * np.maximum(room, 0.0))
     start = np.maximum(np.maximum(ends[:-1], rectangles.left), centre - half)
     end = np.minimum(np.minimum(ends[1:], rectangles.right), centre + half)
-    some = np.nonzero((room > 0) & (start < end))
+    heavy = np.nonzero((room > 0) & (start < end))
     return _Parts(
-        rectangle=some[1],
-        start=start[some],
-        end=end[some],
-        centre=centre[some],
-        scale=scale[some],
-        smooth=smooth[some],
-        side=kinds[some[0]] - 1,
+        rectangle=heavy[1],
+        start=start[heavy],
+        end=end[heavy],
+        centre=centre[heavy],
+        scale=scale[heavy],
+        smooth=smooth[heavy],
+        side=kinds[heavy[0]] - 1,
     )
 
 

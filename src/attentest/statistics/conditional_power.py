@@ -41,10 +41,10 @@ def detectable_means(
 
     def log_odds(rows: Integers, mean: Floats, lower: Floats, upper: Floats) -> Floats:
         """Return the log odds of a rejection, if T is extreme up to a lower and from an upper cutoff on."""
-        chosen = unions.take(rows)
-        owner = chosen.owner
+        asked = unions.take(rows)
+        owner = asked.owner
         limits = {"mean": mean[owner], "lower": lower[owner], "upper": upper[owner]}
-        masses = law.log_masses(Strips(image=rows[owner], left=chosen.left, right=chosen.right, **limits))
+        masses = law.log_masses(Strips(image=rows[owner], left=asked.left, right=asked.right, **limits))
         extreme, ordinary = (log_sums(owner, mass, len(rows)) for mass in masses)
         return np.asarray(extreme - ordinary)
 

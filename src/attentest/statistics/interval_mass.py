@@ -223,7 +223,7 @@ def log_student_mass(lower: ArrayLike, upper: ArrayLike, t: ArrayLike, mean: Arr
     near = np.where(around, mode, np.where(end <= mode, end, start))
     far = np.where(around, end, np.where(end <= mode, start, end))
     width = np.where(around | cut_lower | cut_upper, np.abs(far - near), exact_width)
-    some = np.concatenate([start < end, (start < end)[around]])
+    wide = np.concatenate([start < end, (start < end)[around]])
     pieces = _Pieces(
         near=np.concatenate([near, mode[around]]),
         width=np.concatenate([width, (mode - start)[around]]),
@@ -231,7 +231,7 @@ def log_student_mass(lower: ArrayLike, upper: ArrayLike, t: ArrayLike, mean: Arr
         degrees=degrees[which],
     )
     masses = np.full(len(which), -np.inf)
-    masses[some] = _log_integrals(pieces.take(some))
+    masses[wide] = _log_integrals(pieces.take(wide))
     whole = masses[: len(t)]
     whole[around] = np.logaddexp(whole[around], masses[len(t) :])
     return whole.reshape(columns[0].shape)

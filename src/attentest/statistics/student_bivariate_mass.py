@@ -139,12 +139,12 @@ def _panels(rectangles: StudentRectangles) -> tuple[Integers, Floats, Floats]:
     ends = np.array([-infinite, *inner, infinite])
     smooth = np.minimum(np.array([rectangles.gamma, np.ones_like(low), rectangles.gamma]), 1.0)
     start, end = np.maximum(ends[:-1], low), np.minimum(ends[1:], high)
-    some = start < end
-    start, end, smooth = start[some], end[some], smooth[some]
+    wide = start < end
+    start, end, smooth = start[wide], end[wide], smooth[wide]
     times = np.maximum(np.ceil((end - start) / (PANEL * smooth)).astype(np.int64), LEAST_PANELS)
     panel, place = repeated(times)
     width = ((end - start) / times)[panel]
-    return np.nonzero(some)[1][panel], start[panel] + place * width, width
+    return np.nonzero(wide)[1][panel], start[panel] + place * width, width
 
 
 def _effective_range(rectangles: StudentRectangles) -> tuple[Floats, Floats]:

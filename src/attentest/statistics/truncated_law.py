@@ -37,9 +37,9 @@ class TruncatedLaw(Law):
         )
         outside, inside = np.full((2, len(left)), -np.inf)
         outside[below], inside[between], beyond = np.split(masses, np.cumsum([len(below), len(between)]))
-        other = outside[above]
-        both = (other > -np.inf).nonzero()[0]
-        beyond[both] = np.logaddexp(other[both], beyond[both])
+        lower_part = outside[above]
+        both = (lower_part > -np.inf).nonzero()[0]
+        beyond[both] = np.logaddexp(lower_part[both], beyond[both])
         outside[above] = beyond
         return outside, inside
 

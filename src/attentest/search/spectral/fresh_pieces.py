@@ -72,10 +72,10 @@ def measured_jitter(exact: Evaluations, observed: Tensor, z_obs: Floats) -> Floa
 
     Curvature grows with the square of the distance, noise does not.
     """
-    everyone = np.arange(len(z_obs))
+    every_image = np.arange(len(z_obs))
     largest = observed.abs().amax(dim=(1, 2)).cpu().numpy()
-    jitter = _bend(exact, observed, z_obs, everyone, CLOSE)
-    doubtful = everyone[jitter > ROUNDING * largest]
+    jitter = _bend(exact, observed, z_obs, every_image, CLOSE)
+    doubtful = every_image[jitter > ROUNDING * largest]
     if len(doubtful):
         farther = _bend(exact, observed, z_obs, doubtful, 4 * CLOSE)
         jitter[doubtful[farther > 8 * jitter[doubtful]]] = 0.0

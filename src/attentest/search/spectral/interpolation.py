@@ -59,13 +59,13 @@ class Interpolation:
         self._problem = problem
         self._narrowest_bump = narrowest_bump
         z_obs = problem.z_obs
-        everyone = np.arange(len(z_obs))
+        images = np.arange(len(z_obs))
         self._exact = Evaluations(problem, rough=False)
         if problem.observed is None:
-            observed = self._exact.at(everyone, z_obs)
+            observed = self._exact.at(images, z_obs)
         else:
             observed = problem.observed
-            self._exact.add(everyone, z_obs, observed)
+            self._exact.add(images, z_obs, observed)
         self._rough = Evaluations(problem, rough=True) if mixed and problem.rough_scores is not None else None
         self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
         self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)

@@ -142,9 +142,9 @@ class Masses:
 
 def belong_to(images: Integers, segments: Segments, count: int) -> Mask:
     """Return which segments (s,) of so many images belong to some of them (m,)."""
-    chosen = np.zeros(count, dtype=np.bool_)
-    chosen[images] = True
-    return chosen[segments.image]
+    is_member = np.zeros(count, dtype=np.bool_)
+    is_member[images] = True
+    return is_member[segments.image]
 
 
 def _share_bounds(part: Floats, rest: Floats, open_part: Floats, open_rest: Floats) -> LogBounds:

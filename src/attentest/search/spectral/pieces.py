@@ -140,10 +140,10 @@ class Pieces(AxisParts):
         first, last = (np.searchsorted(self.image[resolved], image, side=side) for side in ("left", "right"))
         deciding = np.full(len(image), -1)
         for number in range(int((last - first).max(initial=0))):
-            some = np.flatnonzero(first + number < last)
-            piece = resolved[first[some] + number]
-            here = (self.left[piece] <= z[some]) & (z[some] <= self.right[piece])
-            deciding[some[here]] = piece[here]
+            points = np.flatnonzero(first + number < last)
+            piece = resolved[first[points] + number]
+            here = (self.left[piece] <= z[points]) & (z[points] <= self.right[piece])
+            deciding[points[here]] = piece[here]
         return deciding
 
     def at(self, piece: Integers, x: Floats) -> Floats:
