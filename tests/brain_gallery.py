@@ -12,7 +12,7 @@ from attentest.runs.engine import FailedImage
 from attentest.studies.brain.condition import Cohort, Condition
 from attentest.studies.brain.dataset import SIDE, Slices
 from attentest.studies.brain.summary import Gallery
-from truncated import normal
+from truncated import known_set, normal
 
 
 def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
@@ -28,20 +28,22 @@ def result(index: int = 0, p: float = 0.02) -> AttentionTestResult:
         attention=region * 0.9,
         seen=np.ones_like(region),
         selectable=region.size,
-        intervals=np.array([[30.0, 50.0]]),
-        certain_intervals=np.array([[30.0, 50.0]]),
-        possible_intervals=np.array([[30.0, 50.0]]),
+        truncation_set=known_set(np.array([[30.0, 50.0]])),
         log_pvalue=float(np.log(p)),
         log_pvalue_bounds=(float(np.log(p)), float(np.log(p))),
         naive_log_pvalue=-800.0,
         bonferroni_log_pvalue=0.0,
         alternative="two-sided",
         alpha=None,
-        confidence_level=0.95,
-        connectivity=None,
         evaluations=100,
         status="converged",
-        settings={"alternative": "two-sided", "contrast": {"name": "background"}, "components": None},
+        settings={
+            "alternative": "two-sided",
+            "contrast": {"name": "background"},
+            "noise": {},
+            "components": None,
+            "confidence_level": 0.95,
+        },
     )
 
 

@@ -26,6 +26,7 @@ from attentest.statistics.law import Law
 from attentest.statistics.randomised_law import RandomisedNormal
 from attentest.statistics.truncated_law import TruncatedNormal
 from toys import SoftmaxScores
+from truncated import known_set
 
 IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
 GRID = GridSearch(step=Fixed(step=0.05))
@@ -51,10 +52,7 @@ def tested() -> AttentionTestResult:
 
 
 def result_of(known: AttentionTestResult, law: Law, intervals: list[list[float]], alternative: str) -> Any:
-    sets = np.array(intervals)
-    changed = replace(known, law=law, intervals=sets, certain_intervals=sets, possible_intervals=sets)
-    if alternative == "equal-tailed":
-        return changed.with_alternative(alternative)
+    changed = replace(known, law=law, truncation_set=known_set(np.array(intervals)))
     return changed.with_alternative(alternative)  # type: ignore[arg-type]
 
 
@@ -97,7 +95,7 @@ def test_the_dark_share_of_the_area_is_p(
 ) -> None:
     result = result_of(tested, law, intervals, alternative)
     axes = Figure().add_subplot()
-    draw_density(axes, result.picture())
+    draw_density(axes, result.record())
     curve = axes.child_axes[0]
     dark = result.pvalue / 2 if alternative == "equal-tailed" else result.pvalue
     assert filled_areas(curve) == pytest.approx([1, dark], abs=2e-4)
@@ -111,7 +109,7 @@ def test_the_dark_share_of_the_area_is_p(
 def test_a_tail_too_small_to_see_is_shown_again(tested: AttentionTestResult, t: float, sets: list[list[float]]) -> None:
     result = result_of(tested, TruncatedNormal(statistic=np.array([t])), sets, "two-sided")
     axes = Figure().add_subplot()
-    draw_density(axes, result.picture())
+    draw_density(axes, result.record())
     (tail,) = axes.child_axes[0].child_axes
     whole, dark = filled_areas(tail)
     assert result.pvalue < 0.005
@@ -123,7 +121,7 @@ def test_what_is_extreme_is_what_the_alternative_says(tested: AttentionTestResul
     law = TruncatedNormal(statistic=np.array([1.2]))
     for alternative, expected in (("greater", (1.2, 1.5)), ("less", (0.7, 1.2))):
         axes = Figure().add_subplot()
-        draw_density(axes, result_of(tested, law, [[0.7, 1.5]], alternative).picture())
+        draw_density(axes, result_of(tested, law, [[0.7, 1.5]], alternative).record())
         dark = [patch.get_data() for patch in axes.child_axes[0].patches if patch.get_fill()][1]
         some = dark.values > 0
         assert (dark.edges[:-1][some].min(), dark.edges[1:][some].max()) == pytest.approx(expected, abs=1e-6)
@@ -133,7 +131,7 @@ def test_far_from_zero_the_density_is_where_the_set_begins(tested: AttentionTest
     # T given z = 20 is N(16, 0.2), and nearly all of the mass of z beyond 20 is just there.
     law = RandomisedNormal(statistic=np.array([27.8]), observed_z=np.array([26.0]), gamma=np.array([0.5]))
     axes = Figure().add_subplot()
-    draw_density(axes, result_of(tested, law, [[20.0, 40.0]], "two-sided").picture())
+    draw_density(axes, result_of(tested, law, [[20.0, 40.0]], "two-sided").record())
     step = next(patch.get_data() for patch in axes.child_axes[0].patches if patch.get_fill())
     assert step.edges[np.argmax(step.values)] == pytest.approx(16, abs=0.2)
     assert step.values.max() == pytest.approx(1 / np.sqrt(2 * np.pi * 0.2), rel=0.02)
@@ -142,7 +140,7 @@ def test_far_from_zero_the_density_is_where_the_set_begins(tested: AttentionTest
 def test_the_interval_is_drawn_in_the_units_of_the_difference(tested: AttentionTestResult) -> None:
     low, high = tuple(tested.confidence_interval())[:2]
     axes = Figure().add_subplot()
-    draw_density(axes, tested.picture())
+    draw_density(axes, tested.record())
     strip = axes.child_axes[1]
     assert strip.get_title() == f"95% interval: {low:.3g} to {high:.3g}"
     bar = next(line for line in strip.lines if len(line.get_xdata()) == 2 and line.get_linewidth() > 2)
@@ -153,7 +151,7 @@ def test_the_interval_is_drawn_in_the_units_of_the_difference(tested: AttentionT
     assert strip.get_xlim()[1] > max(0.0, tested.difference)
     no_interval = AttentionTest(SoftmaxScores(), noise=1.0, confidence_level=None)(IMAGE)
     axes = Figure().add_subplot()
-    draw_density(axes, no_interval.picture())
+    draw_density(axes, no_interval.record())
     assert len(axes.child_axes) == 1
 
 

@@ -22,8 +22,7 @@ UNSURE = ["max_evaluations", "precision", "sharp", "contradicted", "decided"]
 
 def unsure(status: str, low: float = 0.02, high: float = 0.41) -> AttentionTestResult:
     bounds = float(np.log(low)), float(np.log(high))
-    settings = {"contrast": {"name": "background"}, "noise": {}}
-    return replace(result(p=0.3), status=status, log_pvalue_bounds=bounds, settings=settings)
+    return replace(result(p=0.3), status=status, log_pvalue_bounds=bounds)
 
 
 def test_texts() -> None:
