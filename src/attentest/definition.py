@@ -110,7 +110,8 @@ def _gamma(value: Any) -> float:
     if gamma != 0 and not LEAST_GAMMA <= gamma <= MOST_GAMMA:
         raise InputError(
             f"randomise must be 0, for the paper's test, or a number from {LEAST_GAMMA:g} to {MOST_GAMMA:g}, got "
-            f"{gamma:g}."
+            f"{gamma:g}.",
+            "randomise",
         )
     return gamma
 
@@ -134,7 +135,7 @@ def _size(text: str) -> tuple[int, int]:
     """Return the height and the width that a text such as "224" or "224x192" says."""
     sides = text.lower().split("x")
     if len(sides) > 2 or not all(side.strip().isdecimal() for side in sides):
-        raise InputError(f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {text!r}.")
+        raise InputError(f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {text!r}.", "image_size")
     return int(sides[0]), int(sides[-1])
 
 
@@ -146,7 +147,9 @@ def _range(text: str) -> tuple[float, ...]:
     try:
         low, high = _numbers(text)
     except ValueError:
-        raise InputError(f"intensity_range must be two numbers, such as 0,1, got {text!r}.") from None
+        raise InputError(
+            f"intensity_range must be two numbers, such as 0,1, got {text!r}.", "intensity_range"
+        ) from None
     return low, high
 
 
@@ -155,7 +158,7 @@ def _channels(text: str) -> Any:
         return text if text == "mean" else int(text) if text.lstrip("+-").isdecimal() else _numbers(text)
     except ValueError:
         raise InputError(
-            f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {text!r}."
+            f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {text!r}.", "channels"
         ) from None
 
 
@@ -317,7 +320,8 @@ class Definition:
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
         if self.randomise == 0 and self.randomise_seed is not None:
             raise InputError(
-                f"randomise_seed {self.randomise_seed} does nothing without randomise=: give both, or neither."
+                f"randomise_seed {self.randomise_seed} does nothing without randomise: give both, or neither.",
+                "randomise_seed",
             )
 
     def replaced(self, **changes: Any) -> Definition:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Self
 
 LONGEST_VALUE = 80
 """Most characters of a received value that a message repeats."""
@@ -16,7 +18,26 @@ NOISE_GUIDE = 'the page "Choosing a noise model" of the documentation (docs/choo
 
 
 class AttentestError(Exception):
-    """Base class of the errors that attentest raises."""
+    """Base class of the errors that attentest raises.
+
+    Parameters
+    ----------
+    message
+        One sentence: what was received, what is allowed and what to do.
+    *parameters
+        Names of the parameters that the message mentions, for those who know them by other names.
+    """
+
+    def __init__(self, message: str = "", *parameters: str) -> None:
+        super().__init__(message)
+        self.parameters = parameters
+
+    def naming(self, names: Mapping[str, str]) -> Self:
+        """Return the same error with other names of its parameters, such as those of options, where there are any."""
+        message = str(self)
+        for parameter in self.parameters:
+            message = message.replace(parameter, names.get(parameter, parameter), 1)
+        return type(self)(message, *(parameter for parameter in self.parameters if parameter not in names))
 
 
 class InputError(AttentestError, ValueError):

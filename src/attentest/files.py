@@ -44,7 +44,9 @@ def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) ->
 def as_path(path: Any, name: str) -> Path:
     """Return the path of a file to write; raise an error if it is not a path."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"the file name of {name} must be a path, got {type(path).__name__}.")
+        raise InputError(
+            f"the file name of {name} must be a path, got {type(path).__name__}.", f"the file name of {name}"
+        )
     return Path(path)
 
 
@@ -65,7 +67,9 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
     if any(same_file(path, other) for other in inputs):
         raise InputError(f"{name} would overwrite the input {path}: give it another name.")
     if path.suffix.lower() not in suffixes:
-        raise InputError(f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.")
+        raise InputError(
+            f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.", f"the file name of {name}"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

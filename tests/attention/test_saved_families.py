@@ -87,7 +87,7 @@ def test_pickled_weights_are_read_only_on_request(tmp_path: Path) -> None:
     (directory / "model.safetensors").unlink()
     torch.save(model.state_dict(), directory / "pytorch_model.bin")
     message = refusal_of(directory)
-    assert "allow_pickle=True" in message
+    assert "set allow_pickle" in message
     assert str(directory) in message
     images = normal(2, 3, 8, 8)
     scores = ViTScores(load_model(directory, allow_pickle=True).encoder)(images)

@@ -405,7 +405,7 @@ def test_pickled_weights_alone(model: Path, tiny_model: ViTForImageClassificatio
     (model / "model.safetensors").unlink()
     torch.save(tiny_model.state_dict(), model / "pytorch_model.bin")
     message = refuse("calibrate", "--noise", "1", "--images", "2", "--model", model)
-    assert "if you trust them, --allow-pickle" in message
+    assert "if you trust them, set --allow-pickle" in message
 
 
 OPTIONS: dict[str, list[str]] = {

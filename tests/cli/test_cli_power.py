@@ -98,7 +98,10 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
         ("--noise 1 --delta=-1", "^--delta .the heights of the square. must be from 0"),
         ("--noise 1 --side 9", "^--side .of the square, in pixels. must be at least 1 and at most 8"),
         ("--noise 1 --side 8", "^--side = 8 makes the square all of the image"),
-        ("slope.npy other.npy --noise 1 --images 1", "^--images = 1 would leave out .* give --images 2 or more"),
+        (
+            "slope.npy other.npy --noise 1 --images 1",
+            "^--images = 1 would leave out .* give at least 2, or fewer",
+        ),
         ("--noise 1 --images 1000000", "^--images = 1000000 would take 32000000 tests"),
         ("--noise 1 --power 1", "^--power must lie strictly between 0 and 1"),
         ("--noise 1 --alpha 0", "--alpha must lie strictly between 0 and 1"),
@@ -123,7 +126,7 @@ def test_a_model_that_resizes_needs_a_size(tmp_path: Path, saved_tiny_model: Pat
     processor = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}, "do_rescale": False}
     (resizing / "preprocessor_config.json").write_text(json.dumps(processor))
     done = CliRunner().invoke(app, ["power", "--model", str(resizing), "--noise", "1"])
-    assert str(done.exception).endswith("say with --size HxW, or in colour with --size CxHxW, which to draw."), (
+    assert str(done.exception).endswith("say which to draw with --size, as (H, W) or in colour as (C, H, W)."), (
         done.output
     )
 

@@ -310,7 +310,7 @@ def test_the_saved_processor_is_part_of_a_saved_model(tmp_path: Any) -> None:
         ({"preprocessing": "fast"}, picture(3), "preprocessing must be an image processor.*got str"),
         ({"preprocessing": PROCESSOR, "noise": Dense(np.eye(4))}, picture(3), "noise model is for 4 pixels"),
         ({"noise": Dense(np.eye(4))}, picture(3), "the model's images have 192"),
-        ({"image_size": 1}, picture(3), "height of image_size must be at least 2"),
+        ({"image_size": 1}, picture(3), "image_size .the height. must be at least 2"),
         ({"image_size": (8, 8, 8)}, picture(3), "image_size must be a side or"),
         ({"image_size": 10**6}, picture(3), "at most 16384"),
         ({"preprocessing": PROCESSOR}, np.ones((20, 20, 2), dtype=np.uint8), "1 or 3 channels, but this one has 2"),

@@ -185,7 +185,7 @@ def test_the_picture_shows_the_image_on_which_the_region_was_chosen() -> None:
         ({"randomise": float("nan")}, "randomise must be"),
         ({"randomise": "much"}, "randomise must be"),
         ({"randomise_seed": -1}, "randomise_seed must be"),
-        ({"randomise": 0, "randomise_seed": 3}, "randomise_seed 3 does nothing without randomise="),
+        ({"randomise": 0, "randomise_seed": 3}, "randomise_seed 3 does nothing without randomise:"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from attentest.cli.option_names import option_names
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.presentation.rows import failed_row
 
@@ -156,10 +155,9 @@ def test_a_number_that_needs_it_has_a_footnote(printed: Any, changes: dict[str, 
     assert not any("a: " in line for line in printed([row("plain.npy")], 200))
 
 
-def test_the_note_on_a_disagreement_names_the_option(printed: Any) -> None:
-    with option_names({"alternative": "--alternative"}):
-        lines = printed([row("scan.npy", p=0.04)], None)
-    assert any(line.endswith('if it is asked for with --alternative "equal-tailed".') for line in lines)
+def test_a_disagreement_of_p_and_interval_has_a_note(printed: Any) -> None:
+    lines = printed([row("scan.npy", p=0.04)], None)
+    assert any(line.endswith("the p of the equal-tailed alternative agrees with it.") for line in lines)
     infinite = printed([row("scan.npy", p=0.04, confidence_low=-inf)], None)
     assert [line[:3] for line in infinite if line[1:3] == ": "] == ["a: ", "b: "]
     for changes in ({"p": 0.04}, {"confidence_low": 0.1}):

@@ -355,7 +355,7 @@ def test_progress_is_reported() -> None:
         ({"mean": np.full((8, 8), np.nan)}, "finite pixel values"),
         ({"mean": np.zeros((8, 8)), "image_shape": (9, 9)}, "but image_shape says .9, 9."),
         ({"image_shape": 8}, "image_shape must be .H, W. or .C, H, W., got 8"),
-        ({"image_shape": (8, 0)}, "a side in image_shape must be at least 1"),
+        ({"image_shape": (8, 0)}, "image_shape .each side. must be at least 1"),
         ({"true_noise": Diagonal(np.ones(5))}, "the noise model is for 5 pixels"),
     ],
 )

@@ -49,7 +49,7 @@ def listening_socket(port: int) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             other = port + 1 if port < 65535 else 0
-            raise InputError(f"port {port} is in use: end what uses it, or take another with port={other}.") from None
+            raise InputError(f"port {port} is in use: end what uses it, or take another, such as {other}.") from None
         reason = (error.strerror or str(error)).rstrip(".")
         raise InputError(f"port {port} cannot be used ({reason}): take another from 1024 to 65535.") from None
     return bound

@@ -155,7 +155,7 @@ class LayerAttention:
     def layers(self, count: int) -> range:
         """Return the index of the one layer."""
         if not -count <= self.layer < count:
-            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.")
+            raise InputError(f"layer must be from {-count} to {count - 1} for this model, got {self.layer}.", "layer")
         index = self.layer % count
         return range(index, index + 1)
 
@@ -263,7 +263,7 @@ def check_heads_and_rows(aggregation: Aggregation, weights: Tensor, layer: int) 
     """Check that attention weights (m, heads, N, N) have the head that an aggregation asks for, and rows of sum one."""
     fusion, heads = aggregation.head_fusion, weights.shape[1]
     if isinstance(fusion, int) and fusion >= heads:
-        raise InputError(f"head_fusion = {fusion}, but the model has heads 0 to {heads - 1} only.")
+        raise InputError(f"head_fusion = {fusion}, but the model has heads 0 to {heads - 1} only.", "head_fusion")
     off = float((weights.sum(dim=-1) - 1).abs().max())
     if not off <= ROW_SUM_TOLERANCE:
         raise ModelError(
@@ -285,5 +285,5 @@ def _checked_fusion(fusion: Any) -> Any:
         return whole_number(fusion, "head_fusion", 0, MOST_LAYERS)
     except InputError:
         raise InputError(
-            f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}."
+            f"head_fusion must be 'mean', 'max', 'min' or the number of a head from 0, got {fusion!r}.", "head_fusion"
         ) from None

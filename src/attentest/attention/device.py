@@ -45,7 +45,7 @@ def usable_device(device: torch.device | str) -> torch.device:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):  # torch's own message lists dozens of types of device
         raise InputError(
-            f"device must be cpu, cuda, or cuda:N for the GPU of number N, got {shortened(device)}."
+            f"device must be cpu, cuda, or cuda:N for the GPU of number N, got {shortened(device)}.", "device"
         ) from None
     try:
         if chosen.type not in FLOAT64_DEVICES:

@@ -143,13 +143,16 @@ def checked_size(image_size: Any, patch_size: tuple[int, int]) -> tuple[int, int
     """Return (height, width) of a model's input, no smaller than a patch and with at most ``MOST_PATCHES`` of them."""
     sides = image_size if isinstance(image_size, (list, tuple)) else (image_size, image_size)
     if len(sides) != 2:
-        raise InputError(f"image_size must be a side or (height, width) in pixels, got {shortened(image_size)}.")
-    height = whole_number(sides[0], "the height of image_size", patch_size[0], LARGEST_SIDE)
-    width = whole_number(sides[1], "the width of image_size", patch_size[1], LARGEST_SIDE)
+        raise InputError(
+            f"image_size must be a side or (height, width) in pixels, got {shortened(image_size)}.", "image_size"
+        )
+    height = whole_number(sides[0], "image_size (the height)", patch_size[0], LARGEST_SIDE)
+    width = whole_number(sides[1], "image_size (the width)", patch_size[1], LARGEST_SIDE)
     patches = (height // patch_size[0]) * (width // patch_size[1])
     if patches > MOST_PATCHES:
         raise InputError(
             f"image_size is {height} x {width} pixels, which makes {patches} patches of {patch_size[0]} x "
-            f"{patch_size[1]}, but a model is read with at most {MOST_PATCHES}: use smaller images or larger patches."
+            f"{patch_size[1]}, but a model is read with at most {MOST_PATCHES}: use smaller images or larger patches.",
+            "image_size",
         )
     return height, width

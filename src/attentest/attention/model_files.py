@@ -202,7 +202,8 @@ class ModelFiles:
         """Return the error for a model that cannot be loaded for a reason, which may be an error of any library."""
         return ModelError(
             f"{self.what} cannot be loaded ({_short(error)}): it needs config.json and an intact {WEIGHTS}, "
-            f"as save_pretrained writes them{self._pickle_hint()}."
+            f"as save_pretrained writes them{self._pickle_hint()}.",
+            "allow_pickle",
         )
 
     def _pickle_hint(self) -> str:
@@ -210,7 +211,7 @@ class ModelFiles:
             return ""
         if not any(self.directory.glob("pytorch_model*.bin")):
             return ""
-        return "; it has pickled weights, which can run code when they are read: if you trust them, allow_pickle=True"
+        return "; it has pickled weights, which can run code when they are read: if you trust them, set allow_pickle"
 
 
 def _weights_in(paths: list[Path]) -> StoredWeights:

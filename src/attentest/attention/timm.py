@@ -65,12 +65,15 @@ def _set_size(model: Any, kind: str, image_size: Any) -> None:
     patch = pair(embed.patch_size)
     trained = embed.img_size
     if image_size is None and trained is None:
-        raise ModelError(f"the model is of type {kind!r} and takes images of any size: say which with image_size.")
+        raise ModelError(
+            f"the model is of type {kind!r} and takes images of any size: say which with image_size.", "image_size"
+        )
     size = checked_size(pair(trained) if image_size is None else image_size, patch)
     if size[0] % patch[0] or size[1] % patch[1]:
         raise ModelError(
             f"the model is of type {kind!r} and cuts images into patches of {patch[0]} x {patch[1]} pixels without a "
-            f"rest, but image_size is {size[0]} x {size[1]}: use multiples."
+            f"rest, but image_size is {size[0]} x {size[1]}: use multiples.",
+            "image_size",
         )
     if trained is not None and size == pair(trained):
         return

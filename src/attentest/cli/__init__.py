@@ -29,7 +29,7 @@ app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     help="Test whether the region that a Vision Transformer attends to is statistically real.",
     epilog="Start with: attentest demo",
 )

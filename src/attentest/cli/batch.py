@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias
 
 import typer
 
-from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.cli.result_table import print_component_table, print_table
 from attentest.errors import AttentestWarning, InputError, counted
@@ -44,8 +43,7 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
         sensitivity = {"sensitivity": record["sensitivity"]} if "sensitivity" in record else {}
         rejected = pvalues_of(rows).decisions(alpha)[0]
         notes = row_notes(rows[0], rejected, alpha, values["settings"]["confidence_level"])
-        footnotes = _for_options(notes)
-        return [{**which, **values, **sensitivity, "alpha": alpha, "reject": rejected, "footnotes": footnotes}]
+        return [{**which, **values, **sensitivity, "alpha": alpha, "reject": rejected, "footnotes": notes}]
     decisions = pvalues_of(rows).decisions(alpha, "holm")
     return [
         {
@@ -55,15 +53,10 @@ def json_lines(record: Mapping[str, Any], alpha: float) -> list[dict[str, Any]]:
             **values,
             "alpha": alpha,
             "reject": rejected,
-            "footnotes": _for_options(component_notes(row, rejected, alpha, values["settings"]["confidence_level"])),
+            "footnotes": component_notes(row, rejected, alpha, values["settings"]["confidence_level"]),
         }
         for row, values, rejected in zip(rows, record["results"], decisions, strict=True)
     ]
-
-
-def _for_options(notes: Sequence[str]) -> list[str]:
-    """Return footnotes that name options in place of parameters."""
-    return [with_option_names(note, own_options()) for note in notes]
 
 
 @dataclass(kw_only=True)
@@ -270,9 +263,6 @@ def tested_rows(
         output.print_records(earlier)
         with progress_bar(f"testing {counted(len(places), 'image')}") as progress:
             for _, records in interruption.until(engine.run(run, places, progress)):
-                for record in records:
-                    if "error" in record:
-                        record["error"] = with_option_names(record["error"], own_options())
                 write(records)
                 found = [(record["image"], rows_of_line(record)) for record in records]
                 for name, some in found:

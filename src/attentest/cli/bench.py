@@ -13,8 +13,7 @@ import typer
 from rich.text import Text
 
 from attentest.cli.command import Command, refuse_options_before
-from attentest.cli.option_names import option_names
-from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption
+from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption, named_by_options
 from attentest.cli.output import fail, on_interrupt, print_json, progress_bar, say
 from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
@@ -36,15 +35,18 @@ def counts(
     ] = None,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Count the model evaluations of a few small cases, and fail if one takes twice those recorded.
+    r"""Count the model evaluations of a few small cases, and fail if one takes twice those recorded.
+
+    For example:
+
+    ```
+    attentest bench counts
+    attentest bench counts \
+        --record src/attentest/studies/benchmark/recorded_counts.json
+    ```
 
     Takes half a minute. Counts hardly depend on the machine, unlike times: this is what CI runs. The recorded ones
     came with attentest; after a change of the search, --record writes new ones.
-
-    Examples:
-    attentest bench counts
-
-    attentest bench counts --record src/attentest/studies/benchmark/recorded_counts.json
     """
     from attentest.files import check_output_path
     from attentest.studies.benchmark.counts import COMMAND, MUCH_LOWER, TOO_MANY, read_record, write_record
@@ -156,16 +158,17 @@ def run(
 ) -> None:
     """Measure what a test costs, as ratios of times, evaluations and memory that are measured side by side.
 
+    For example:
+
+    ```
+    attentest bench
+    attentest bench --only interval --only model --size 8
+    attentest bench --device cuda --images 10000 --figure bench.png
+    ```
+
     All comparisons together take some minutes on two idle cores. Both sides of a ratio are run alternately, and the
     median of a few repeats is taken, so that a busy machine changes a ratio far less than a time. What became slower
     than in the last run is marked: times by more than 25%, evaluations by more than 10%.
-
-    Examples:
-    attentest bench
-
-    attentest bench --only interval --only model --size 8
-
-    attentest bench --device cuda --images 10000 --figure bench.png
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context, "measuring times")
@@ -176,7 +179,7 @@ def run(
     if figure is not None:
         from attentest.presentation.figure import check_figure_path
 
-        with option_names({"the file name of the figure": "--figure"}):
+        with named_by_options({"the file name of the figure": "--figure"}):
             check_figure_path(figure)
     with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
         from attentest.studies.benchmark.history import (
@@ -201,7 +204,7 @@ def run(
             device=device,
             seed=seed,
         )
-        with option_names({"the file name of the history": "--history"}):
+        with named_by_options({"the file name of the history": "--history"}):
             check_history_path(history)
         past = read_history(history)
         if past.damaged:
@@ -214,8 +217,6 @@ def run(
         if as_json:
             print_json({**done.as_dict(), "changes": [_as_dict(change) for change in found.values()]})
         else:
-            from attentest.cli.bench import print_run
-
             print_run(done, found)
         _say_more(done, found)
         say(f"history: {history}, {counted(len(past.runs) + 1, 'run')}")

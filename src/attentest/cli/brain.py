@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attentest.cli.command import with_options_of
-from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, within
+from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption
 from attentest.cli.output import Interrupted, print_findings, progress_bar, say
 from attentest.cli.values import all_or_count
 from attentest.errors import InputError, counted
@@ -41,23 +41,23 @@ def brain(
     noise_images: Annotated[
         int,
         typer.Option(
-            help="Slices without tumour to estimate the noise from.", callback=within(10), rich_help_panel=SPLIT
+            help="Slices without tumour to estimate the noise from.", metavar="N", min=10, rich_help_panel=SPLIT
         ),
     ] = 100,
     training_per_class: Annotated[
         int,
         typer.Option(
-            help="Slices with tumour, and as many without, to train on.", callback=within(1), rich_help_panel=SPLIT
+            help="Slices with tumour, and as many without, to train on.", metavar="N", min=1, rich_help_panel=SPLIT
         ),
     ] = 700,
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", callback=within(0))] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the training.", metavar="N", min=0)] = 0,
     epochs: Annotated[
         int | None,
         typer.Option(
             help="Passes over the training slices.",
             metavar="N",
             show_default="360",
-            callback=within(1),
+            min=1,
             rich_help_panel=TRAINING,
         ),
     ] = None,
@@ -77,7 +77,17 @@ def brain(
     *,
     where: EngineOptions,
 ) -> None:
-    """Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
+    r"""Run the paper's brain MRI study: train, test the attention of every test slice, and write a report.
+
+    For example:
+
+    ```
+    attentest brain --data kaggle_3m --device cuda --sensitivity-images all
+    attentest brain --data my-slices --out mine --training-per-class 300 \
+        --noise-images 50
+    attentest brain --data kaggle_3m --epochs 20 --sensitivity-images 0 \
+        --out first-look
+    ```
 
     Own slices are in one folder NAME per patient, with NAME_N.tif and NAME_N_mask.tif. The test slices of
     --sensitivity-images are also tested with other noise models, contrasts and thresholds, with randomised selection
@@ -87,13 +97,6 @@ def brain(
     disk: after an interruption the same command continues with the others. --engine processes, or ray, tests slices on
     several workers; the classifier is trained in this process. The report (OUT/report/index.html) shows slices; its
     Markdown and figures do not, so that they can be shared whatever the licence of the images.
-
-    Examples:
-    attentest brain --data kaggle_3m --device cuda --sensitivity-images all
-
-    attentest brain --data my-slices --out mine --training-per-class 300 --noise-images 50
-
-    attentest brain --data kaggle_3m --epochs 20 --sensitivity-images 0 --out first-look
     """
     where.check()
     from attentest.studies.brain.dataset import HOW_TO_GET, load_slices

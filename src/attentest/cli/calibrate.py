@@ -14,7 +14,6 @@ import typer
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.option_checks import check_files
-from attentest.cli.option_names import own_options, with_option_names
 from attentest.cli.options import (
     IMAGE,
     OUTPUT,
@@ -26,7 +25,6 @@ from attentest.cli.options import (
     SeedOption,
     WindowOption,
     check_level,
-    within,
 )
 from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, noise_file
@@ -47,7 +45,7 @@ REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.js
 @with_options_of(AttentionTestOptions)
 def calibrate(
     options: AttentionTestOptions,
-    images: Annotated[int, typer.Option(help="Number of null images.", callback=within(1))] = 1000,
+    images: Annotated[int, typer.Option(help="Number of null images.", metavar="N", min=1)] = 1000,
     seed: SeedOption = 0,
     true_noise: Annotated[
         str | None,
@@ -65,7 +63,7 @@ def calibrate(
             help="Estimate the noise anew for each null image, from so many reference images drawn for it, and test "
             "with the estimate: shows what estimating costs.",
             metavar="K",
-            callback=within(2),
+            min=2,
             show_default="as many as --noise was estimated from, if at most 100",
             rich_help_panel=IMAGE,
         ),
@@ -118,7 +116,19 @@ def calibrate(
     *,
     where: EngineOptions,
 ) -> None:
-    """Check that the test is calibrated: how often does it reject images of noise alone?
+    r"""Check that the test is calibrated: how often does it reject images of noise alone?
+
+    For example:
+
+    ```
+    attentest calibrate --noise 1.0 --images 200
+    attentest calibrate --model my-vit --noise noise.safetensors \
+        --top-fraction 0.1 --out calibration
+    attentest calibrate --noise sample --true-noise 1.0
+    attentest calibrate --noise 1.0 --rho 0.5 --reference-images 5 --images 200
+    attentest calibrate --noise 1.0 --images 100000 --engine processes \
+        --out calibration
+    ```
 
     Null images are drawn from the noise and tested. A valid test has p at most alpha for a fraction alpha of them, up
     to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test. The
@@ -127,17 +137,6 @@ def calibrate(
     then 1. Ctrl-C ends the command with a report on the images tested so far.
 
     Each image depends on --seed and its number alone: neither the number of images nor the workers change it.
-
-    Examples:
-    attentest calibrate --noise 1.0 --images 200
-
-    attentest calibrate --model my-vit --noise noise.safetensors --top-fraction 0.1 --out calibration
-
-    attentest calibrate --noise sample --true-noise 1.0
-
-    attentest calibrate --noise 1.0 --rho 0.5 --reference-images 5 --images 200
-
-    attentest calibrate --noise 1.0 --images 100000 --engine processes --out calibration
     """
     # What can be checked before the imports below, which take seconds, is.
     image_shape = as_image_shape(size)
@@ -177,7 +176,7 @@ def calibrate(
         progress_bar(f"testing {counted(len(numbers), 'null image')}") as progress,
     ):
         new = null_images.rows(numbers, engine, progress, write)
-        rows = interruption.until(map(_with_option_names, chain(known, new)))
+        rows = interruption.until(chain(known, new))
         first = next(rows, None)
         calibration = None if first is None else Calibration.of(chain([first], rows), tuple(alpha or ALPHAS))
     if calibration is not None:
@@ -217,11 +216,6 @@ def _recorded(
         numbers = found.missing(range(count), retry)
         again = set(numbers)
         yield [found.rows[number] for number in range(count) if number not in again], numbers, writer.add
-
-
-def _with_option_names(row: Row) -> Row:
-    """Return a row whose reason for a failure, if there is one, names options."""
-    return {**row, "error": with_option_names(row["error"], own_options())} if "error" in row else row
 
 
 def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true_noise: str | None) -> None:

@@ -1,11 +1,11 @@
-"""Commands of attentest, groups of options that several of them share, and what they check before they run."""
+"""Commands of attentest: what they check before they run, how their errors name options, and shared options."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, fields
 from enum import StrEnum
 from pathlib import Path
@@ -14,9 +14,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from attentest.cli.help_page import print_help
-from attentest.cli.option_names import option_names, options_of
-from attentest.cli.output import on_interrupt, usually_kept
+from attentest.cli.options import OUTPUT_PATHS, REGISTRIES, named_by_options, names_of_options
+from attentest.cli.output import on_interrupt
 from attentest.definition import Option, option_of
 from attentest.errors import NOISE_GUIDE, InputError
 
@@ -26,84 +25,78 @@ ADVICE = {
 }
 """What to say to those who leave out a required option, by the name of its parameter."""
 
+FOLDERS_ARE_MADE = "Folders that outputs are written to are created if they do not exist."
+"""What the help says below options that name one."""
 
-class Command(TyperCommand):
-    """A command of attentest."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        print_help(self, ctx)
+class _Checks:
+    """What commands and groups of commands have in common; a base class beside Typer's."""
+
+    params: list[Any]
+    epilog: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
+        """Read the command line; raise an error for an option that is given twice, and for an empty path."""
         try:
-            rest = super().parse_args(ctx, list(args))
+            rest: list[str] = super().parse_args(ctx, list(args))  # type: ignore[misc]
         except typer.BadParameter as error:
             if error.param is not None and error.param.name in ADVICE:
                 error.message = ADVICE[error.param.name]  # follows "Missing option"
             raise
-        values, _, parameters = self.make_parser(ctx).parse_args(list(args))
-        check_repeated(parameters)
-        check_empty_paths(parameters, values, ctx.params)
+        texts, _, given = self.make_parser(ctx).parse_args(list(args))  # type: ignore[attr-defined]
+        for parameter, count in Counter(given).items():
+            name = max(parameter.opts, key=len)
+            if count > 1 and parameter.param_type_name == "option" and not parameter.multiple:
+                raise InputError(f"{name} was given {count} times, and only one can count: give it once.")
+            is_path = any(isinstance(value, Path) for value in _listed(ctx.params.get(parameter.name)))
+            if is_path and "" in _listed(texts[parameter.name]):  # it would stand for the current directory
+                raise InputError(f"{name} must be a path, got an empty text.")
         return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with option_names(options_of(self.params)), on_interrupt(usually_kept(self.params)):
-            return super().invoke(ctx)
-
-
-class Group(TyperGroup):
-    """A group of commands of attentest."""
+        has_folder = any("--out" in option.opts and option.metavar == "FOLDER" for option in self.params)
+        kept = f"what was printed{', and what is in an --out directory,' if has_folder else ''} is complete."
+        with named_by_options(names_of_options(self.params)), on_interrupt(kept):
+            return super().invoke(ctx)  # type: ignore[misc]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help."""
-        print_help(self, ctx)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line."""
-        rest = super().parse_args(ctx, list(args))
-        values, _, parameters = self.make_parser(ctx).parse_args(list(args))
-        check_repeated(parameters)
-        check_empty_paths(parameters, values, ctx.params)
-        return rest
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the group, or the command of the group that was chosen."""
-        with option_names(options_of(self.params)), on_interrupt(usually_kept(self.params)):
-            return super().invoke(ctx)
+        """Print the help; below the options it says what the names stand for that they take."""
+        options = set(names_of_options(self.params).values())
+        notes = [FOLDERS_ARE_MADE] if options & OUTPUT_PATHS else []
+        notes += [f"{name}: {parts.help()}." for name, parts in REGISTRIES.items() if name in options]
+        epilog = self.epilog
+        self.epilog = "\n\n".join(filter(None, [epilog, *notes]))
+        super().format_help(ctx, formatter)  # type: ignore[misc]
+        self.epilog = epilog
 
 
-def check_repeated(parameters: Iterable[Any]) -> None:
-    """Refuse an option that is twice among parameters, as they come on the command line, where only the last counts."""
-    counts = Counter(each for each in parameters if each.param_type_name == "option" and not each.multiple)
-    for option, count in counts.items():
-        if count > 1:
-            raise InputError(
-                f"{max(option.opts, key=len)} was given {count} times, and only one can count: give it once."
-            )
+class Command(_Checks, TyperCommand):
+    """A command of attentest."""
 
 
-def check_empty_paths(parameters: Iterable[Any], given: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Refuse an empty text in place of a path, which would stand for the current directory.
+class Group(_Checks, TyperGroup):
+    """A group of commands of attentest."""
+
+
+def _listed(value: Any) -> Collection[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def refuse_options_before(context: typer.Context, purpose: str) -> None:
+    """Raise an error for options of a group before one of its commands, where they would have no effect.
 
     Parameters
     ----------
-    parameters
-        The parameters that are given.
-    given, values
-        What is given for them, as text, and what is made of it, by their names.
+    context
+        That of the group.
+    purpose
+        What the options of the group itself are for, such as "running experiments".
     """
-    for parameter in parameters:
-        texts, paths = (
-            some if isinstance(some, (list, tuple)) else [some]
-            for some in (given[parameter.name], values.get(parameter.name))
-        )
-        if "" in texts and any(isinstance(path, Path) for path in paths):
-            raise InputError(f"{max(parameter.opts, key=len)} must be a path, got an empty text.")
-
-
-CommandFunction = Callable[..., None]
+    for name, option in names_of_options(context.command.params).items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"{option} is for {purpose}: options of {context.invoked_subcommand} come after it.")
 
 
 class Generated(dict[str, tuple[inspect.Parameter, Option]]):
@@ -137,7 +130,9 @@ def _generated(name: str, default: Any, known: Option) -> inspect.Parameter:
     return _parameter(name, Annotated[kind | None if default is None else kind, setting], default)
 
 
-def with_options_of(group: type, leave_out: Collection[str] = ()) -> Callable[[CommandFunction], CommandFunction]:
+def with_options_of(
+    group: type, leave_out: Collection[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take the fields of a dataclass as options, in place of its parameter of that type.
 
     Parameters
@@ -160,7 +155,7 @@ def with_options_of(group: type, leave_out: Collection[str] = ()) -> Callable[[C
             default = inspect.Parameter.empty if field.default is MISSING else field.default
             options.append(_parameter(field.name, hints[field.name], default))
 
-    def decorate(command: CommandFunction) -> CommandFunction:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         group_parameter = ""
         parameters: list[inspect.Parameter] = []
         for declared in inspect.signature(command, eval_str=True).parameters.values():
@@ -201,20 +196,3 @@ def _values(generated: Mapping[str, tuple[inspect.Parameter, Option]], texts: di
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     # Keyword-only, so that a parameter without a default may follow one with a default.
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-
-
-def refuse_options_before(context: typer.Context, purpose: str) -> None:
-    """Refuse options of a group before one of its commands, where they would have no effect.
-
-    Parameters
-    ----------
-    context
-        That of the group.
-    purpose
-        What the options of the group itself are for, such as "running experiments".
-    """
-    for name in context.params:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = name.replace("_", "-").removeprefix("as-")
-            raise InputError(f"--{option} is for {purpose}: options of {context.invoked_subcommand} come after it.")

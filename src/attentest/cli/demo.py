@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.option_names import option_names
-from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level, within
+from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level, named_by_options
 from attentest.cli.output import print_json, progress_bar, say
 
 if TYPE_CHECKING:
@@ -29,18 +28,21 @@ def demo(
     out: Annotated[Path, typer.Option(help="File of the figure: .png, .svg or .pdf.", metavar="FILE")] = Path(
         "demo/demo.png"
     ),
-    seed: Annotated[int, typer.Option(help="Seed of the two images.", callback=within(0))] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the two images.", metavar="N", min=0)] = 0,
     search: SearchOption = SPECTRAL,
     alpha: AlphaOption = 0.05,
     as_json: JsonOption = False,
 ) -> None:
     """Test an image of noise alone and one with a signal, and draw both.
 
+    For example:
+
+    ```
+    attentest demo --out demo.png
+    ```
+
     The naive test calls both regions significant. The selective test accounts for the model having chosen the region
     from the same image, and tells them apart.
-
-    Example:
-    attentest demo --out demo.png
     """
     from attentest.cli.result_table import print_table
     from attentest.presentation.figure import check_figure_path, save_figure
@@ -48,7 +50,7 @@ def demo(
     from attentest.presentation.rows import row_of
 
     check_level(alpha)
-    with option_names({"the file name of the figure": "--out"}):
+    with named_by_options({"the file name of the figure": "--out"}):
         check_figure_path(out)
     with progress_bar("testing 2 images") as progress:
         results = _tested(seed, str(search), progress)

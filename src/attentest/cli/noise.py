@@ -12,7 +12,6 @@ import typer
 
 from attentest.cli.command import Command, Group
 from attentest.cli.option_checks import check_files
-from attentest.cli.option_names import option_names
 from attentest.cli.options import (
     OUTPUT,
     EstimatorName,
@@ -20,7 +19,7 @@ from attentest.cli.options import (
     ReportJsonOption,
     WindowOption,
     check_level,
-    within,
+    named_by_options,
 )
 from attentest.cli.output import print_json, progress_bar, say
 from attentest.cli.values import as_noise_model, noise_file
@@ -64,9 +63,9 @@ def check(
         float, typer.Option(help="Error rate of all verdicts together if every assumption holds, between 0 and 1.")
     ] = 0.05,
     simulations: Annotated[
-        int, typer.Option(help="Sets of images that are drawn from the model.", metavar="N", callback=within(19))
+        int, typer.Option(help="Sets of images that are drawn from the model.", metavar="N", min=19)
     ] = 199,
-    seed: Annotated[int, typer.Option(help="Seed of the drawn images.", callback=within(0))] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn images.", metavar="N", min=0)] = 0,
     figure: Annotated[
         Path | None,
         typer.Option(
@@ -82,13 +81,15 @@ def check(
 ) -> None:
     """Check a noise model against reference images: a verdict in words for each assumption.
 
+    For example:
+
+    ```
+    attentest noise check phantom/*.npy --noise noise.json --figure check.png
+    attentest noise check phantom/*.npy --estimator stationary
+    ```
+
     If every assumption holds, one is called broken with a probability of at most --alpha. The exit code is 0 if none is
     broken, 1 if one is, and 2 after an error.
-
-    Examples:
-    attentest noise check phantom/*.npy --noise noise.json --figure check.png
-
-    attentest noise check phantom/*.npy --estimator stationary
     """
     check_level(alpha)
     if (noise is None) == (estimator is None):
@@ -100,7 +101,7 @@ def check(
     if figure is not None:
         from attentest.presentation.figure import check_figure_path
 
-        with option_names({"the file name of the figure": "--figure"}):
+        with named_by_options({"the file name of the figure": "--figure"}):
             check_figure_path(figure, [*images, *filter(None, [noise_file(noise)])])
     from attentest.images.image_file import read_image
     from attentest.simulation.noise_check.noise_check import noise_check
@@ -193,7 +194,7 @@ def fit(
             help="For stationary and locally-stationary: pixels up to which correlations are estimated; they are zero "
             "at twice that.",
             metavar="N",
-            callback=within(1),
+            min=1,
             show_default="half the side, and a curve beyond",
         ),
     ] = None,
@@ -224,20 +225,22 @@ def fit(
     window: WindowOption = False,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Estimate the noise from reference images and save it for --noise of test and calibrate.
+    r"""Estimate the noise from reference images and save it for --noise of test and calibrate.
 
-    Examples:
+    For example:
+
+    ```
     attentest noise fit phantom/*.npy --out noise.json
-
-    attentest noise fit phantom/*.dcm --estimator stationary --max-lag 4 --out noise.safetensors
-
-    attentest noise fit controls/*.npy --estimator locally-stationary --gain per-image --out noise.safetensors
-
+    attentest noise fit phantom/*.dcm --estimator stationary --max-lag 4 \
+        --out noise.safetensors
+    attentest noise fit controls/*.npy --estimator locally-stationary \
+        --gain per-image --out noise.safetensors
     attentest test scan.dcm --noise noise.safetensors
+    ```
     """
     from attentest.files import check_output_path
 
-    with option_names({"the file name of the noise file": "--out"}):
+    with named_by_options({"the file name of the noise file": "--out"}):
         check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
     check_files("image", images)
     per_image_gain = gain is GainName.PER_IMAGE
@@ -298,8 +301,11 @@ def show(
 ) -> None:
     """Print the noise model in a noise file.
 
-    Example:
+    For example:
+
+    ```
     attentest noise show noise.safetensors
+    ```
     """
     check_files("noise", [file])
     from attentest.noise import load_noise

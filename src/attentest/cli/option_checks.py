@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attentest.cli.attention_test_options import AttentionTestOptions
-from attentest.cli.option_names import option_names
-from attentest.cli.options import SPECTRAL
+from attentest.cli.options import SPECTRAL, named_by_options
 from attentest.cli.values import as_saved_kinds, noise_file
 from attentest.errors import InputError
 from attentest.files import make_directory, same_file
@@ -112,7 +111,7 @@ def check_outputs(
 
     for path, option, check in ((csv, "--csv", check_csv_path), (parquet, "--parquet", check_parquet_path)):
         if path is not None:
-            with option_names({"the file name of the table": option}):
+            with named_by_options({"the file name of the table": option}):
                 check(path, inputs)
     if figure is not None:
         if components:

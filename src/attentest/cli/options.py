@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attentest.errors import InputError, shortened
-from attentest.registry import ENGINES, NOISE_ESTIMATORS, REGION_UNITS, SEARCHES, Part, Registry
+from attentest.errors import AttentestError, InputError
+from attentest.registry import (
+    ATTENTION_MAPS,
+    COMPARISONS,
+    CONTRASTS,
+    ENGINES,
+    FILTERS,
+    IMAGE_NOISE,
+    NOISE_ESTIMATORS,
+    REGION_UNITS,
+    SEARCHES,
+    Part,
+    Registry,
+)
 
-Check = Callable[[typer.CallbackParam, int | None], int | None]
-
-
-def within(least: int, most: int | None = None) -> Check:
-    """Return the callback of an option that takes a whole number in a range; one that is left out may be None.
-
-    Typer's own bounds (``min=``) would end in a message of another form than those of the library.
-    """
-    bounds = f"at least {least}" if most is None else f"at least {least} and at most {most}"
-
-    def check(option: typer.CallbackParam, value: int | None) -> int | None:
-        if value is not None and (value < least or (most is not None and value > most)):
-            raise InputError(f"{max(option.opts, key=len)} must be {bounds}, got {shortened(value)}.")
-        return value
-
-    return check
-
-
-PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
+OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
     "Output",
     "More on the images",
     "More on the model",
@@ -45,6 +40,58 @@ PANELS = OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKER
 
 OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure", "--report", "--history", "--record"}
 """Options that name what a command writes."""
+
+
+REGISTRIES = {
+    "--noise": IMAGE_NOISE,
+    "--attention": ATTENTION_MAPS,
+    "--region-unit": REGION_UNITS,
+    "--contrast": CONTRASTS,
+    "--filter": FILTERS,
+    "--search": SEARCHES,
+    "--estimator": NOISE_ESTIMATORS,
+    "--engine": ENGINES,
+    "--only": COMPARISONS,
+}
+"""Registries of the names that options take; what each stands for is said at the end of the help."""
+
+OTHER_NAMES = {
+    "deltas": "--delta",
+    "head_fusion": "--heads",
+    "image_shape": "--size",
+    "layer": "--attention layer:K",
+    "n": "--images",
+    "power": "--power",
+    "radius": "--contrast neighbourhood:RADIUS",
+    "sigma": "--noise",
+}
+"""Options that set a parameter of the library of another name than the command's own parameter, or a part of it."""
+
+
+def names_of_options(parameters: Iterable[Any]) -> dict[str, str]:
+    """Return the options of a command by the names of the library's parameters that they set."""
+    options = {
+        parameter.name: max(parameter.opts, key=len)
+        for parameter in parameters
+        if parameter.param_type_name == "option"
+    }
+    others = {name: option for name, option in OTHER_NAMES.items() if option.split()[0] in options.values()}
+    return {**others, **options}
+
+
+@contextmanager
+def named_by_options(names: Mapping[str, str]) -> Iterator[None]:
+    """Let the errors of the library name options in place of the parameters that they set.
+
+    Parameters
+    ----------
+    names
+        The options by the name of the parameter.
+    """
+    try:
+        yield
+    except AttentestError as error:
+        raise error.naming(names) from error
 
 
 def names_in(registry: Registry[Part]) -> Any:
@@ -101,7 +148,7 @@ RetryOption = Annotated[
     bool,
     typer.Option("--retry", help="For --out: try the images again that could not be tested.", rich_help_panel=OUTPUT),
 ]
-SeedOption = Annotated[int, typer.Option(help="Seed of the images.", callback=within(0))]
+SeedOption = Annotated[int, typer.Option(help="Seed of the images.", metavar="N", min=0)]
 FrameOption = Annotated[
     int | None,
     typer.Option(
@@ -160,6 +207,8 @@ class EngineOptions:
             help=f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each "
             "GPU four processes or one worker of ray.",
             metavar="N",
+            min=1,
+            max=MOST,
             rich_help_panel=WORKERS,
         ),
     ] = None
@@ -169,6 +218,8 @@ class EngineOptions:
             help=f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an "
             "even share of all.",
             metavar="N",
+            min=1,
+            max=MOST,
             rich_help_panel=WORKERS,
         ),
     ] = None
@@ -186,9 +237,6 @@ class EngineOptions:
                 raise InputError(f"{option} is for --engine {engines}, which is not there: add it.")
         if self.address is not None and self.engine != RAY:
             raise InputError(f"--address is for --engine {RAY}, not for --engine {self.engine}: leave it out.")
-        for option, number in (("--workers", self.workers), ("--cores", self.cores)):
-            if number is not None and not 1 <= number <= MOST:
-                raise InputError(f"{option} must be at least 1 and at most {MOST}, got {number}.")
 
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""

@@ -22,7 +22,6 @@ from attentest.cli.options import (
     SeedOption,
     WindowOption,
     check_level,
-    within,
 )
 from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, noise_file
@@ -50,7 +49,8 @@ def power(
         int,
         typer.Option(
             help="Number of simulated images for each row of the table; at least that of the image files.",
-            callback=within(1),
+            metavar="N",
+            min=1,
         ),
     ] = 50,
     seed: SeedOption = 0,
@@ -124,7 +124,16 @@ def power(
     ] = None,
     as_json: ReportJsonOption = False,
 ) -> None:
-    """Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region-unit.
+    r"""Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region-unit.
+
+    For example:
+
+    ```
+    attentest power --noise 1.0 --out power
+    attentest power --noise 1.0 --randomise 0 --randomise 0.5 \
+        --region-unit patches --delta 0 --delta 1.5 --decide
+    attentest power templates/*.npy --model my-vit --noise noise.safetensors
+    ```
 
     Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
     region the table shows the share of them that is rejected, with its 95% interval; the least true difference that
@@ -132,13 +141,6 @@ def power(
     naive ones, and how many hold the true value; and the overlap (IoU) of region and square. Differences and lengths
     are medians. Choose with it before looking at the data, not after. Ctrl-C ends the command with a report on the
     rows that are finished.
-
-    Examples:
-    attentest power --noise 1.0 --out power
-
-    attentest power --noise 1.0 --randomise 0 --randomise 0.5 --region-unit patches --delta 0 --delta 1.5 --decide
-
-    attentest power templates/*.npy --model my-vit --noise noise.safetensors
     """
     check_level(alpha)
     check_level(target, "--power")

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from attentest.cli.option_names import option_names
-from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, check_level, within
+from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, check_level, named_by_options
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
@@ -39,23 +38,26 @@ def report(
         int,
         typer.Option(
             help="Most results with pictures and details: those with the smallest p-values. All are in the table.",
-            callback=within(0, MOST_CARDS),
+            metavar="N",
+            min=0,
+            max=MOST_CARDS,
         ),
     ] = USUAL_CARDS,
     as_json: ReportJsonOption = False,
 ) -> None:
     """Write a report of the results in a folder: one HTML file that needs no other.
 
+    For example:
+
+    ```
+    attentest report tested
+    attentest report tested --out report.html --alpha 0.01
+    attentest report tested --json
+    ```
+
     It has a summary in words, a table of all images, a card with pictures for each, what was assumed about the noise
     and how p depends on it, the method and all settings. With --json it is printed as JSON instead, and written only if
     --out is given.
-
-    Examples:
-    attentest report tested
-
-    attentest report tested --out report.html --alpha 0.01
-
-    attentest report tested --json
     """
     check_level(alpha)
     target = directory / REPORT if out is None and not as_json else out
@@ -74,7 +76,7 @@ def check_report_option(path: Path, option: str, inputs: Iterable[Path] = ()) ->
     """Refuse a report that cannot be written, before anything is computed; messages name the option."""
     from attentest.presentation.report.page import NAME, check_report_path
 
-    with option_names({f"the file name of {NAME}": option}):
+    with named_by_options({f"the file name of {NAME}": option}):
         check_report_path(path, inputs)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attentest.cli.command import Command, refuse_options_before, with_options_of
-from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, SeedOption, within
+from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, SeedOption
 from attentest.cli.output import Interrupted, print_findings, progress_bar, say
 from attentest.errors import InputError, counted
 from attentest.files import make_directory
@@ -86,13 +86,11 @@ def run(
     ] = PresetName.quick,
     images: Annotated[
         int | None,
-        typer.Option(
-            help="At most this many images per series.", metavar="N", show_default="as preset", callback=within(1)
-        ),
+        typer.Option(help="At most this many images per series.", metavar="N", show_default="as preset", min=1),
     ] = None,
     permutations: Annotated[
         int | None,
-        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", callback=within(1)),
+        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", min=1),
     ] = None,
     tests: Annotated[
         WhoseTests,
@@ -136,17 +134,20 @@ def run(
     *,
     where: EngineOptions,
 ) -> None:
-    """Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
+    r"""Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
+
+    For example:
+
+    ```
+    attentest reproduce --out reproduction
+    attentest reproduce --preset paper --experiment type-i-error \
+        --experiment power --device cuda
+    ```
 
     Trials are saved every few seconds: after an interruption, or with a larger preset, the same command goes on where
     it stopped. Images depend on the seed alone, not on the device or the order, nor on the workers of --engine
     processes, several of which keep a GPU busy, or ray. Times are always taken in this process (the searches of
     computation-time, and evaluations): those of workers that compute beside each other would be wrong.
-
-    Examples:
-    attentest reproduce --out reproduction
-
-    attentest reproduce --preset paper --experiment type-i-error --experiment power --device cuda
     """
     if context.invoked_subcommand is not None:
         refuse_options_before(context, "running experiments")
@@ -193,8 +194,11 @@ def run(
 def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
     """Write the page again from the data: report/index.html, report/reproduction.md, figures and summary.json.
 
-    Example:
+    For example:
+
+    ```
     attentest reproduce report --out reproduction
+    ```
     """
     _print_findings(out, as_json)
     _write_page(out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from attentest.cli.option_names import own_options, with_option_names
 from attentest.presentation.image_names import shown
 from attentest.presentation.rows import Row, pvalues_of
 from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
@@ -201,13 +200,14 @@ def _alternatives(texts: Sequence[str]) -> str:
 
 def _marks(lines: Sequence[Line], alpha: float, interval_level: float | None) -> tuple[list[Column], list[str]]:
     """Return the column of the marks of footnotes, if there are any, and the footnotes."""
-    found = (
-        component_notes(line.row, line.rejected, alpha, interval_level)
-        if _simultaneous(lines)
-        else row_notes(line.row, line.below_alpha, alpha, interval_level)
-        for line in lines
+    marks, notes = marked(
+        [
+            component_notes(line.row, line.rejected, alpha, interval_level)
+            if _simultaneous(lines)
+            else row_notes(line.row, line.below_alpha, alpha, interval_level)
+            for line in lines
+        ]
     )
-    marks, notes = marked([[with_option_names(note, own_options()) for note in some] for some in found])
     column = Column(heading="notes", cells=[some or NO_VALUE for some in marks], is_text=True)
     return [column] if notes else [], notes
 

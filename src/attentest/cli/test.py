@@ -33,7 +33,6 @@ from attentest.cli.options import (
     RetryOption,
     WindowOption,
     check_level,
-    within,
 )
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.report import check_report_option, picture_kinds, records_folder, write_folder_report
@@ -92,7 +91,8 @@ def test(
         typer.Option(
             help="For --components: pixels join that share an edge (1), or a corner too (2).",
             metavar="N",
-            callback=within(1, 2),
+            min=1,
+            max=2,
             show_default="1",
             rich_help_panel=COMPARED,
         ),
@@ -232,7 +232,9 @@ def test(
         int | None,
         typer.Option(
             help="For --report: most results with pictures and details, those with the smallest p-values.",
-            callback=within(0, MOST_CARDS),
+            metavar="N",
+            min=0,
+            max=MOST_CARDS,
             show_default=str(USUAL_CARDS),
             rich_help_panel=OUTPUT,
         ),
@@ -242,27 +244,29 @@ def test(
     context: typer.Context,
     where: EngineOptions,
 ) -> None:
-    """Test whether the region that a model attends to differs from the rest of each image.
+    r"""Test whether the region that a model attends to differs from the rest of each image.
+
+    For example:
+
+    ```
+    attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
+    attentest test photo.jpg --noise 8 --model google/vit-base-patch16-224 \
+        --attention last-layer
+    attentest test scans/*.npy --noise noise.safetensors --top-fraction 0.1 \
+        --components --csv scans.csv
+    attentest test after.npy --contrast reference --reference before.npy \
+        --noise 1.0
+    attentest test scan.npy --noise 1.0 --sensitivity \
+        --sensitivity-figure noise.png
+    attentest test scan.npy --noise 1.0 --certify --draws 999
+    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv \
+        --report scans.html
+    ```
 
     Prints for each image the size of the region, the difference with an estimate and a confidence interval, and the
     selective p-value, which are valid although the model chose the region from the same image; and the naive p-value,
     which is not valid. A narrow terminal shows fewer columns. An image that cannot be read or tested is reported with
     its reason, and the others go on; the exit code is then 1.
-
-    Examples:
-    attentest test scan.npy --noise 1.0 --model my-vit --figure scan.png
-
-    attentest test photo.jpg --noise 8 --model google/vit-base-patch16-224 --attention last-layer
-
-    attentest test scans/*.npy --noise noise.safetensors --top-fraction 0.1 --components --csv scans.csv
-
-    attentest test after.npy --contrast reference --reference before.npy --noise 1.0
-
-    attentest test scan.npy --noise 1.0 --sensitivity --sensitivity-figure noise.png
-
-    attentest test scan.npy --noise 1.0 --certify --draws 999
-
-    attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv --report scans.html
     """
     from attentest.images.image_source import ImageSource
 

@@ -27,10 +27,13 @@ def train(
 ) -> None:
     """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory.
 
-    Folders above the directory are created if they do not exist.
+    For example:
 
-    Example:
+    ```
     attentest train my-vit --image-size 16 --epochs 20
+    ```
+
+    Folders above the directory are created if they do not exist.
     """
     from attentest.training.bundled import check_target
     from attentest.training.settings import TrainingSettings

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attentest.cli.option_names import option_names
+from attentest.cli.options import named_by_options
 from attentest.errors import NOISE_GUIDE, InputError, shortened
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_FORMATS
 
@@ -52,7 +52,7 @@ def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> Nois
         sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE)
     except InputError as error:
         raise InputError(f"{str(error).removesuffix('.')}: see {NOISE_GUIDE}.") from None
-    with option_names({"sigma": option}):
+    with named_by_options({"sigma": option}):
         if len(sigmas) > 1:
             return PerChannel(sigmas, AR1(rho) if rho else 1.0)
         return AR1(rho, sigmas[0]) if rho else Isotropic(sigmas[0])
@@ -99,7 +99,7 @@ def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kerne
     contrast: Contrast = CONTRASTS.create(text, "--contrast", **keywords)
     if kernel is None:
         return contrast
-    with option_names({"sigma": "--filter gaussian:SIGMA", "kernel": "--filter"}):
+    with named_by_options({"sigma": "--filter gaussian:SIGMA", "kernel": "--filter"}):
         return Filtered(_kernel(kernel), of=contrast)
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from attentest.cli.option_names import option_names
-from attentest.cli.options import DeviceOption, within
+from attentest.cli.options import DeviceOption
 from attentest.cli.output import say
 from attentest.errors import InputError
 
@@ -24,27 +23,28 @@ def web_page(
         ),
     ] = None,
     port: Annotated[
-        int, typer.Option(help="Port of the page; 0 takes any that is free.", callback=within(0, 65535))
+        int, typer.Option(help="Port of the page; 0 takes any that is free.", metavar="N", min=0, max=65535)
     ] = 7860,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Whether to open the page in the browser.")
     ] = True,
     max_upload_mb: Annotated[
-        int, typer.Option(help="Largest file that can be uploaded, in megabytes.", callback=within(1, 4096))
+        int, typer.Option(help="Largest file that can be uploaded, in megabytes.", metavar="N", min=1, max=4096)
     ] = 20,
     device: DeviceOption = "cpu",
 ) -> None:
     """Open a web page: upload an image, see the region, its p-value and its interval, download the report.
 
+    For example:
+
+    ```
+    attentest app
+    attentest app --model my-vit --model other-vit --device cuda
+    attentest app --port 8080 --no-open --max-upload-mb 200
+    ```
+
     The page is served on this machine alone, at 127.0.0.1, and loads nothing from elsewhere. Its address is printed
     when it is ready. Uploaded images are kept in a temporary folder until the command ends. Ctrl-C ends it.
-
-    Examples:
-    attentest app
-
-    attentest app --model my-vit --model other-vit --device cuda
-
-    attentest app --port 8080 --no-open --max-upload-mb 200
     """
     from importlib.util import find_spec
 
@@ -59,17 +59,16 @@ def web_page(
         raise InputError("the page needs Gradio: pip install 'attentest[app]'.")
     from attentest.app.server import listening_socket, serve
 
-    with option_names({"port": "--port", "device": "--device"}):
-        bound = listening_socket(port)
-        say("starting; this takes some seconds")
-        with bound, suppress(KeyboardInterrupt):
-            serve(
-                bound,
-                models=directories,
-                device=device,
-                max_upload=max_upload_mb * 1_000_000,
-                ready=lambda address: _ready(address, open_browser),
-            )
+    bound = listening_socket(port)
+    say("starting; this takes some seconds")
+    with bound, suppress(KeyboardInterrupt):
+        serve(
+            bound,
+            models=directories,
+            device=device,
+            max_upload=max_upload_mb * 1_000_000,
+            ready=lambda address: _ready(address, open_browser),
+        )
     say("stopped; uploaded images were deleted")
 
 

@@ -75,7 +75,8 @@ class Neighbourhood(WithinImage):
         number = real_number(self.radius, "radius")
         if not 1 <= number < np.inf:
             raise InputError(
-                f"radius must be finite and at least 1 pixel, or the ring around the region is empty, got {number}."
+                f"radius must be finite and at least 1 pixel, or the ring around the region is empty, got {number}.",
+                "radius",
             )
         object.__setattr__(self, "radius", number)
 
@@ -203,7 +204,7 @@ class Reference:
             try:
                 check_shape(self.noise, shape)
             except InputError as error:
-                raise InputError(f"the noise of the reference: {error}") from None
+                raise InputError(f"the noise of the reference: {error}", *error.parameters) from None
 
     def describe(self) -> dict[str, Any]:
         """Return the name and the noise of the reference."""

@@ -156,7 +156,9 @@ def _as_kernel(kernel: Any) -> NDArray[np.float64]:
         return named
     values = float_array(kernel, "kernel")
     if values.ndim != 2 or values.size == 0:
-        raise InputError(f"kernel must be an array (h, w) of numbers, got {values.dtype} of shape {values.shape}.")
+        raise InputError(
+            f"kernel must be an array (h, w) of numbers, got {values.dtype} of shape {values.shape}.", "kernel"
+        )
     if not np.all(np.isfinite(values)) or not np.any(values):
-        raise InputError("kernel must be finite and not all zero.")
+        raise InputError("kernel must be finite and not all zero.", "kernel")
     return values

@@ -109,10 +109,13 @@ def as_channels(channels: Channels) -> Channels:
         weights = tuple(real_number(weight, "channels (each weight)") for weight in listed)
         if not np.all(np.isfinite(weights)) or not SMALLEST_WEIGHT < np.abs(weights).max(initial=0) < LARGEST_WEIGHT:
             raise InputError(
-                f"channels (as weights) must be finite and not all zero, and neither huge nor tiny, got {listed}."
+                f"channels (as weights) must be finite and not all zero, and neither huge nor tiny, got {listed}.",
+                "channels",
             )
         return weights
-    raise InputError(f"channels must be 'mean', the number of a channel, or a weight per channel, got {channels!r}.")
+    raise InputError(
+        f"channels must be 'mean', the number of a channel, or a weight per channel, got {channels!r}.", "channels"
+    )
 
 
 def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
@@ -122,11 +125,14 @@ def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
         return np.full(count, 1.0 / count)
     if isinstance(compared, int):
         if compared >= count:
-            raise InputError(f"channels = {compared} is no channel of the image, which has 0 to {count - 1}.")
+            raise InputError(
+                f"channels = {compared} is no channel of the image, which has 0 to {count - 1}.", "channels"
+            )
         return np.asarray(np.eye(count)[compared])
     if len(compared) != count:
         raise InputError(
-            f"channels gives {counted(len(compared), 'weight')}, but the image has {counted(count, 'channel')}."
+            f"channels gives {counted(len(compared), 'weight')}, but the image has {counted(count, 'channel')}.",
+            "channels",
         )
     return np.array(compared)
 

@@ -273,10 +273,12 @@ def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
             "(0, 1), or --range 0,1 on the command line."
         )
     if not isinstance(levels, Sequence) or len(levels) != 2:
-        raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.")
+        raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.", "intensity_range")
     black, white = (_finite(level, "intensity_range") for level in levels)
     if not black < white or not math.isfinite(white - black):
-        raise InputError(f"intensity_range must be (black, white) with black below white, got ({black}, {white}).")
+        raise InputError(
+            f"intensity_range must be (black, white) with black below white, got ({black}, {white}).", "intensity_range"
+        )
     return black, white
 
 

@@ -169,13 +169,14 @@ LARGEST_SIDE = 2**20
 def as_shape(shape: Any) -> tuple[int, int, int]:
     """Return the (C, H, W) of ``image_shape``, (H, W) or (C, H, W), with at most as many values as an image."""
     if not isinstance(shape, tuple) or len(shape) not in (2, 3):
-        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.")
-    sides = [whole_number(side, "a side in image_shape", 1, LARGEST_SIDE) for side in shape]
+        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.", "image_shape")
+    sides = [whole_number(side, "image_shape (each side)", 1, LARGEST_SIDE) for side in shape]
     if math.prod(sides) > MAX_PIXELS:
         product = " x ".join(str(side) for side in sides)
         raise InputError(
             f"image_shape must have at most {MAX_PIXELS} values, as many as an image that is read, but {product} has "
-            f"{math.prod(sides)}: give smaller sides."
+            f"{math.prod(sides)}: give smaller sides.",
+            "image_shape",
         )
     channels, height, width = sides if len(sides) == 3 else (1, *sides)
     return channels, height, width

@@ -85,7 +85,7 @@ class AR1(BaseNoise):
         object.__setattr__(self, "sigma", standard_deviation(self.sigma))
         object.__setattr__(self, "rho", real_number(self.rho, "rho"))
         if not -1.0 < self.rho < 1.0:
-            raise InputError(f"rho must lie strictly between -1 and 1, got {self.rho}.")
+            raise InputError(f"rho must lie strictly between -1 and 1, got {self.rho}.", "rho")
 
     def apply(self, v: FloatArray) -> FloatArray:
         """Return ``Sigma v`` by one recursive filter forwards and one backwards."""

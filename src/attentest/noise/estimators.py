@@ -73,7 +73,7 @@ class NoiseEstimator(ABC):
 
     def __init__(self, *, gain: str = EQUAL_GAIN) -> None:
         if gain not in (EQUAL_GAIN, PER_IMAGE_GAIN):
-            raise InputError(f"gain must be {EQUAL_GAIN!r} or {PER_IMAGE_GAIN!r}, got {gain!r}.")
+            raise InputError(f"gain must be {EQUAL_GAIN!r} or {PER_IMAGE_GAIN!r}, got {gain!r}.", "gain")
         self.gain = gain
 
     def fit(self, images: Iterable[ImageLike]) -> Self:
@@ -137,7 +137,7 @@ class _PooledEstimator(NoiseEstimator):
     def __init__(self, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
         super().__init__(gain=gain)
         if not isinstance(ignore_constant, bool):
-            raise InputError(f"ignore_constant must be True or False, got {ignore_constant!r}.")
+            raise InputError(f"ignore_constant must be True or False, got {ignore_constant!r}.", "ignore_constant")
         self.ignore_constant = ignore_constant
 
     def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:

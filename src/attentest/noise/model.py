@@ -299,7 +299,8 @@ def standard_deviation(sigma: float) -> float:
     if not SMALLEST_SIGMA <= number <= LARGEST_SIGMA:
         raise InputError(
             f"sigma (a standard deviation) must be positive and finite, from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g} "
-            f"so that its square is too, got {number}."
+            f"so that its square is too, got {number}.",
+            "sigma",
         )
     return number
 

@@ -207,7 +207,7 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
         try:
             pixels = as_sample(image).pixels
         except InputError as error:
-            raise InputError(f"reference image {number} cannot be used: {error}") from None
+            raise InputError(f"reference image {number} cannot be used: {error}", *error.parameters) from None
         if arrays and pixels.shape != arrays[0].shape:
             raise InputError(
                 f"reference images must have one shape, but image 1 is (C, H, W) = {arrays[0].shape} and image "

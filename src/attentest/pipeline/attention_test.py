@@ -82,7 +82,9 @@ class AttentionTest:
             if definition.attention != "rollout":
                 raise InputError("attention is for models: a score function computes its own scores.")
             if definition.image_size is not None and preprocessing is None:
-                raise InputError("image_size is for models and preprocessing: a score function has a size of its own.")
+                raise InputError(
+                    "image_size is for models and preprocessing: a score function has a size of its own.", "image_size"
+                )
             scores = as_score_function(
                 model, definition.device, definition.batch_size, definition.memory_budget, definition.image_shape
             )

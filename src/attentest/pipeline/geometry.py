@@ -148,7 +148,8 @@ def preprocessing_and_size(
     if isinstance(chosen.resize, int) and chosen.crop is None:
         raise InputError(
             f"the preprocessing makes the shorter side {chosen.resize} pixels long and the other follows the image, "
-            "but the model's input must have one size: give image_size=(height, width)."
+            "but the model's input must have one size: give image_size, as (height, width).",
+            "image_size",
         )
     return chosen, chosen.crop or chosen.resize
 
@@ -159,14 +160,15 @@ def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[f
     if preprocessing is None or preprocessing.rescale is None:
         raise InputError(
             "intensity_range is for preprocessing that rescales, and there is none: pixel values reach the model as "
-            "they are."
+            "they are.",
+            "intensity_range",
         )
     try:
         black, white = (real_number(level, "intensity_range") for level in value)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.") from None
+        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.", "intensity_range") from None
     return black, white
 
 

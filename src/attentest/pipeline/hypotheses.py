@@ -129,7 +129,8 @@ def lines_through(
         if np.any(own <= floor):
             raise InputError(
                 "the noise model gives the pixels that are compared no variance, so that nothing can be randomised: "
-                "use randomise=0."
+                "use randomise=0.",
+                "randomise",
             )
         moved = np.einsum("ki,ki->k", eta, added) / scale
         for row, (model, own_model) in enumerate(zip(added_noise or noise, noise, strict=True)):

@@ -248,14 +248,14 @@ def _numbered(number: int, function: Any, image: Any, reference: Any) -> Any:
     try:
         return function(image, reference)
     except InputError as error:
-        raise InputError(f"image {number}: {error}") from None
+        raise InputError(f"image {number}: {error}", *error.parameters) from None
 
 
 def _about_the_reference(function: Any, value: Any) -> Any:
     try:
         return function(value)
     except InputError as error:
-        raise InputError(f"the reference: {error}") from None
+        raise InputError(f"the reference: {error}", *error.parameters) from None
 
 
 KEY = b"attentest randomised selection 1"

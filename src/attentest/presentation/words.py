@@ -277,8 +277,7 @@ def _interval_notes(row: Mapping[str, Any], interval: tuple[float, float], disag
     if row["alternative"] == "two-sided" and disagree:
         notes.append(
             "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
-            "interval has the same probability in each tail; p agrees with it if it is asked for with "
-            'alternative="equal-tailed"'
+            "interval has the same probability in each tail; the p of the equal-tailed alternative agrees with it"
         )
     return notes
 

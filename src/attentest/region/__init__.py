@@ -45,7 +45,9 @@ def as_region_rule(threshold: float | None, top_fraction: float | None) -> Regio
     if threshold is not None:
         raise InputError(
             "threshold and top_fraction are two ways to choose the region: give one of them, got "
-            f"{threshold!r} and {top_fraction!r}."
+            f"{threshold!r} and {top_fraction!r}.",
+            "threshold",
+            "top_fraction",
         )
     return TopFraction(top_fraction)
 

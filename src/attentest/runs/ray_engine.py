@@ -50,7 +50,7 @@ class RayEngine(PooledEngine[Any]):
         self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int | None = None
     ) -> None:
         if address is not None and not isinstance(address, str):
-            raise InputError(f"address must be a text such as 'auto' or '10.0.0.1:6379', got {address!r}.")
+            raise InputError(f"address must be a text such as 'auto' or '10.0.0.1:6379', got {address!r}.", "address")
         self.address = None if address == "local" else address
         super().__init__(workers=workers, cores=whole_number(cores, "cores", 1, MOST_CORES), shard=shard)
         self._stack = ExitStack()

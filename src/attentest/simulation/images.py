@@ -89,15 +89,18 @@ def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) ->
     if mean is not None:
         sample = as_sample(mean)
         if image_shape is not None and as_shape(image_shape) != sample.shape:
-            raise InputError(f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.")
+            raise InputError(
+                f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.", "image_shape"
+            )
         return sample
     if image_shape is not None:
         return Sample(pixels=np.zeros(as_shape(image_shape)), levels=None)
     changes = test.preprocessing
     if changes is not None and (changes.resize is not None or changes.crop is not None):
         raise InputError(
-            "the test's preprocessing takes images of any size: say with image_shape=(H, W), or in colour with "
-            "image_shape=(C, H, W), which to draw."
+            "the test's preprocessing takes images of any size: say which to draw with image_shape, as (H, W) or "
+            "in colour as (C, H, W).",
+            "image_shape",
         )
     channels, height, width = test.image_shape
     one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
@@ -184,7 +187,9 @@ class SimulatedImages:
                     images.image(number), reference=images.reference(number) if images.has_references else None
                 )
             except InputError as error:
-                raise InputError(f"image {number}: {error}" if len(backgrounds) > 1 else str(error)) from None
+                raise InputError(
+                    f"image {number}: {error}" if len(backgrounds) > 1 else str(error), *error.parameters
+                ) from None
         return images
 
     def image(self, number: int, height: float = 0.0) -> Sample:
@@ -266,7 +271,7 @@ def _noise_to_draw(test: AttentionTest, true_noise: NoiseLike | None, shapes: It
             check_shape(model, shape)
     except InputError as error:
         drawn = "" if true_noise is None else "the noise that images are drawn from: "
-        raise InputError(f"{drawn}{error}") from None
+        raise InputError(f"{drawn}{error}", *error.parameters) from None
     return model
 
 

@@ -26,7 +26,9 @@ def alternatives() -> tuple[str, ...]:
 def as_alternative(alternative: str) -> Alternative:
     """Return an alternative; raise an error if there is no such alternative."""
     if alternative not in get_args(Alternative):
-        raise InputError(f"alternative must be 'two-sided', 'equal-tailed', 'greater' or 'less', got {alternative!r}.")
+        raise InputError(
+            f"alternative must be 'two-sided', 'equal-tailed', 'greater' or 'less', got {alternative!r}.", "alternative"
+        )
     return cast(Alternative, alternative)
 
 

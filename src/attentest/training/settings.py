@@ -33,10 +33,10 @@ def check_fit(settings: Any, whole: Mapping[str, tuple[int, int]], shares: Itera
     for name in ("learning_rate", *shares):
         object.__setattr__(settings, name, real_number(getattr(settings, name), name))
     if not 0 < settings.learning_rate <= 1:
-        raise InputError(f"learning_rate must lie in (0, 1], got {settings.learning_rate}.")
+        raise InputError(f"learning_rate must lie in (0, 1], got {settings.learning_rate}.", "learning_rate")
     for name in shares:
         if not 0 <= getattr(settings, name) < 1:
-            raise InputError(f"{name} must lie in [0, 1), got {getattr(settings, name)}.")
+            raise InputError(f"{name} must lie in [0, 1), got {getattr(settings, name)}.", name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +66,23 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
-            raise InputError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.")
+            raise InputError(
+                f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.", "architecture"
+            )
         check_fit(self, {"image_size": (4, LARGEST_SIDE), "images_per_class": (1, 10**6)}, ("dropout",))
         if self.image_size % self.patch_size:
             raise InputError(
-                f"image_size must be a multiple of the patch size max(2, image_size // 8) "
-                f"= {self.patch_size}, got {self.image_size}."
+                f"image_size must be a multiple of the patch size, an eighth of it and at least 2, which is "
+                f"{self.patch_size}, got {self.image_size}.",
+                "image_size",
             )
         values = 2 * self.images_per_class * self.image_size**2
         if values > MOST_VALUES:
             raise InputError(
                 f"images_per_class is {self.images_per_class} and image_size {self.image_size}, which makes {values} "
-                f"pixels in all, but at most {MOST_VALUES} are drawn: use fewer or smaller images."
+                f"pixels in all, but at most {MOST_VALUES} are drawn: use fewer or smaller images.",
+                "images_per_class",
+                "image_size",
             )
 
     @property

@@ -137,7 +137,9 @@ class NullImages:
         truth = images.noise
         if reference_images is None:
             if estimator is not None:
-                raise InputError("an estimator is for reference images: say how many with reference_images=.")
+                raise InputError(
+                    "an estimator is for reference images: say how many with reference_images.", "reference_images"
+                )
             known_from = truth.images if true_noise is None and isinstance(truth, Estimated) else None
             if known_from is not None and known_from <= MOST_BY_DEFAULT:
                 reference_images = known_from

@@ -211,7 +211,8 @@ def noise_check(
     if (len(CRITERIA) / (count + 1)) > level:
         raise InputError(
             f"simulations must be at least {int(np.ceil(len(CRITERIA) / level)) - 1} for alpha = {level:g}, because "
-            f"fewer never give an adjusted p-value as small as that, got {count}."
+            f"fewer never give an adjusted p-value as small as that, got {count}.",
+            "simulations",
         )
     generator = as_generator(rng)
     with progress_reports(progress, count, "simulation", "simulating images") as report:

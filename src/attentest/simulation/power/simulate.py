@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.checks import confidence, level, real_number, strictly_between_0_and_1, whole_number
+from attentest.checks import confidence, level, parameter_error, real_number, strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
@@ -173,7 +173,8 @@ class Simulation:
             means = [mean_image(test, image, None) for image in _listed(backgrounds, "backgrounds")]
         else:
             raise InputError(
-                "image_shape is for a constant background, but backgrounds are given: leave one of them out."
+                "image_shape is for a constant background, but backgrounds are given: leave one of them out.",
+                "image_shape",
             )
         if deltas is None:
             deltas = DELTAS if backgrounds is None else 0.0
@@ -182,11 +183,12 @@ class Simulation:
         self.designs = _designs(test, randomise, region_unit)
         self.deltas = sorted({_height(delta) for delta in _listed(deltas, "deltas")})
         if len(self) > MOST_TESTS:
-            raise InputError(f"n = {n} would take {len(self)} tests, and at most {MOST_TESTS} are possible.")
+            raise InputError(f"n = {n} would take {len(self)} tests, and at most {MOST_TESTS} are possible.", "n")
         if self.count < len(means):
             raise InputError(
-                f"n = {n} would leave out backgrounds after the first {n} of {len(means)}: give n={len(means)} or "
-                "more, or fewer backgrounds."
+                f"n = {n} would leave out backgrounds after the first {n} of {len(means)}: give at least "
+                f"{len(means)}, or fewer backgrounds.",
+                "n",
             )
         if side is not None:
             sizes = [mean.shape[1:] for mean in means]
@@ -194,7 +196,8 @@ class Simulation:
             if (side, side) in sizes:
                 raise InputError(
                     f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
-                    "give a smaller one."
+                    "give a smaller one.",
+                    "side",
                 )
         self.images = SimulatedImages.of(test, rng, backgrounds=means, true_noise=true_noise, side=side)
         self.noise_deviation = noise_deviation(self.images.noise, means[0].pixels.size)
@@ -323,7 +326,7 @@ def _height(delta: Any) -> float:
     name = "deltas (the heights of the square)"
     number = real_number(delta, name)
     if not 0 <= number <= LARGEST_DELTA:
-        raise InputError(f"{name} must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}.")
+        raise parameter_error(name, f"must be from 0 to {LARGEST_DELTA:g} standard deviations, got {number:g}")
     return number
 
 

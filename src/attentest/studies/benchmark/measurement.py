@@ -177,11 +177,14 @@ class BenchSettings:
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
-            raise InputError(f"size must be {', '.join(map(str, SIZES[:-1]))} or {SIZES[-1]}, got {self.size}.")
+            raise InputError(f"size must be {', '.join(map(str, SIZES[:-1]))} or {SIZES[-1]}, got {self.size}.", "size")
         whole_number(self.images, "images", 1, MOST_IMAGES)
         whole_number(self.grid_images, "grid_images", 1, MOST_IMAGES)
         if self.grid_images > self.images:
-            raise InputError(f"grid_images must be at most images={self.images}, got {self.grid_images}.")
+            raise InputError(
+                f"grid_images must be at most {self.images}, the number of images, got {self.grid_images}.",
+                "grid_images",
+            )
         whole_number(self.repeats, "repeats", 1, 1000)
         strictly_between_0_and_1(self.tol, "tol")
 

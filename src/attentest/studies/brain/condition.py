@@ -109,7 +109,9 @@ def split_by_patient(
     if not (counts["with_tumour"] and counts["without_tumour"]) or counts["patients"] < LEAST_TESTED:
         raise InputError(
             f"the test needs slices with and without tumour of at least {LEAST_TESTED} patients, but left for it are "
-            f"{_words(counts)}: ask for fewer with noise_images or training_per_class, or give more patients."
+            f"{_words(counts)}: ask for fewer with noise_images or training_per_class, or give more patients.",
+            "noise_images",
+            "training_per_class",
         )
     sha256, given = slices.digest(), len(slices)
     return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, given=given)
@@ -129,7 +131,8 @@ def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator)
         raise InputError(
             f"{wanted} slices without tumour are wanted for the noise, but {len(patients)} patients give "
             f"{wanted - missing} with at most {NOISE_IMAGES_PER_PATIENT} of each: ask for fewer with noise_images, or "
-            "give more patients."
+            "give more patients.",
+            "noise_images",
         )
     return _joined(drawn), others
 
@@ -143,7 +146,8 @@ def _training_part(slices: Slices, patients: Patients, wanted: int, rng: Generat
         left = _counts(slices, _joined(patients))
         raise InputError(
             f"{wanted} slices with and {wanted} without tumour are wanted for training, but those not in the noise "
-            f"part are {_words(left)}: ask for fewer with training_per_class, or give more patients."
+            f"part are {_words(left)}: ask for fewer with training_per_class, or give more patients.",
+            "training_per_class",
         )
     pool = _joined(patients[:needed])
     classes = (pool[slices.tumour[pool]], pool[~slices.tumour[pool]])
