@@ -32,7 +32,9 @@ nitpick_ignore_regex = [
     # Names of other libraries, and type aliases, have no page here, and nothing is looked up on the network.
     (r"py:.*", r"(?!attentest\.).*"),
     # Internal classes that appear in the signature of a public one and are of no use by themselves.
-    (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise)"),
+    (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise|Strips)"),
+    # Records and definitions behind public classes, whose fields these show themselves.
+    (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|NoiseSensitivity)"),
 ]
 
 # Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.
