@@ -66,8 +66,9 @@ class Option:
         Returns the texts that are allowed; None for any.
     flag, metavar, panel, shown_default
         How the command line spells it, what it calls its value, under which heading, and with which default.
-    label
-        What the page asks; empty if the page does not offer it.
+    label, slider
+        What the page asks, empty if it does not offer the option; and the least value, the greatest one and the step
+        of a slider there.
     recorded
         Whether the record of a test has it: without it, another test may have the same record.
     of_model
@@ -84,6 +85,7 @@ class Option:
     panel: str | None = None
     shown_default: str | bool = True
     label: str = ""
+    slider: tuple[float, float, float] | None = None
     recorded: bool = True
     of_model: bool = False
 
@@ -178,6 +180,8 @@ class Definition:
         text=float,
         metavar="TAU",
         shown_default="0.6",
+        label="Threshold τ",
+        slider=(0.02, 0.98, 0.01),
     )
     top_fraction: float | None = option(
         "Instead of a threshold: the region is this fraction of the pixels, or patches.",
@@ -186,6 +190,8 @@ class Definition:
         text=float,
         metavar="Q",
         shown_default=False,
+        label="Top fraction",
+        slider=(0.01, 0.5, 0.01),
     )
     region_unit: str = option(
         "What the region consists of: pixels, with attention interpolated between patch centres, or whole patches.",
@@ -196,7 +202,7 @@ class Definition:
         text=str,
         choices=lambda: tuple(REGION_UNITS),
         panel=COMPARED_PANEL,
-        label="Regions consist of",
+        label="It consists of",
     )
     attention: AggregationLike = option(
         'How attention becomes a map: "rollout" (the paper\'s), "last-layer", or ``Rollout(...)`` or '
@@ -257,7 +263,8 @@ class Definition:
         text=float,
         metavar="GAMMA",
         panel=RANDOMISED_PANEL,
-        label="Randomised selection, γ",
+        label="Randomised selection γ",
+        slider=(0.0, 2.0, 0.1),
     )
     randomise_seed: int | None = option(
         "Seed of the noise that randomised selection adds.",
@@ -284,6 +291,7 @@ class Definition:
         text=str,
         choices=alternatives,
         panel=COMPARED_PANEL,
+        label="Is the region",
     )
     confidence_level: float | None = option(
         "The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is "

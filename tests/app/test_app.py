@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from attentest.app.guard import Guard
 from attentest.app.offered import OfferedModels, UploadedImage
 from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
+from attentest.definition import Definition, option
 from attentest.noise import StationaryCovariance
 from command_line import run_main
 
@@ -79,7 +80,9 @@ class TestActions:
     def test_the_result_is_that_of_the_library(
         self, actions: Actions, session: Session, saved_tiny_model: Path
     ) -> None:
-        html = html_of(actions, session, Form(sigma=2.0, threshold=0.5, region_unit="patches", alternative="greater"))
+        html = html_of(
+            actions, session, Form.of(sigma=2.0, threshold=0.5, region_unit="patches", alternative="greater")
+        )
         test = AttentionTest.from_pretrained(
             saved_tiny_model, noise=2.0, threshold=0.5, region_unit="patches", alternative="greater"
         )
@@ -101,10 +104,10 @@ class TestActions:
     @pytest.mark.parametrize(
         "form",
         [
-            Form(threshold=0.3),
-            Form(rule=TOP_FRACTION, top_fraction=0.2),
-            Form(randomise=0.5),
-            Form(region="patches"),
+            Form.of(threshold=0.3),
+            Form.of(rule=TOP_FRACTION, top_fraction=0.2),
+            Form.of(randomise=0.5),
+            Form.of(region_unit="patches"),
         ],
     )
     def test_the_preview_is_the_region_of_the_test(self, actions: Actions, session: Session, form: Form) -> None:
@@ -121,7 +124,7 @@ class TestActions:
         actions.preview(session, "tiny", Form())
         scores = actions.models.model("tiny").scores
         monkeypatch.setattr(scores, "_scores", None)  # an evaluation would fail
-        shown = {actions.preview(session, "tiny", Form(threshold=tau)) for tau in (0.2, 0.4, 0.8)}
+        shown = {actions.preview(session, "tiny", Form.of(threshold=tau)) for tau in (0.2, 0.4, 0.8)}
         assert len(shown) == 3
 
     def test_noise_fitted_to_controls(self, actions: Actions, session: Session, tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ class TestActions:
         paths = [str(tmp_path / f"{i}.npy") for i in range(len(controls))]
         for path, control in zip(paths, controls, strict=True):
             np.save(path, control)
-        form = Form(noise=CONTROLS, controls=paths, estimator="stationary")
+        form = Form.of(noise=CONTROLS, controls=paths, estimator="stationary")
         html = html_of(actions, session, form)
         fitted = StationaryCovariance().fit(controls)
         scores = actions.models.model("tiny").scores
@@ -141,29 +144,29 @@ class TestActions:
         assert "there are no control images" in html_of(actions, session, replace(form, controls=None))
 
     def test_what_needs_a_note_has_one(self, actions: Actions, session: Session) -> None:
-        html = html_of(actions, session, Form(noise=IMAGE, method="sample", randomise=0.5))
+        html = html_of(actions, session, Form.of(noise=IMAGE, method="sample", randomise=0.5))
         assert "approximate" in html
         assert "the image plus noise of 0.5 times its own" in html
         assert "different settings" not in html
-        assert "tested with 2 different settings on this page" in html_of(actions, session, Form(threshold=0.4))
+        assert "tested with 2 different settings on this page" in html_of(actions, session, Form.of(threshold=0.4))
         session.image = UploadedImage(name="large", pixels=np.random.default_rng(0).normal(size=(12, 10)))
         assert "so it saw this one resized" in html_of(actions, session, Form())
-        assert "the model takes images of height 8" in html_of(actions, session, Form(resize=False))
+        assert "the model takes images of height 8" in html_of(actions, session, Form.of(resize=False))
 
     @pytest.mark.parametrize(
         ("form", "message"),
         [
-            (Form(sigma=None), "the standard deviation of the noise must be a number, got an empty field"),
-            (Form(sigma=-1.0), "the standard deviation of the noise must be positive"),
-            (Form(threshold=2.0), "the threshold must lie strictly between 0 and 1"),
-            (Form(alpha=None), "alpha must be"),
-            (Form(black="0"), "only one of black and white is given"),
-            (Form(black="0", white="x"), "white must be a number, or empty, got &#x27;x&#x27;"),
-            (Form(black="0", white="1"), "black and white are for models that rescale images"),
-            (Form(contrast="reference"), "contrast must be background, neighbourhood, region-mean"),
-            (Form(contrast="neighbourhood", radius=0.0), "radius must be"),
-            (Form(filtered="../x"), "kernel must be"),
-            (Form(noise="file"), "the noise must be number or controls or image"),
+            (Form.of(sigma=None), "the standard deviation of the noise must be a number, got an empty field"),
+            (Form.of(sigma=-1.0), "the standard deviation of the noise must be positive"),
+            (Form.of(threshold=2.0), "the threshold must lie strictly between 0 and 1"),
+            (Form.of(alpha=None), "alpha must be"),
+            (Form.of(black="0"), "only one of black and white is given"),
+            (Form.of(black="0", white="x"), "white must be a number, or empty, got &#x27;x&#x27;"),
+            (Form.of(black="0", white="1"), "black and white are for models that rescale images"),
+            (Form.of(contrast="reference"), "contrast must be background, neighbourhood, region-mean"),
+            (Form.of(contrast="neighbourhood", radius=0.0), "radius must be"),
+            (Form.of(filtered="../x"), "kernel must be"),
+            (Form.of(noise="file"), "noise must be number, controls, image, got"),
         ],
     )
     def test_a_bad_field_is_one_sentence(self, actions: Actions, session: Session, form: Form, message: str) -> None:
@@ -207,7 +210,51 @@ class TestActions:
     def test_examples_fit_bundled_models(self, actions: Actions) -> None:
         session = Session()
         for label in actions.examples:
-            assert "Region" in actions.preview(session, actions.take_example(session, label), Form(resize=False))
+            assert "Region" in actions.preview(session, actions.take_example(session, label), Form.of(resize=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extended(Definition):
+    """A definition with one more option, which the page offers."""
+
+    dummy: int = option("A number that does nothing.", default=3, label="A new number", panel="New")
+
+
+def test_an_option_with_a_label_reaches_the_test(actions: Actions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttentionTest, "definition_class", Extended, raising=False)
+    image = UploadedImage(name="", pixels=np.zeros((8, 8)))
+    form = Form.of(dummy=4, threshold=0.5)
+    test = form.attention_test(actions.models.model("tiny"), image, form.noise_model())
+    assert (test.settings["dummy"], test.settings["threshold"]) == (4, 0.5)
+
+
+NEW_OPTION = """
+from dataclasses import dataclass
+from attentest import AttentionTest
+from attentest.app.actions import Actions
+from attentest.app.form import questions
+from attentest.app.offered import OfferedModels
+from attentest.app.page import new_page
+from attentest.definition import Definition, option
+
+@dataclass(frozen=True, kw_only=True)
+class Extended(Definition):
+    dummy: int = option("A number that does nothing.", default=3, label="A new number", panel="New")
+
+AttentionTest.definition_class = Extended
+shown = {getattr(block, "elem_id", None): block for block in new_page(Actions(OfferedModels())).blocks.values()}
+assert {name.replace("_", "-") for name in questions()} <= shown.keys()
+print(shown["dummy"].label, shown["dummy"].info, shown["dummy"].value, sep="|")
+"""
+
+
+def test_an_option_with_a_label_is_on_the_page(tmp_path: Path) -> None:
+    """In a process of its own, because Gradio leaves an event loop open."""
+    environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", NEW_OPTION], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "A new number|A number that does nothing.|3\n", done.stderr
 
 
 class TestPreview:

@@ -140,11 +140,11 @@ class Actions:
             with page_words(FIELDS):
                 chosen = self.models.model(model)
                 # Without randomised selection the region does not depend on the noise, which may not be known yet.
-                noise = session.noise(form if form.randomise else Form())
+                noise = session.noise(form if form.options["randomise"] else Form())
                 _, region = form.attention_test(chosen, session.image, noise).attention_region(session.image.pixels)
         except AttentestError as error:
             return message_html(str(error), "error")
-        return preview_html(session.image, region, randomised=bool(form.randomise))
+        return preview_html(session.image, region, randomised=bool(form.options["randomise"]))
 
     def test(
         self, session: Session, number: int, model: str, form: Form, dark: bool, show: Callable[[float], None]

@@ -1,26 +1,26 @@
-"""The fields of the page that define a test, and the test that they define."""
+"""What the page asks for, each with its label and its help text, and the test that the answers define."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from attentest.app.offered import OfferedModel, UploadedImage, read_upload
 from attentest.contrast import Contrast, Filtered
+from attentest.definition import USUAL_THRESHOLD, Definition, Option, option, option_of
 from attentest.errors import InputError, shortened
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, as_noise
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.registry import CONTRASTS, FILTERS, NOISE_ESTIMATORS
-from attentest.statistics.alternative import Alternative
+from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_ESTIMATORS
 
 NUMBER, CONTROLS, IMAGE = "number", "controls", "image"
 """Where the noise is known from: a number, images of controls, or the tested image itself."""
 
-THRESHOLD, TOP_FRACTION = "threshold", "top fraction"
-"""The rules by which an attention map becomes a region."""
+RULES = THRESHOLD, TOP_FRACTION = "threshold", "top_fraction"
+"""The options that say how an attention map becomes a region; a test has one of them."""
 
 NO_FILTER = "none"
 """The image is compared as it is."""
@@ -28,93 +28,99 @@ NO_FILTER = "none"
 MOST_CONTROLS = 500
 """Most images from which the noise is estimated."""
 
+PROPOSED = {THRESHOLD: USUAL_THRESHOLD, TOP_FRACTION: 0.1}
+"""What the page proposes for options that a test may do without."""
+
+
+def offered_options() -> dict[str, tuple[Option, Any]]:
+    """Return the options of a test that the page asks for, which have a label, and what it proposes for each."""
+    return {
+        defined.name: (option_of(defined), PROPOSED.get(defined.name, defined.default))
+        for defined in fields(getattr(AttentionTest, "definition_class", Definition))
+        if option_of(defined).label
+    }
+
+
+def proposed_options() -> dict[str, Any]:
+    """Return what the page proposes for the options of a test that it asks for."""
+    return {name: value for name, (_, value) in offered_options().items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The fields of the page; an empty one is None.
+    """The answers on the page; an empty one is None."""
 
-    Parameters
-    ----------
-    noise
-        Where the noise is known from: "number", "controls" or "image".
-    sigma, rho
-        Standard deviation, and AR(1) correlation, for "number".
-    controls, estimator
-        Uploaded files and the name of an estimator, for "controls".
-    method
-        How the noise is estimated from the tested image, for "image".
-    rule, threshold, top_fraction, region
-        How the attention map becomes a region.
-    randomise
-        gamma of randomised selection.
-    contrast, radius
-        What the region is compared with, and the radius of a neighbourhood.
-    filtered, blur
-        The filter of the compared image, and the standard deviation of a blur.
-    alternative, alpha
-        The alternative and the significance level.
-    black, white
-        The pixel values of black and white, as texts; empty for those of the file.
-    resize
-        Whether images of another size are resized for a model that has no preprocessing of its own.
-    """
+    noise: str = option(
+        "What would differ if the same image were taken again. How to choose it: docs/choosing-noise.md.",
+        default=NUMBER,
+        label="Noise of the pixels",
+        choices=lambda: (NUMBER, CONTROLS, IMAGE),
+    )
+    sigma: float | None = option("In pixel values", default=1.0, label="Standard deviation")
+    rho: float | None = option("Of neighbours in a row", default=0.0, label="Correlation")
+    controls: Sequence[str] | None = option(
+        "", default=None, label="Images of the same size that differ by noise alone"
+    )
+    estimator: str = option("", default="stationary", label="Estimator", choices=lambda: tuple(NOISE_ESTIMATORS))
+    method: str = option("", default="wavelet", label="Method", choices=lambda: tuple(IMAGE_NOISE))
+    rule: str = option("", default=THRESHOLD, label="Chosen by", choices=lambda: RULES)
+    contrast: str = option(
+        "",
+        default="background",
+        label="The region is compared with",
+        choices=lambda: tuple(name for name in CONTRASTS if name != "reference"),  # which needs a second image
+    )
+    radius: float | None = option("", default=5.0, label="Width of the ring in pixels")
+    filtered: str = option("", default=NO_FILTER, label="in its mean", choices=lambda: (NO_FILTER, *FILTERS))
+    blur: float | None = option("", default=1.0, label="Standard deviation of the blur in pixels")
+    alpha: float | None = option("", default=0.05, label="Significance level α")
+    black: str | None = option("", default=None, label="Black", shown_default="by file type")
+    white: str | None = option("", default=None, label="White", shown_default="by file type")
+    resize: bool = option("", default=True, label="Resize an image of another size for a model that does not say how")
+    options: Mapping[str, Any] = field(default_factory=proposed_options)
 
-    noise: str = NUMBER
-    sigma: float | None = 1.0
-    rho: float | None = 0.0
-    controls: Sequence[str] | None = None
-    estimator: str = "stationary"
-    method: str = "wavelet"
-    rule: str = THRESHOLD
-    threshold: float | None = 0.6
-    top_fraction: float | None = 0.1
-    region: str = "pixels"
-    randomise: float | None = 0.0
-    contrast: str = "background"
-    radius: float | None = 5.0
-    filtered: str = NO_FILTER
-    blur: float | None = 1.0
-    alternative: Alternative = "two-sided"
-    alpha: float | None = 0.05
-    black: str | None = None
-    white: str | None = None
-    resize: bool = True
+    @classmethod
+    def of(cls, **answers: Any) -> Form:
+        """Return the form with answers by name, among them those for options of the test."""
+        options = {name: answers.pop(name) for name in proposed_options().keys() & answers.keys()}
+        return cls(**answers, options=proposed_options() | options)
 
     def attention_test(
         self, model: OfferedModel, image: UploadedImage, noise: NoiseModel | ImageNoise
     ) -> AttentionTest:
-        """Return the test of an image that the fields define."""
+        """Return the test of an image that the answers define."""
         black, white = optional_number(self.black, "black"), optional_number(self.white, "white")
         if (black is None) != (white is None):
             raise InputError("only one of black and white is given: give both pixel values, or neither.")
-        by_threshold = _one_of(self.rule, (THRESHOLD, TOP_FRACTION), "the rule of the region") == THRESHOLD
+        other_rule = TOP_FRACTION if self._choice("rule") == THRESHOLD else THRESHOLD
+        options: dict[str, Any] = {
+            name: _number(self.options[name], name) if isinstance(proposed, float) else self.options[name]
+            for name, (_, proposed) in offered_options().items()
+            if name != other_rule
+        }
         return AttentionTest(
             model.scores,
             noise=noise,
-            threshold=_needed(self.threshold, "the threshold") if by_threshold else None,
-            top_fraction=None if by_threshold else _needed(self.top_fraction, "the top fraction"),
-            region_unit=self.region,
             preprocessing=self.preprocessing(model, image),
             intensity_range=None if black is None or white is None else (black, white),
             contrast=self._contrast(),
-            randomise=_needed(self.randomise, "gamma"),
-            alternative=self.alternative,
+            **options,
         )
 
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""
-        own: Preprocessing | None = model.preprocessing
+        saved: Preprocessing | None = model.preprocessing
         size = model.scores.image_shape[1:]
-        return Preprocessing(resize=size) if own is None and self.resize and image.size != size else own
+        return Preprocessing(resize=size) if saved is None and self.resize and image.size != size else saved
 
     def noise_model(self) -> NoiseModel | ImageNoise:
-        """Return the noise that the fields describe; control images are read here."""
-        source = _one_of(self.noise, (NUMBER, CONTROLS, IMAGE), "the noise")
+        """Return the noise that the answers describe; control images are read here."""
+        source = self._choice("noise")
         if source == IMAGE:
             return FromImage(self.method)
         if source == CONTROLS:
             return self._fitted()
-        sigma = _needed(self.sigma, "the standard deviation of the noise")
+        sigma = _number(self.sigma, "the standard deviation of the noise")
         return AR1(self.rho, sigma) if self.rho else Isotropic(sigma)
 
     def _fitted(self) -> NoiseModel:
@@ -126,39 +132,40 @@ class Form:
         return as_noise(estimator.fit([read_upload(Path(path)).pixels for path in self.controls]))
 
     def _contrast(self) -> Contrast:
-        part = CONTRASTS.get(self.contrast)
-        if part is None or self.contrast not in offered_contrasts():
-            raise InputError(f"contrast must be {', '.join(offered_contrasts())}, got {self.contrast!r}.")
-        radius = f":{_needed(self.radius, 'the width of the ring')}" if part.argument else ""
-        compared: Contrast = CONTRASTS.create(f"{self.contrast}{radius}")
+        name = self._choice("contrast")
+        if CONTRASTS[name].argument:
+            name += f":{_number(self.radius, 'the width of the ring')}"
+        compared: Contrast = CONTRASTS.create(name)
         if self.filtered == NO_FILTER:
             return compared
         if self.filtered in FILTERS and FILTERS[self.filtered].argument:
-            blur = _needed(self.blur, "the standard deviation of the blur")
+            blur = _number(self.blur, "the standard deviation of the blur")
             return Filtered(FILTERS.create(f"{self.filtered}:{blur}"), of=compared)
         return Filtered(self.filtered, of=compared)
 
+    def _choice(self, name: str) -> str:
+        """Return the answer to a question with choices; raise an error if it is none of them."""
+        answer, choices = getattr(self, name), questions()[name][0].choices
+        if choices is None or answer not in choices():
+            raise InputError(f"{name} must be {', '.join(choices() if choices else ())}, got {shortened(answer)}.")
+        return str(answer)
 
-def offered_contrasts() -> list[str]:
-    """Return the names of the contrasts that need no second image."""
-    return [name for name in CONTRASTS if name != "reference"]
+
+def questions() -> dict[str, tuple[Option, Any]]:
+    """Return what the page asks for, by name, and what it proposes: its own fields and the options of a test."""
+    own = {asked.name: (option_of(asked), asked.default) for asked in fields(Form) if asked.metadata}
+    return own | offered_options()
 
 
 def optional_number(text: str | None, called: str) -> float | None:
-    """Return the number that a text says, or None if it is empty; refuse another text."""
+    """Return the number that a text says, or None if it is empty; raise an error for another text."""
     try:
         return float(text) if text and text.strip() else None
     except ValueError:
         raise InputError(f"{called} must be a number, or empty, got {shortened(text)}.") from None
 
 
-def _needed(value: Any, called: str) -> float:
+def _number(value: Any, called: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{called} must be a number, got {'an empty field' if value is None else repr(value)}.")
     return float(value)
-
-
-def _one_of(value: str, names: Sequence[str], called: str) -> str:
-    if value not in names:
-        raise InputError(f"{called} must be {' or '.join(names)}, got {value!r}.")
-    return value

@@ -61,7 +61,7 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
     asked = [fields.model, *fields.form.values()]
 
     def form_of(values: Sequence[Any]) -> Form:
-        return Form(**dict(zip(fields.form, values, strict=True)))
+        return Form.of(**dict(zip(fields.form, values, strict=True)))
 
     def take_upload(known: Session, path: str | None, frame: str | None, window: bool) -> Any:
         if path is None:  # a frame was chosen while an example is shown
