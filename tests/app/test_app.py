@@ -515,7 +515,9 @@ def visit_uploads(page: Any, scan: Path, image: np.ndarray) -> None:
 
 
 def visit_slider(page: Any, image: np.ndarray) -> None:
-    track = page.locator("#threshold input[type=range]").bounding_box()
+    slider = page.locator("#threshold input[type=range]")
+    slider.scroll_into_view_if_needed()
+    track = slider.bounding_box()
     page.mouse.move(track["x"] + 0.61 * track["width"], track["y"] + track["height"] / 2)
     page.mouse.down()
     page.mouse.move(track["x"] + 0.3 * track["width"], track["y"] + track["height"] / 2, steps=4)

@@ -178,7 +178,8 @@ def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:
     }
     if name == "controls":
         return gr.File(file_count="multiple", height=120, **known)
-    known |= {"info": option.help or None, "value": proposed}
+    advice = " Choose it before looking at p." if name in RULES else ""
+    known |= {"info": f"{option.help}{advice}" or None, "value": proposed}
     if option.slider is not None:
         least, most, step = option.slider
         return gr.Slider(least, most, step=step, **known)
