@@ -17,7 +17,7 @@ from attentest.studies.brain.study import room_of
 from attentest.studies.brain.summary import Gallery, example_galleries
 from attentest.studies.document import png
 from brain_gallery import FakeTests, cohort, gallery, result, slices_of
-from truncated import normal
+from truncated import known_set, normal
 
 full_figure = partial(gallery_figure, maps_only=False)
 maps_figure = partial(gallery_figure, maps_only=True)
@@ -87,11 +87,11 @@ def test_a_slice_that_fails_does_not_affect_the_others() -> None:
 
 def test_room_is_the_length_of_the_interval_around_the_statistic_in_grey_levels() -> None:
     intervals = np.array([[-3.0, -1.0], [38.0, 45.0], [50.0, 60.0]])
-    one = replace(result(), intervals=intervals)
+    one = replace(result(), truncation_set=known_set(intervals))
     assert room_of(one) == 7.0 * 0.8  # standard error 0.8
     assert room_of(replace(one, law=normal(-2.0))) == 2.0 * 0.8
     assert room_of(replace(one, law=normal(50.0))) == 10.0 * 0.8
-    assert room_of(replace(one, intervals=np.array([[38.0, np.inf]]))) is None
+    assert room_of(replace(one, truncation_set=known_set(np.array([[38.0, np.inf]])))) is None
     # With randomised selection the region is that of the image that the model saw.
     law = RandomisedNormal(statistic=np.array([20.0]), observed_z=np.array([-2.5]), gamma=np.array([1.0]))
     assert room_of(replace(one, law=law)) == 2.0 * 0.8
