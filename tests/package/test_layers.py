@@ -25,6 +25,7 @@ FLOW = [
     "contrast",  # what is compared
     "statistics",  # the law of the statistic given the truncation set
     "search",  # the truncation set
+    "definition",  # what a test is
     "record",  # the record of a result
     "runs",  # records on disk, engines, failures
     "presentation",  # words, tables, figures, reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +23,24 @@ class Columns:
 
     def take(self, rows: Integers | Mask | slice) -> Self:
         """Return the table of some of the rows, given by index, mask or slice."""
-        return type(self)(**{field.name: getattr(self, field.name)[..., rows] for field in fields(self)})
+        if not isinstance(rows, slice) and rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)  # once for all columns
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        # An ellipsis takes twice as long where there is nothing to leave out.
+        return type(self)(
+            **{name: array[rows] if array.ndim == 1 else array[..., rows] for name, array in columns.items()}
+        )
 
     @classmethod
     def concatenated(cls, tables: Sequence[Self]) -> Self:
         """Return the rows of several tables, one or more, as one table."""
         columns = {field.name: [getattr(table, field.name) for table in tables] for field in fields(cls)}
         return cls(**{name: np.concatenate(parts, axis=-1) for name, parts in columns.items()})
+
+
+def _taken(array: NDArray[Any], rows: Integers | slice) -> NDArray[Any]:
+    """Return some rows of a column; an ellipsis takes longer where there is nothing that it stands for."""
+    return np.asarray(array[rows] if array.ndim == 1 else array[..., rows])
 
 
 def repeated(times: Integers) -> tuple[Integers, Integers]:

@@ -10,7 +10,6 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, stats
 from scipy.special import ndtri
 
 from attentest.checks import confidence
@@ -124,6 +123,8 @@ def rejection_limits(alphas: Sequence[float], total: int, error_rate: float) -> 
     error_rate
         Probability, at most, that a valid test exceeds a limit.
     """
+    from scipy import stats  # takes long to import, and few results need it
+
     levels, places = np.unique(np.array(alphas, dtype=np.float64), return_inverse=True)
     safe = error_rate / len(levels)  # Bonferroni
     most, fewest = (stats.binom.isf(tail, total, levels) for tail in (safe, error_rate))
@@ -153,6 +154,8 @@ def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: i
     total
         Number of p-values.
     """
+    from scipy import stats  # takes long to import, and few results need it
+
     within = np.ones(1)  # probabilities of the counts so far, none of which exceeds its limit
     for limit, share in zip(limits, np.diff(levels, prepend=0.0), strict=True):
         added = stats.poisson.pmf(np.arange(limit + 1), total * share)
@@ -162,5 +165,7 @@ def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: i
 
 
 def _convolved(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    from scipy import fft  # takes long to import, and few results need it
+
     size = fft.next_fast_len(len(first) + len(second) - 1, real=True)
     return np.asarray(fft.irfft(fft.rfft(first, size) * fft.rfft(second, size), size))
