@@ -9,7 +9,7 @@ from attentest.search import SpectralSearch
 from attentest.studies.brain.condition import PAPER, Condition
 from attentest.training.bundled import ARCHITECTURES, Architecture
 
-CONDITIONS = (PAPER, Condition(contrast="reference", region_unit="patches", randomise=1.0))
+CONDITIONS = (PAPER, Condition(contrast="reference", region="patches", randomise=1.0))
 """Some of the study's conditions."""
 
 

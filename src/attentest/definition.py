@@ -14,7 +14,7 @@ from functools import wraps
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 from attentest.registry import REGION_UNITS, Part
 from attentest.statistics.alternative import Alternative, alternatives, as_alternative
 
@@ -40,6 +40,9 @@ MODEL_PANEL = "The model"
 COMPARED_PANEL = "What is compared"
 RANDOMISED_PANEL = "Randomised selection"
 """Headings under which help texts list options."""
+
+LONGEST_SIDE = 10
+"""Most digits of the side of an image, as a text."""
 
 USUAL_THRESHOLD = 0.6
 """tau, as in the paper."""
@@ -136,8 +139,10 @@ def _region_unit(value: Any) -> str:
 def _size(text: str) -> tuple[int, int]:
     """Return the height and the width that a text such as "224" or "224x192" says."""
     sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.strip().isdecimal() for side in sides):
-        raise InputError(f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {text!r}.", "image_size")
+    if len(sides) > 2 or not all(side.strip().isdecimal() and len(side) < LONGEST_SIDE for side in sides):
+        raise InputError(
+            f"image_size must be a side (224) or HEIGHTxWIDTH (224x192), got {shortened(text)}.", "image_size"
+        )
     return int(sides[0]), int(sides[-1])
 
 
@@ -150,17 +155,24 @@ def _range(text: str) -> tuple[float, ...]:
         low, high = _numbers(text)
     except ValueError:
         raise InputError(
-            f"intensity_range must be two numbers, such as 0,1, got {text!r}.", "intensity_range"
+            f"intensity_range must be two numbers, such as 0,1, got {shortened(text)}.", "intensity_range"
         ) from None
     return low, high
 
 
 def _channels(text: str) -> Any:
     try:
-        return text if text == "mean" else int(text) if text.lstrip("+-").isdecimal() else _numbers(text)
+        return (
+            text
+            if text == "mean"
+            else int(text)
+            if text.lstrip("+-").isdecimal() and len(text) < LONGEST_SIDE
+            else _numbers(text)
+        )
     except ValueError:
         raise InputError(
-            f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {text!r}.", "channels"
+            f"channels must be mean, the number of a channel, or weights (0.3,0.59,0.11), got {shortened(text)}.",
+            "channels",
         ) from None
 
 

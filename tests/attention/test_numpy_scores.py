@@ -58,7 +58,7 @@ def test_a_numpy_function_in_float32_gets_a_wider_bar() -> None:
         (lambda: bad(model=tiny_vit(), image_shape=(1, 8, 8)), InputError, "image_shape is for functions"),
         (lambda: bad(image_shape=(1, 2, 2)), InputError, "belong to the score function"),
         (lambda: bad(memory_budget=100), InputError, "memory_budget must be at least"),
-        (lambda: bad()(TOY_IMAGE, alpha=1.5), InputError, "alpha must lie strictly between 0 and 1, got 1.5"),
+        (lambda: bad()(TOY_IMAGE, decide_at=1.5), InputError, "decide_at must lie strictly between 0 and 1, got 1.5"),
         (lambda: bad().map([TOY_IMAGE], decide_at="5%"), InputError, "decide_at must be a number"),
         (
             lambda: bad(model=numpy_softmax, image_shape=(1, 2, 2), search="adaptive")(TOY_IMAGE),

@@ -86,7 +86,7 @@ def test_image_files_are_backgrounds_and_decisions_are_enough() -> None:
     assert 1 < row["mean_length"] < 2**0.5 + 1e-2
     assert (drawn["noise_deviation"], drawn["power"]) == (3.0, 0.5)
     assert drawn["side"] == 8 // 3
-    assert not {"region_unit", "randomisation", "confidence_level"} & set(drawn["settings"])  # they differ by row
+    assert not {"region_unit", "randomise", "confidence_level"} & set(drawn["settings"])  # they differ by row
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def test_photographs_in_files_through_the_command_line(
         assert found["pvalue"] == pytest.approx(expected.pvalue, abs=1e-6)
         assert found["log_pvalue"] == pytest.approx(expected.log_pvalue, rel=1e-2)
         assert found["image_pixels"] == 256 * 256
-        assert found["model"]["type"] == "vit"
-        assert found["preprocessing"]["resize"] == [32, 32]
+        assert found["settings"]["model"]["type"] == "vit"
+        assert found["settings"]["preprocessing"]["resize"] == [32, 32]
     assert Path("photographs.png").stat().st_size > 10_000
 
 
@@ -123,12 +123,12 @@ def test_options_of_the_command_line_reach_the_test(
     done = run_main(capsys, "test", "bright_cat.npy", "--model", "model", *options, "--no-interval", "--json")
     assert not done.code, done.err
     found = json.loads(done.out)
-    assert found["model"]["attention"] == {"name": "layer", "layer": 1, "head_fusion": "max"}
-    assert found["model"]["input"] == [3, 32, 48]
-    assert found["channels"] == [0.3, 0.59, 0.11]
+    assert found["settings"]["model"]["attention"] == {"name": "layer", "layer": 1, "head_fusion": "max"}
+    assert found["settings"]["model"]["input"] == [3, 32, 48]
+    assert found["settings"]["channels"] == [0.3, 0.59, 0.11]
     assert found["settings"]["noise"]["model"] == "per channel"
     assert found["settings"]["noise"]["spatial"] == {"model": "ar1", "rho": 0.2, "sigma": 1.0}
-    assert found["preprocessing"]["resize"] == [32, 48]
+    assert found["settings"]["preprocessing"]["resize"] == [32, 48]
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_options_of_the_command_line_reach_the_test(
         (("--attention", "layer:9"), "layer:K must be from -3 to 2"),
         (("--heads", "7"), "--heads = 7, but the model has heads 0 to"),
         (("--heads", "median"), "--heads must be 'mean', 'max', 'min'"),
-        (("--image-size", "big"), "--image-size must be a side such as 224"),
-        (("--range", "1"), "--range must be the values of black and white"),
-        (("--channels", "red"), "--channels must be a number"),
+        (("--image-size", "big"), "--image-size must be a side"),
+        (("--range", "1"), "--range must be two numbers"),
+        (("--channels", "red"), "--channels must be mean"),
         (("--noise", "loud"), "--noise must be a number"),
         (("--no-preprocessing",), "takes images of height 32, width 32"),
         (("--frame", "3"), "cat.npy"),

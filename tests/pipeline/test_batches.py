@@ -219,7 +219,7 @@ def test_another_test_in_the_same_directory_is_refused_with_the_difference() -> 
     assert run("scans", "--out", "o").exit_code == 0
     for options, message in (
         (("--threshold", "0.5"), "another value of threshold (0.6, now 0.5)"),
-        (("--decide",), "another value of decided at (None, now 0.05)"),
+        (("--decide",), "another value of decide at (None, now 0.05)"),
     ):
         done = run("scans", "--out", "o", *options)
         assert isinstance(done.exception, InputError), done.output
@@ -373,11 +373,11 @@ def test_a_batch_that_does_not_fit_in_memory_is_halved(fragile: AttentionTest, o
     original = type(pipeline).run
     sizes = []
 
-    def scarce(self: Any, inputs: Any, **options: Any) -> Any:
+    def scarce(self: Any, inputs: Any, *options: Any) -> Any:
         sizes.append(len(inputs))
         if len(inputs) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return original(self, inputs, **options)
+        return original(self, inputs, *options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(pipeline), "run", scarce)

@@ -229,7 +229,7 @@ def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, dec
         made = decided.decisions(0.2, method)  # type: ignore[arg-type]
         undecided = f", {made.count(None)} undecided" if None in made else ""
         assert f"Benjamini-{name}-adjusted p <= 0.2: {made.count(True)} of 6{undecided}\n" in text
-    assert text.endswith("contain 0.2; to resolve them, test without alpha= (without --decide)")
+    assert text.endswith("contain 0.2; to resolve them, test without decide_at= (without --decide)")
     wide = Results(replace(result, status="max_evaluations") for result in decided)
     assert wide.summary(0.2).endswith("or a larger max_evaluations= (--max-evaluations) may resolve them")
     sharp = Results([*wide[1:], replace(decided[0], status="sharp")])
@@ -238,7 +238,7 @@ def test_the_summary_says_what_is_open_and_how_to_resolve_it(exact: Results, dec
 
 def test_components_that_were_only_decided_are_not_adjusted_as_if_exact() -> None:
     for image in SIGNALS[1:4]:
-        sure, quick = (with_signal().components(image, alpha=alpha) for alpha in (None, 0.05))
+        sure, quick = (with_signal().components(image, decide_at=alpha) for alpha in (None, 0.05))
         low, high = quick.adjusted_pvalue_bounds()
         assert quick.adjusted_pvalues().tolist() == high.tolist()
         assert (low <= sure.adjusted_pvalues()).all()

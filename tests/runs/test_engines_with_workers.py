@@ -73,7 +73,7 @@ def made_run(folder: Path) -> BatchRun:
 def values(rows: list[dict[str, Any]]) -> dict[str, Any]:
     names = [row["image"] for row in rows]
     assert len(names) == len(set(names))  # each image exactly once
-    return {row["image"]: row.get("pvalue", "failed") for row in rows}
+    return {row["image"]: "failed" if "error" in row else row["results"][0]["pvalue"] for row in rows}
 
 
 def assert_same(found: dict[str, Any], local: dict[str, Any]) -> None:

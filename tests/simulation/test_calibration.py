@@ -365,7 +365,7 @@ def test_bad_input_ends_in_one_sentence(options: dict[str, Any], message: str) -
 
 
 def test_preprocessing_of_any_size_needs_a_size() -> None:
-    with pytest.raises(InputError, match="say with image_shape"):
+    with pytest.raises(InputError, match="say which to draw with image_shape"):
         calibrate(vit(preprocessing=Preprocessing(resize=(8, 8))), 3)
     # One that keeps the size leaves no choice.
     assert len(calibrate(vit(preprocessing=Preprocessing(mean=(0.5,), std=(2.0,))), 3).pvalues) == 3

@@ -194,7 +194,7 @@ def test_colour_images_and_preprocessing() -> None:
     )
     assert planned.noise_deviation == pytest.approx(np.sqrt(14 / 3), rel=0.02)
     assert planned.tests[0].rejected.total == 2
-    with pytest.raises(InputError, match="say with image_shape"):
+    with pytest.raises(InputError, match="say which to draw with image_shape"):
         plan(colour, 2)
 
 
@@ -392,13 +392,13 @@ def test_progress_is_reported_in_tests() -> None:
         ({"randomise": "much"}, "randomise must be a number"),
         ({"randomise": []}, "randomise must hold at least one value"),
         ({"randomise": [0, 11]}, "randomise must be 0, for the paper's test, or a number"),
-        ({"region": "circles"}, "region must be pixels or patches, got 'circles'"),
-        ({"region": ["circles"]}, "region must be pixels or patches, got 'circles'"),
+        ({"region_unit": "circles"}, "region_unit must be pixels or patches, got 'circles'"),
+        ({"region_unit": ["circles"]}, "region_unit must be pixels or patches, got 'circles'"),
         ({"deltas": [-1]}, "deltas .the heights of the square. must be from 0 to 1e.06 standard deviations, got -1"),
         ({"deltas": ["x"]}, "deltas .the heights of the square. must be a number"),
         ({"side": 7}, "side .of the square, in pixels. must be at least 1 and at most 6"),
         ({"side": 6}, "side = 6 makes the square all of the image, so that there is nothing to compare it with"),
-        ({"n": 1, "backgrounds": [np.zeros((6, 6))] * 2}, "n = 1 would leave out .* give n=2 or more, or fewer"),
+        ({"n": 1, "backgrounds": [np.zeros((6, 6))] * 2}, "n = 1 would leave out .* give at least 2, or fewer"),
         ({"backgrounds": [np.zeros((6, 6)), np.zeros((4, 4))]}, "image 1: the model takes images of"),
         ({"backgrounds": 3}, "image"),
         ({"backgrounds": []}, "backgrounds must hold at least one value"),
@@ -433,5 +433,5 @@ def test_the_same_test_with_another_randomisation_or_region() -> None:
         ours, expected = changed(image), made(image)
         assert ours.log_pvalue == expected.log_pvalue
         assert np.array_equal(ours.region, expected.region)
-    with pytest.raises(InputError, match="region must be pixels or patches"):
+    with pytest.raises(InputError, match="region_unit must be pixels or patches"):
         test.replace(region_unit="circles")

@@ -224,7 +224,7 @@ def interrupt(*_: object, **__: object) -> None:
         ),
         ("studies.benchmark.history.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
         ("studies.benchmark.history.os.fsync", "nothing was added to {}", 0),
-        ("cli.bench_table.print_run", "the run was added to {}.", 1),
+        ("cli.bench.print_run", "the run was added to {}.", 1),
     ],
 )
 def test_an_interrupt_says_what_was_added(

@@ -228,7 +228,7 @@ def test_our_tests_have_their_own_numbers_beside_the_papers(summary: dict[str, A
         assert length["median"] == pytest.approx(np.sqrt(2) + 5e-4)
         assert (length["bounded"], length["over_bound"]) == (200, 0)  # what the search left open does not count
         assert length["longest"] == pytest.approx(1.0, abs=1e-3)
-    (paper,) = our_settings(summary, "power", region_unit="pixels", randomise=0.0, model="base64", published=False)
+    (paper,) = our_settings(summary, "power", region="pixels", randomise=0.0, model="base64", published=False)
     assert [paper["length"][name] for name in ("bound", "bounded", "longest")] == [None, 0, None]
     assert paper["iou"] == 0.5
     for words, verdict in (

@@ -103,7 +103,7 @@ def test_progress_counts_epochs(epochs: list[tuple[float, float]]) -> None:
     ("changes", "message"),
     [
         ({"architecture": "giant"}, "small, base, large, huge, got 'giant'"),
-        ({"image_size": 9}, "multiple of the patch size .* = 2, got 9"),
+        ({"image_size": 9}, "multiple of the patch size, .* which is 2, got 9"),
         ({"image_size": 2}, "at least 4"),
         ({"epochs": 0}, "epochs must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, real_number, whole_number
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 from attentest.markup import definition_table
 from attentest.registry import NOISE_ESTIMATORS
 
@@ -281,7 +281,8 @@ def _shown(value: Any) -> str:
 
 
 def _record_words(record: Mapping[str, Any]) -> str:
-    return f"The model {record.get('model', '')!r} with {json.dumps(dict(record), sort_keys=True)}"
+    parameters = shortened(json.dumps({name: value for name, value in record.items() if name != "model"}))
+    return f"The model {record.get('model', '')!r} with {parameters}"
 
 
 def described(noise: NoiseModel | ImageNoise) -> dict[str, Any]:

@@ -58,6 +58,10 @@ class Sensitivity(NoiseSensitivity):
     Its numbers are those of :class:`~attentest.statistics.noise_factor.NoiseSensitivity`.
     """
 
+    def same_verdict_text(self) -> str:
+        """Return how wrong the assumed noise may be before the verdict changes, in one sentence."""
+        return same_verdict_text(self.same_verdict)
+
     def sentences(self) -> list[str]:
         """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
         found = [same_verdict_text(self.same_verdict)]

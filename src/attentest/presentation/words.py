@@ -381,7 +381,7 @@ def advice_text(known: ManyPvalues, alpha: float) -> str:
     more = "a larger max_evaluations= (--max-evaluations)"
     sharp = [known.certified[i] for i, status in enumerate(known.statuses) if status == TOO_SHARP]
     if DECIDED in known.statuses:
-        how = "to resolve them, test without alpha= (without --decide)"
+        how = "to resolve them, test without decide_at= (without --decide)"
     elif not sharp:
         how = f"a smaller tolerance (tol=, --tol) or {more} may resolve them"
     elif all(sharp):

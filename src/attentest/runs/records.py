@@ -260,7 +260,8 @@ def _no_number(name: str) -> Any:
 def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | None:
     """Return the first place where two JSON values differ by more than rounding, and both values there."""
     if isinstance(before, dict) and isinstance(now, dict):
-        names = dict.fromkeys([*before, *now])
+        # What a noise model says of itself in words follows from its numbers.
+        names = dict.fromkeys(name for name in (*before, *now) if name != "sentence")
         parts = [(before.get(name), now.get(name), f"{where} {name}") for name in names]
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
         parts = [(a, b, f"{where} {i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
