@@ -342,6 +342,7 @@ class Definition:
             raise InputError(
                 f"randomise_seed {self.randomise_seed} does nothing without randomise: give both, or neither.",
                 "randomise_seed",
+                "randomise",
             )
 
     def replaced(self, **changes: Any) -> Definition:

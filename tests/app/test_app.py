@@ -356,7 +356,7 @@ class TestCommand:
             done = run_main(capsys, "app", "--port", str(port), "--no-open")
         assert done.code == 2
         assert done.err == (
-            f"attentest: port {port} is in use: end what uses it, or take another with --port, such as {port + 1}.\n"
+            f"attentest: port {port} is in use: end what uses it, or take another, such as {port + 1}.\n"
         )
 
     def test_without_gradio_it_says_how_to_install_it(

@@ -82,7 +82,7 @@ def test_without_selection_it_is_the_ztest() -> None:
 
 @pytest.mark.parametrize("gamma", [0.0, 1.0])
 def test_without_selection_the_intervals_are_the_naive_ones(gamma: float) -> None:
-    options: dict[str, Any] = {"region": ["pixels"], "deltas": [1], "side": 2}
+    options: dict[str, Any] = {"region_unit": ["pixels"], "deltas": [1], "side": 2}
     (tests,) = plan(left_half(), 3, randomise=[gamma], **options).tests
     assert tests.lengths == pytest.approx(np.ones(3), abs=1e-4)
     assert tests.differences == pytest.approx(np.full(3, 0.5 * 2.8015818), rel=2e-3)  # as far as Z is searched
@@ -132,7 +132,7 @@ def test_images_are_the_same_for_all_designs_and_heights() -> None:
 def simulated(test: AttentionTest, n: int = 2, rng: int = 0, **options: Any) -> Simulation:
     defaults: dict[str, Any] = {
         "randomise": [0],
-        "region": ["pixels"],
+        "region_unit": ["pixels"],
         "deltas": None,
         "side": None,
         "backgrounds": None,
@@ -172,7 +172,7 @@ def test_a_reference_has_the_background_without_the_square() -> None:
 
 
 def test_the_square_is_dark_if_the_alternative_is_less() -> None:
-    options: dict[str, Any] = {"randomise": [1], "region": ["pixels"], "deltas": [5], "confidence_level": None}
+    options: dict[str, Any] = {"randomise": [1], "region_unit": ["pixels"], "deltas": [5], "confidence_level": None}
     (less,) = plan(left_half(alternative="less"), 30, side=2, **options).tests
     (greater,) = plan(left_half(alternative="greater"), 30, side=2, **options).tests
     assert 0.15 < less.rejected.value < 0.55  # the square is on the left in a third of the images
@@ -368,7 +368,12 @@ def test_one_value_is_a_list_of_one() -> None:
 
 
 def test_a_plan_keeps_the_seed_of_the_test() -> None:
-    options: dict[str, Any] = {"randomise": [0.5, 1], "region": ["pixels"], "deltas": [2], "confidence_level": None}
+    options: dict[str, Any] = {
+        "randomise": [0.5, 1],
+        "region_unit": ["pixels"],
+        "deltas": [2],
+        "confidence_level": None,
+    }
     found = [plan(bright(randomise=0.5, randomise_seed=seed), 8, 0, **options).table() for seed in (None, 3, 3)]
     assert found[1] == found[2] != found[0]
 

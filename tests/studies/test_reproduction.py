@@ -315,10 +315,12 @@ def test_a_trial_whose_worker_is_lost_is_a_failed_trial(tmp_path: Path, small_ba
 
 
 def failing_on(number: int, message: str) -> Callable[[Trials, list[int]], list[dict[str, Any]]]:
+    selective = Trials._selective
+
     def fail(trials: Trials, numbers: list[int]) -> list[dict[str, Any]]:
         if number in numbers:
             raise ValueError(message)
-        return Trials._selective(trials, numbers)
+        return selective(trials, numbers)
 
     return fail
 
