@@ -33,11 +33,16 @@ class AttentestError(Exception):
         self.parameters = parameters
 
     def naming(self, names: Mapping[str, str]) -> Self:
-        """Return the same error with other names of its parameters, such as those of options, where there are any."""
-        message = str(self)
+        """Return the same error with other names of its parameters, such as those of options, where there are any.
+
+        Each is named once, in the order in which the message mentions them: one may be a part of another.
+        """
+        said, rest = "", str(self)
         for parameter in self.parameters:
-            message = message.replace(parameter, names.get(parameter, parameter), 1)
-        return type(self)(message, *(parameter for parameter in self.parameters if parameter not in names))
+            before, mentioned, after = rest.partition(parameter)
+            if mentioned:
+                said, rest = f"{said}{before}{names.get(parameter, parameter)}", after
+        return type(self)(said + rest, *(parameter for parameter in self.parameters if parameter not in names))
 
 
 class InputError(AttentestError, ValueError):
