@@ -23,7 +23,7 @@ from attentest.cli.output import Interrupted
 from attentest.images.sample import Sample
 from attentest.noise import Diagonal, Isotropic, save_noise
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.null_images import NullImages
+from attentest.simulation.calibration.calibrate import NullImages
 from attentest.simulation.images import SimulatedImages
 from command_line import full_disk, kill_at_random
 

@@ -28,7 +28,7 @@ from attentest.presentation.words import row_notes
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 from attentest.search import SpectralSearch
-from attentest.simulation.calibration.null_images import NullImages, ReestimatedNoise
+from attentest.simulation.calibration.calibrate import NullImages, ReestimatedNoise
 from attentest.statistics.randomised_law import RandomisedStudent
 from attentest.statistics.truncated_law import TruncatedStudent
 from toys import SoftmaxScores, tiny_vit

@@ -87,7 +87,7 @@ def _list(names: list[str]) -> str:
 
 
 def _print_counts(found: list[Count]) -> None:
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
 
     styles = ["bold red" if count.too_many else "green" if count.much_lower else "" for count in found]
     columns = {
@@ -258,7 +258,7 @@ SMALL_RATIO = 0.05
 
 def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
     """Print what a run measured, beside what it should be and what it was the last time."""
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
 
     settings, machine = run.settings, run.machine
     size = settings["size"]

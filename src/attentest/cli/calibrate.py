@@ -34,8 +34,8 @@ from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 if TYPE_CHECKING:
     from attentest.runs.engine import Engine
     from attentest.runs.records import Row
+    from attentest.simulation.calibration.calibrate import NullImages
     from attentest.simulation.calibration.calibration import Calibration
-    from attentest.simulation.calibration.null_images import NullImages
 
 REPORT, FIGURE, RECORDS = "calibration.json", "calibration.png", "null_images.jsonl"
 """Files in the output directory: what is reported, and the rows of the images that it is reported from."""
@@ -154,9 +154,8 @@ def calibrate(
     options.check()
 
     from attentest.images.image_file import read_image
-    from attentest.simulation.calibration.calibrate import image_count
+    from attentest.simulation.calibration.calibrate import NullImages, image_count
     from attentest.simulation.calibration.calibration import ALPHAS, Calibration
-    from attentest.simulation.calibration.null_images import NullImages
 
     image_count(images)
     drawn_from = as_true_noise(true_noise, options.noise)
@@ -229,7 +228,7 @@ def _check_out(out: Path, options: AttentionTestOptions, mean: Path | None, true
 
 
 def _print_calibration(calibration: Calibration) -> None:
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
 
     columns = [Column(heading=heading, cells=cells) for heading, cells in calibration.text_table().items()]
     print_table(columns, title=counted(len(calibration.pvalues), "null image"))

@@ -19,7 +19,7 @@ from attentest.presentation.many_results_figure import MOST, NAME_LETTERS, conta
 from attentest.presentation.result_figure import results_figure
 from attentest.presentation.rows import ImageRows
 from attentest.presentation.sensitivity import Sensitivity
-from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
+from attentest.presentation.tables import ALWAYS, Column, fitted, print_notes
 from attentest.results.result import AttentionTestResult
 
 if TYPE_CHECKING:

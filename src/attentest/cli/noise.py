@@ -136,7 +136,7 @@ def check(
 
 
 def _print(found: NoiseCheck) -> None:
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
 
     columns = {
         "assumption": [assumption.name for assumption in found.assumptions],

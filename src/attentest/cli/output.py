@@ -128,7 +128,7 @@ def usually_kept(parameters: Iterable[Any]) -> str:
 
 def print_findings(summary: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], as_json: bool) -> None:
     """Print the statements with data, verdicts and numbers as a table, or all with the summary as one JSON object."""
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
     from attentest.studies.document import split_by_data, summary_text
 
     if as_json:

@@ -205,7 +205,7 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
 
 
 def _print_plan(plan: Plan) -> None:
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
 
     columns = plan.text_table()
     print_table(

@@ -207,7 +207,7 @@ def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
 @reproduce.command("list", cls=Command)
 def list_experiments() -> None:
     """List the experiments, and how many trials each takes with each preset."""
-    from attentest.presentation.terminal_table import Column, print_table
+    from attentest.presentation.tables import Column, print_table
     from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS
 
     experiments = EXPERIMENTS.values()

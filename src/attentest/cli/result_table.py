@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attentest.presentation.image_names import shown
 from attentest.presentation.rows import Row, pvalues_of
-from attentest.presentation.terminal_table import ALWAYS, Column, fitted, print_notes
+from attentest.presentation.tables import ALWAYS, Column, fitted, print_notes
 from attentest.presentation.words import advice_text, component_notes, row_notes
 
 MOST_DISAGREEMENTS = 10

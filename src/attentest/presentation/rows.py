@@ -11,8 +11,7 @@ import numpy as np
 
 from attentest.errors import InputError, shortened
 from attentest.record import ResultRecord
-from attentest.statistics.many_pvalues import ManyPvalues
-from attentest.statistics.multiple_testing import Adjustment
+from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
 
 Row: TypeAlias = dict[str, Any]
 """Values of one image by the names of their columns; of an image that could not be tested, its name and "error"."""

@@ -1,16 +1,25 @@
-"""Tables as CSV and Parquet files."""
+"""Tables as CSV and Parquet files, and on the terminal, where columns are left out and names shortened to fit."""
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from attentest.errors import InputError
 from attentest.files import check_output_path, write_complete
+from attentest.presentation.image_names import ELLIPSIS, common_folder, shortened, shown
 
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """Characters with which a spreadsheet takes a cell for a formula; the last four are the wide forms of the first."""
@@ -73,3 +82,207 @@ def _pyarrow() -> tuple[Any, Any]:
     except ImportError:
         raise InputError("Parquet files need pyarrow: pip install 'attentest[tables]'.") from None
     return pa, pq
+
+
+GAP = 2
+"""Cells between two columns."""
+
+SHORTEST_NAME = 7
+"""Cells that names of images have at least."""
+
+NAME_SHARE = 4
+"""Columns are left out before names are shortened to less than the width of the terminal divided by this."""
+
+ALWAYS = 0
+"""Rank of columns that are never left out."""
+
+WIDE_PAGE = 160
+"""Cells of a line of a file, in tables whose cells are broken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    heading
+        Its heading.
+    cells
+        A text for each row, which may have a style.
+    rank
+        Where there is no room for all columns, those of greater rank are left out first; ``ALWAYS`` are never.
+    is_text
+        Whether it is aligned left, as words are, and not right, as numbers are.
+    """
+
+    heading: str
+    cells: Sequence[str | Text]
+    rank: int = ALWAYS
+    is_text: bool = False
+
+    @property
+    def width(self) -> int:
+        """Cells of the terminal that it takes."""
+        return max(cell_len(str(text)) for text in (*self.heading.split("\n"), *self.cells))
+
+    @property
+    def folded(self) -> Column:
+        """The same column with its heading on two lines."""
+        return replace(self, heading=self.heading.replace(" ", "\n", 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FittedTable:
+    """A table of images as it is printed.
+
+    Parameters
+    ----------
+    columns
+        The columns that are shown; the names of the images are the first.
+    folder
+        Leading folders that the names have in common, if they are said above the table and not in it.
+    left_out
+        Headings of the columns that do not fit.
+    is_shortened
+        Whether names are shown without a part of them.
+    groups
+        Number of rows of each group, if a line is to be left free between groups of more than one row.
+    """
+
+    columns: Sequence[Column]
+    folder: str = ""
+    left_out: Sequence[str] = ()
+    is_shortened: bool = False
+    groups: Sequence[int] = ()
+
+    def print(self) -> None:
+        """Print it on standard output."""
+        if self.folder:
+            Console(highlight=False).print(Text(f"images in {self.folder}"), soft_wrap=True)
+        print_table(self.columns, groups=self.groups, width=total_width(self.columns))
+
+
+def print_table(
+    columns: Sequence[Column],
+    *,
+    title: str = "",
+    caption: str = "",
+    groups: Sequence[int] = (),
+    separated: bool = False,
+    width: int | None = None,
+) -> None:
+    """Print a table on standard output.
+
+    Parameters
+    ----------
+    columns
+        The columns.
+    title, caption
+        A line above it, and one below.
+    groups
+        Number of rows of each group; if there are groups of more than one row, a line is left free between groups.
+    separated
+        Whether a line is left free between all rows.
+    width
+        Cells of a line, which is never broken; None to break what is too long for the terminal, or for a wide page if
+        it is printed to a file.
+    """
+    console = Console(width=table_width() or WIDE_PAGE if width is None else width, highlight=False)
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        show_lines=separated,
+        pad_edge=False,
+        padding=(0, GAP - 1, 0, 0),
+        title=Text(title) if title else None,
+        caption=Text(caption) if caption else None,
+        title_justify="left",
+        caption_justify="left",
+    )
+    for column in columns:
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.is_text else "right",
+            vertical="bottom" if width is not None else "top",
+            width=None if width is None else column.width,
+            no_wrap=width is not None,
+        )
+    last_of_group = set(accumulate(groups)) if any(size > 1 for size in groups) else set()
+    for number, cells in enumerate(zip(*(column.cells for column in columns), strict=True), start=1):
+        table.add_row(
+            *(Text(cell) if isinstance(cell, str) else cell for cell in cells), end_section=number in last_of_group
+        )
+    console.print(table)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """Print sentences on standard output, each on lines as long as those of tables."""
+    console, width = Console(highlight=False), table_width()
+    for note in notes:
+        console.print(Text(note), width=width, soft_wrap=width is None)
+
+
+def table_width() -> int | None:
+    """Return the width for tables: that of the terminal, or COLUMNS; None, any, if it goes to a file."""
+    console, columns = Console(), os.environ.get("COLUMNS", "")
+    return console.width if console.is_terminal or (columns.isdigit() and int(columns) > 0) else None
+
+
+def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int]) -> FittedTable:
+    """Return a table that fits the terminal; if it is printed to a file, it is as wide as it must be.
+
+    Parameters
+    ----------
+    names
+        Name of the image of each row, as given by the user.
+    columns
+        The other columns.
+    groups
+        Number of rows of each group, which are those of one image.
+    """
+    width, encoding = table_width(), Console().encoding
+    names = [shown(name, encoding) for name in names]
+    if width is None:
+        return FittedTable(columns=[Column(heading="image", cells=names, is_text=True), *columns])
+    one_line = [_name_column(names, groups), *columns]
+    two_lines = [column.folded for column in one_line]
+    for all_columns in (one_line, two_lines):
+        if total_width(all_columns) <= width:
+            return FittedTable(columns=all_columns, groups=groups)
+    folder = common_folder(names)
+    names = [name[len(folder) :] for name in names]
+    ellipsis = ELLIPSIS if shown(ELLIPSIS, encoding) == ELLIPSIS else "..."
+    longest = max(cell_len(name) for name in names)
+    least = min(longest, max(SHORTEST_NAME, width // NAME_SHARE))
+    chosen = _chosen(two_lines[1:], width - least - GAP)
+    room = max(width - total_width(chosen) - GAP, SHORTEST_NAME)
+    short = shortened(names, room, ellipsis)
+    return FittedTable(
+        columns=[_name_column([short[name] for name in names], groups), *chosen],
+        folder=folder,
+        left_out=[column.heading for column, two in zip(columns, two_lines[1:], strict=True) if two not in chosen],
+        is_shortened=longest > room,
+        groups=groups,
+    )
+
+
+def total_width(columns: Sequence[Column]) -> int:
+    """Return the cells of a line of a table."""
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
+
+
+def _chosen(columns: Sequence[Column], width: int) -> list[Column]:
+    """Return the columns that fit into a width, the most important ones first, in their order."""
+    kept = [column for column in columns if column.rank == ALWAYS]
+    for column in sorted(columns, key=lambda one: one.rank):
+        if column.rank != ALWAYS and total_width([*kept, column]) <= width:
+            kept.append(column)
+    return [column for column in columns if column in kept]
+
+
+def _name_column(names: Sequence[str], groups: Sequence[int]) -> Column:
+    """Return the column of names; each is shown once for all rows of its image."""
+    first_of_group = {0, *accumulate(groups)}
+    cells = [name if row in first_of_group else "" for row, name in enumerate(names)]
+    return Column(heading="image", cells=cells, is_text=True)

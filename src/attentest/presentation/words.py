@@ -14,8 +14,7 @@ from attentest.errors import counted
 if TYPE_CHECKING:
     from attentest.record import ResultRecord
     from attentest.statistics.confidence_interval import ConfidenceInterval
-    from attentest.statistics.many_pvalues import ManyPvalues
-    from attentest.statistics.multiple_testing import Adjustment
+    from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
 
 SMALLEST = 1e-307
 """Smaller p-values are shown as below it: their digits are lost in a float64."""

@@ -21,8 +21,7 @@ from attentest.progress import ProgressLike, progress_reports
 from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage
-from attentest.statistics.many_pvalues import ManyPvalues
-from attentest.statistics.multiple_testing import Adjustment, Rate
+from attentest.statistics.multiple_testing import Adjustment, ManyPvalues, Rate
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,21 +1,250 @@
-"""Calibration of a test on null images, which hold noise alone."""
+"""Calibration of a test on null images, drawn by number, with noise known or estimated anew, by any engine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 
 from attentest.checks import confidence, whole_number
-from attentest.images.sample import ImageLike
-from attentest.noise import NoiseEstimator, NoiseLike
+from attentest.errors import InputError
+from attentest.images.sample import ImageLike, add_values
+from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
+from attentest.noise.model import complete, described
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.progress import ProgressLike, progress_reports
-from attentest.runs.engine import Engine, as_engine
-from attentest.simulation.calibration.calibration import ALPHAS, Calibration, significance_levels
-from attentest.simulation.calibration.null_images import NullImages
+from attentest.pipeline.many_images import Tested, stream_batches
+from attentest.pipeline.run import Request
+from attentest.progress import Progress, ProgressLike, progress_reports
+from attentest.registry import NOISE_ESTIMATORS
+from attentest.results.result import AttentionTestResult
+from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
+from attentest.runs.records import Row
+from attentest.simulation.calibration.calibration import (
+    ALPHAS,
+    FALSE_HYPOTHESIS,
+    PLUG_IN,
+    Calibration,
+    significance_levels,
+)
+from attentest.simulation.images import SimulatedImages, mean_image
 
-MOST_IMAGES = 10**8
+ESTIMATION = 2
+"""Follows the seed of the reference images from which the noise of an image is estimated."""
+
+MOST_REFERENCES = 10**5
+"""Upper limit on the number of reference images, against typing errors."""
+
+MOST_BY_DEFAULT = 100
+"""With more reference images than this the noise is not estimated anew unless that is asked for: it takes long, and the
+error of an estimate from so many changes little."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReestimatedNoise:
+    """The noise of an image, estimated from reference images that are drawn from the true noise for it alone.
+
+    Parameters
+    ----------
+    truth
+        The true noise.
+    estimator
+        How it is estimated.
+    images
+        Number of reference images.
+    seed
+        Whole numbers from which, together with the pixels of the image, its reference images are drawn.
+    """
+
+    truth: NoiseModel
+    estimator: NoiseEstimator
+    images: int
+    seed: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, truth: NoiseModel, estimator: str | NoiseEstimator | None, images: int, seed: tuple[int, ...]
+    ) -> ReestimatedNoise:
+        """Return noise that is estimated by an estimator or its name; by default by the one for noise of this kind."""
+        chosen = complete(truth).fresh_estimator() if estimator is None else estimator
+        if isinstance(chosen, str):
+            chosen = NOISE_ESTIMATORS.load(chosen)()
+        if not isinstance(chosen, NoiseEstimator):
+            raise InputError(
+                f"estimator must be one of {', '.join(NOISE_ESTIMATORS)}, or an estimator from attentest.noise, got "
+                f"{type(chosen).__name__}."
+            )
+        count = whole_number(images, "the number of reference images", chosen.LEAST_IMAGES, MOST_REFERENCES)
+        return cls(truth=truth, estimator=chosen, images=count, seed=seed)
+
+    def for_image(self, pixels: FloatArray) -> NoiseModel:
+        """Return the noise of an image (C, H, W), estimated from reference images of its own."""
+        digest = hashlib.blake2b(digest_size=16)
+        add_values(digest, pixels)
+        rng = np.random.default_rng([*self.seed, int.from_bytes(digest.digest())])
+        drawn = self.truth.sample(rng, self.images, pixels.size).reshape(self.images, *pixels.shape)
+        # An array of one channel is an image (H, W); of several they come last.
+        channels_last = drawn[:, 0] if pixels.shape[0] == 1 else np.moveaxis(drawn, 1, -1)
+        return as_noise(copy.copy(self.estimator).fit(list(channels_last)))
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is estimated, how and from how many images."""
+        name = type(self.estimator).__name__
+        return {"model": "estimated anew", "estimator": name, "images": self.images, "of": dict(self.truth.describe())}
+
+
+ROUNDING = 1e-12
+"""A sum below this fraction of its terms is rounding error."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NullImages:
+    """Images of a mean and noise alone. Each depends on the seed and its number, and on nothing else.
+
+    A row has the number of the image, the seconds that it took, its p-value with the bounds on it and its logarithm,
+    its naive p-value, the status of the search and its evaluations; or the reason why the image could not be tested
+    under "error".
+
+    Parameters
+    ----------
+    test
+        The test.
+    images
+        The images, all with the same background.
+    estimated
+        How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn for
+        it. None if the test has a noise model of its own.
+    """
+
+    test: AttentionTest
+    images: SimulatedImages
+    estimated: ReestimatedNoise | None = None
+
+    @classmethod
+    def of(
+        cls,
+        test: AttentionTest,
+        rng: np.random.Generator | int,
+        *,
+        mean: ImageLike | None = None,
+        image_shape: tuple[int, ...] | None = None,
+        true_noise: NoiseLike | None = None,
+        reference_images: int | None = None,
+        estimator: str | NoiseEstimator | None = None,
+    ) -> NullImages:
+        """Return the null images of :func:`calibrate`, after a check that the test can take them."""
+        background = mean_image(test, mean, image_shape)
+        images = SimulatedImages.of(test, rng, backgrounds=[background], true_noise=true_noise)
+        truth = images.noise
+        if reference_images is None:
+            if estimator is not None:
+                raise InputError(
+                    "an estimator is for reference images: say how many with reference_images.", "reference_images"
+                )
+            known_from = truth.images if true_noise is None and isinstance(truth, Estimated) else None
+            if known_from is not None and known_from <= MOST_BY_DEFAULT:
+                reference_images = known_from
+        estimated = None
+        if reference_images is not None:
+            estimated = ReestimatedNoise.of(truth, estimator, reference_images, (*images.seed, ESTIMATION))
+            test = test.replace(noise=estimated)
+        return cls(test=test.replace(confidence_level=None), images=images, estimated=estimated)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
+        (mean,) = self.images.backgrounds
+        digest = hashlib.sha256()
+        add_values(digest, mean.pixels)
+        return {
+            "images": "null images",
+            "shape": list(mean.shape),
+            "mean_sha256": digest.hexdigest(),
+            "black_and_white": mean.levels,
+            "drawn_noise": described(self.images.noise),
+            **({} if self.estimated is None else {"estimated": self.estimated.describe()}),
+        }
+
+    def rows(
+        self,
+        numbers: Sequence[int],
+        engine: Engine,
+        progress: Progress | None = None,
+        write: Callable[[list[Row]], None] | None = None,
+    ) -> Iterator[Row]:
+        """Yield the rows of images as they are finished, in whatever order that is.
+
+        Parameters
+        ----------
+        numbers
+            Which images to test.
+        engine
+            Where they are tested.
+        progress
+            Called with (images done, number of images).
+        write
+            Called with the rows that are finished together, before they are yielded.
+        """
+        for _, rows in engine.run(self, numbers, progress):
+            if write is not None:
+                write(rows)
+            yield from rows
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the test."""
+        return self.test.device
+
+    def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
+        """Yield the rows of images, given by their numbers, batch by batch."""
+        batches = stream_batches(
+            self.test.pipeline,
+            map(self.images.image, tasks),
+            Request(),
+            None if progress is None else lambda done, _: progress(done, len(tasks)),
+            references=self.images.references(tasks),
+            on_error="row",
+        )
+        for numbers, batch, start in timed_batches(tasks, batches):
+            seconds = (time.perf_counter() - start) / len(batch)
+            yield [
+                {"image": number, "seconds": round(seconds, 6), **self._values(tested)}
+                for number, tested in zip(numbers, batch, strict=True)
+            ]
+
+    def lost(self, task: int, reason: str) -> Row:
+        """Return the row of an image, given by its number, that could not be tested for a reason outside the test."""
+        return {"image": task, "seconds": 0.0, "error": reason}
+
+    def _values(self, tested: Tested) -> dict[str, Any]:
+        if isinstance(tested, FailedImage):
+            return {"error": tested.reason}
+        (result,) = tested
+        return {
+            "p": result.pvalue,
+            "p_low": result.pvalue_bounds[0],
+            "p_high": result.pvalue_bounds[1],
+            "log_p": result.log_pvalue,
+            "naive_p": result.naive_pvalue,
+            **({} if self.estimated is None else {PLUG_IN: result.with_known_noise().pvalue}),
+            "status": result.status,
+            "evaluations": result.evaluations,
+            **({FALSE_HYPOTHESIS: True} if self._is_false(result) else {}),
+        }
+
+    def _is_false(self, result: AttentionTestResult) -> bool:
+        """Return whether the compared means differ by themselves, because the mean is not constant."""
+        if not self.images.mean(0).any():
+            return False
+        terms = self.images.contrast_terms(self.test, result, 0)
+        return bool(abs(terms.sum()) > ROUNDING * np.abs(terms).sum())
+
+
+MOST_NULL_IMAGES = 10**8
 """Upper limit on the number of null images, against typing errors."""
 
 
@@ -92,4 +321,4 @@ def calibrate(
 
 def image_count(n: int) -> int:
     """Check a number of null images."""
-    return whole_number(n, "n (the number of null images)", 1, MOST_IMAGES)
+    return whole_number(n, "n (the number of null images)", 1, MOST_NULL_IMAGES)
