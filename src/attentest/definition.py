@@ -35,11 +35,13 @@ Made = TypeVar("Made")
 LEAST_GAMMA, MOST_GAMMA = 0.01, 10.0
 """Range of gamma. Below, the test is that of the paper; above, the model hardly sees the image."""
 
-IMAGE_PANEL = "The images"
-MODEL_PANEL = "The model"
-COMPARED_PANEL = "What is compared"
-RANDOMISED_PANEL = "Randomised selection"
-"""Headings under which help texts list options."""
+IMAGE, MODEL, COMPARED, RANDOMISED = (
+    "More on the images",
+    "More on the model",
+    "More on what is compared",
+    "Randomised selection",
+)
+"""Headings under which help texts list options that are not needed most often."""
 
 LONGEST_SIDE = 10
 """Most digits of the side of an image, as a text."""
@@ -213,7 +215,7 @@ class Definition:
         check=_region_unit,
         text=str,
         choices=lambda: tuple(REGION_UNITS),
-        panel=COMPARED_PANEL,
+        panel=COMPARED,
         label="It consists of",
     )
     attention: AggregationLike = option(
@@ -236,7 +238,7 @@ class Definition:
         default=None,
         text=_size,
         metavar="SIZE",
-        panel=MODEL_PANEL,
+        panel=MODEL,
         shown_default="the model's own",
         recorded=False,  # the descriptions of model and preprocessing have it
         of_model=True,
@@ -249,7 +251,7 @@ class Definition:
         text=_range,
         flag="--range",
         metavar="LOW,HIGH",
-        panel=IMAGE_PANEL,
+        panel=IMAGE,
         shown_default="by dtype",
     )
     channels: Channels = option(
@@ -257,7 +259,7 @@ class Definition:
         default="mean",
         check=_convert("contrast:as_channels"),
         text=_channels,
-        panel=IMAGE_PANEL,
+        panel=IMAGE,
     )
     contrast: ContrastLike = option(
         "What the region is compared with: its background, as in the paper, or ``Neighbourhood(radius=5)``, "
@@ -274,7 +276,7 @@ class Definition:
         check=_gamma,
         text=float,
         metavar="GAMMA",
-        panel=RANDOMISED_PANEL,
+        panel=RANDOMISED,
         label="Randomised selection γ",
         slider=(0.0, 2.0, 0.1),
     )
@@ -285,7 +287,7 @@ class Definition:
         check=_optional(_seed),
         text=int,
         metavar="N",
-        panel=RANDOMISED_PANEL,
+        panel=RANDOMISED,
         shown_default="a function of the image",
     )
     search: str | Search = option(
@@ -302,7 +304,7 @@ class Definition:
         check=as_alternative,
         text=str,
         choices=alternatives,
-        panel=COMPARED_PANEL,
+        panel=COMPARED,
         label="Is the region",
     )
     confidence_level: float | None = option(

@@ -19,7 +19,7 @@ from attentest.app.form import (
     proposed_options,
     questions,
 )
-from attentest.definition import COMPARED_PANEL, Option
+from attentest.definition import COMPARED, Option
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 
 CHOICE_LABELS = {
@@ -131,12 +131,12 @@ def new_fields(actions: Actions) -> Fields:
     with gr.Accordion("Region", open=False):
         add("rule", "region_unit")
     _shown_for(form["rule"], {rule: form[rule] for rule in RULES})
-    with gr.Accordion(COMPARED_PANEL, open=False):
+    with gr.Accordion(COMPARED, open=False):
         add("contrast")
         add("radius", visible=False)
         add("filtered")
         add("blur", visible=False)
-        add_options(COMPARED_PANEL)
+        add_options(COMPARED)
         add("alpha")
     _shown_for(form["contrast"], {"neighbourhood": form["radius"]})
     _shown_for(form["filtered"], {"gaussian": form["blur"]})

@@ -10,11 +10,8 @@ import typer
 
 from attentest.cli.command import generated_options
 from attentest.cli.options import (
-    COMPARED,
     DEFAULT_MAX_EVALUATIONS,
     DEFAULT_TOL,
-    IMAGE,
-    MODEL,
     SEARCH,
     SPECTRAL,
     DeviceOption,
@@ -26,7 +23,7 @@ from attentest.cli.values import (
     as_noise_model,
     noise_file,
 )
-from attentest.definition import Definition
+from attentest.definition import COMPARED, IMAGE, MODEL, Definition
 from attentest.errors import InputError
 from attentest.registry import ATTENTION_MAPS, CONTRASTS, FILTERS, IMAGE_NOISE
 from attentest.training.bundled import bundled_model

@@ -15,7 +15,6 @@ from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
 from attentest.cli.option_checks import check_files
 from attentest.cli.options import (
-    IMAGE,
     OUTPUT,
     EngineOptions,
     EstimatorName,
@@ -28,6 +27,7 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, noise_file
+from attentest.definition import IMAGE
 from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS
 

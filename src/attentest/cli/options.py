@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attentest.definition import IMAGE
 from attentest.errors import AttentestError, InputError
 from attentest.registry import (
     ATTENTION_MAPS,
@@ -25,17 +26,8 @@ from attentest.registry import (
     Registry,
 )
 
-OUTPUT, IMAGE, MODEL, COMPARED, RANDOMISED, SEARCH, CERTIFICATE, WORKERS = (
-    "Output",
-    "More on the images",
-    "More on the model",
-    "More on what is compared",
-    "Randomised selection",
-    "More on the search",
-    "A certificate",
-    "Workers",
-)
-"""Panels of the help, after the one of the options that are needed most often."""
+OUTPUT, SEARCH, CERTIFICATE, WORKERS = "Output", "More on the search", "A certificate", "Workers"
+"""Panels of the help beside those of the definition of a test."""
 
 
 OUTPUT_PATHS = {"--out", "--csv", "--parquet", "--figure", "--sensitivity-figure", "--report", "--history", "--record"}

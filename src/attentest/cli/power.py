@@ -13,7 +13,6 @@ from attentest.cli.command import with_options_of
 from attentest.cli.images import image_sources
 from attentest.cli.option_checks import check_files
 from attentest.cli.options import (
-    IMAGE,
     OUTPUT,
     AlphaOption,
     FrameOption,
@@ -25,6 +24,7 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import Interruption, print_json, progress_bar, say
 from attentest.cli.values import as_image_shape, as_true_noise, noise_file
+from attentest.definition import IMAGE
 from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, REGION_UNITS
 

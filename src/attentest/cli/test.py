@@ -22,8 +22,6 @@ from attentest.cli.option_checks import (
 )
 from attentest.cli.options import (
     CERTIFICATE,
-    COMPARED,
-    IMAGE,
     OUTPUT,
     SEARCH,
     AlphaOption,
@@ -36,6 +34,7 @@ from attentest.cli.options import (
 )
 from attentest.cli.output import SOME_FAILED, Interruption
 from attentest.cli.report import check_report_option, picture_kinds, records_folder, write_folder_report
+from attentest.definition import COMPARED, IMAGE
 from attentest.errors import InputError
 from attentest.files import make_directory
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
