@@ -14,7 +14,7 @@ from functools import wraps
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
-from attentest.errors import InputError, shortened
+from attentest.errors import NOISE_GUIDE, InputError, shortened
 from attentest.registry import REGION_UNITS, Part
 from attentest.statistics.alternative import Alternative, alternatives, as_alternative
 
@@ -233,7 +233,7 @@ class Definition:
         of_model=True,
     )
     image_size: int | tuple[int, int] | None = option(
-        "Side, or height and width, of the model's input, to which images are resized.",
+        "Side (224), or height and width (224x192), of the model's input, to which images are resized.",
         details="For a model run at another size than it was trained at.",
         default=None,
         text=_size,
@@ -244,7 +244,7 @@ class Definition:
         of_model=True,
     )
     intensity_range: tuple[float, float] | None = option(
-        "The pixel values of black and white, where preprocessing rescales.",
+        "The pixel values of black and white (0,1), where preprocessing rescales floating-point images or scans.",
         details="By default those of the dtype: 0 and 255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none "
         "for floats.",
         default=None,
@@ -255,7 +255,7 @@ class Definition:
         shown_default="by dtype",
     )
     channels: Channels = option(
-        "What is compared in colour images: the mean over channels, one channel by number, or a weight for each.",
+        "What is compared in colour images: their mean, one channel by number, or a weight for each (0.3,0.59,0.11).",
         default="mean",
         check=_convert("contrast:as_channels"),
         text=_channels,
@@ -329,9 +329,6 @@ class Definition:
         check=_convert("attention.device:as_memory_budget"),
         recorded=False,
     )
-    image_shape: tuple[int, int, int] | None = option(
-        "The (C, H, W) of the images a NumPy or torch function takes.", default=None, recorded=False, of_model=True
-    )
 
     def __post_init__(self) -> None:
         for defined in fields(self):
@@ -371,6 +368,15 @@ class Definition:
             for defined in fields(self)
             if option_of(defined).recorded
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelDefinition(Definition):
+    """A test of a model or a function that is there already."""
+
+    image_shape: tuple[int, int, int] | None = option(
+        "The (C, H, W) of the images a NumPy or torch function takes.", default=None, recorded=False, of_model=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,11 +425,18 @@ def options_of(
         def call(self: Owner, *arguments: Any, **options: Any) -> Made:
             if first[1].name in options and not arguments:
                 arguments = (options.pop(first[1].name),)
-            made_by: Any = getattr(self, "definition_class", definition) if definition is Definition else definition
+            made_by: Any = (
+                getattr(self, "definition_class", definition) if definition is ModelDefinition else definition
+            )
             unknown = sorted(options.keys() - {defined.name for defined in fields(made_by)})
             if unknown or len(arguments) != 1:
                 wrong = f"an unexpected argument {unknown[0]!r}" if unknown else f"{len(arguments)} positional ones"
                 raise TypeError(f"{method.__qualname__} got {wrong}: {first[1].name} first, then options by name.")
+            if "noise" not in options:
+                raise TypeError(
+                    f"{method.__qualname__} needs noise=, the standard deviation of the pixels' random error or a "
+                    f"model of it. How to choose it: {NOISE_GUIDE}."
+                )
             return method(self, arguments[0], made_by(**options))
 
         call.__signature__ = signature.replace(parameters=[*first, *listed])  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ from attentest.app.guard import Guard
 from attentest.app.offered import OfferedModels, UploadedImage
 from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
-from attentest.definition import Definition, option
+from attentest.definition import ModelDefinition, option
 from attentest.noise import StationaryCovariance
 from command_line import run_main
 
@@ -214,7 +214,7 @@ class TestActions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extended(Definition):
+class Extended(ModelDefinition):
     """A definition with one more option, which the page offers."""
 
     dummy: int = option("A number that does nothing.", default=3, label="A new number", panel="New")
@@ -235,10 +235,10 @@ from attentest.app.actions import Actions
 from attentest.app.form import questions
 from attentest.app.offered import OfferedModels
 from attentest.app.page import new_page
-from attentest.definition import Definition, option
+from attentest.definition import Definition, ModelDefinition, option
 
 @dataclass(frozen=True, kw_only=True)
-class Extended(Definition):
+class Extended(ModelDefinition):
     dummy: int = option("A number that does nothing.", default=3, label="A new number", panel="New")
 
 AttentionTest.definition_class = Extended

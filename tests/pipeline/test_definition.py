@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from attentest import AttentionTest, InputError, Preprocessing
 from attentest.cli.command import generated_options, with_options_of
-from attentest.definition import Definition, PretrainedDefinition, documentation, option
+from attentest.definition import ModelDefinition, PretrainedDefinition, documentation, option
 from attentest.noise import Diagonal
 from toys import SoftmaxScores, tiny_vit
 
@@ -26,7 +26,7 @@ def small_number(value: Any) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extended(Definition):
+class Extended(ModelDefinition):
     """A definition with one more option: one field."""
 
     dummy: int = option("A number that does nothing.", default=3, check=small_number, text=int, metavar="N")
@@ -70,7 +70,7 @@ def test_a_new_option_is_on_the_command_line() -> None:
 
 
 def test_the_signatures_are_the_fields() -> None:
-    for called, definition in ((AttentionTest, Definition), (AttentionTest.from_pretrained, PretrainedDefinition)):
+    for called, definition in ((AttentionTest, ModelDefinition), (AttentionTest.from_pretrained, PretrainedDefinition)):
         parameters = inspect.signature(called).parameters
         assert list(parameters)[1:] == [field.name for field in fields(definition)]
         for field in fields(definition):

@@ -22,7 +22,7 @@ from attentest.attention import (
 )
 from attentest.checks import as_generator, float_array, level
 from attentest.contrast import Contrast
-from attentest.definition import Definition, PretrainedDefinition, documentation, options_of
+from attentest.definition import Definition, ModelDefinition, PretrainedDefinition, documentation, options_of
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.images.sample import ImageLike
@@ -70,9 +70,9 @@ class AttentionTest:
     True
     """
 
-    @options_of(Definition)
+    @options_of(ModelDefinition)
     def __init__(
-        self, model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction, definition: Definition
+        self, model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction, definition: ModelDefinition
     ) -> None:
         preprocessing, image_size = preprocessing_and_size(definition.preprocessing, definition.image_size)
         definition = replace(definition, preprocessing=preprocessing)
@@ -282,7 +282,18 @@ class AttentionTest:
         certification: Certification | None = None,
         engine: str | Engine = "local",
     ) -> list[ComponentResults]: ...
-    def map(self, images: Any, progress: Any = None, *, components: Any = None, **options: Any) -> Any:  # noqa: D417
+    def map(
+        self,
+        images: Iterable[ImageLike],
+        progress: ProgressLike = None,
+        *,
+        components: int | None = None,
+        references: Iterable[ImageLike] | None = None,
+        on_error: OnError = "raise",
+        decide_at: float | None = None,
+        certification: Certification | None = None,
+        engine: str | Engine = "local",
+    ) -> Results | list[ComponentResults]:
         """Test many images and return their results in order; they equal those of one by one to within the error bars.
 
         Parameters
@@ -307,7 +318,16 @@ class AttentionTest:
             each core or four for each GPU; "ray", on workers, one for each core or GPU; or ``ProcessEngine(...)`` or
             ``RayEngine(...)``.
         """
-        results = self.stream(images, progress, components=components, **options)
+        results = self.stream(
+            images,
+            progress,
+            components=components,
+            references=references,
+            on_error=on_error,
+            decide_at=decide_at,
+            certification=certification,
+            engine=engine,
+        )
         return Results(results) if components is None else list(results)
 
     def stream(
@@ -496,7 +516,7 @@ class AttentionTest:
         }
 
 
-AttentionTest.__doc__ = (AttentionTest.__doc__ or "").replace("{options}", documentation(Definition, indent=4))
+AttentionTest.__doc__ = (AttentionTest.__doc__ or "").replace("{options}", documentation(ModelDefinition, indent=4))
 
 
 def _scores(

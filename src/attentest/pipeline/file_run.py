@@ -147,7 +147,7 @@ class BatchRun:
 
     def describe(self) -> dict[str, Any]:
         """Return what the records of one directory have in common, apart from the test, JSON-ready."""
-        return {"confidence_level": self.confidence_level, **asdict(self.request)}
+        return asdict(self.request)
 
     def missing(self, records: Records, retry: bool = False) -> list[int]:
         """Return the places of the images to be tested.
