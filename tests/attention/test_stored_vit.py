@@ -101,7 +101,7 @@ def test_weights_are_used_and_recorded_as_they_are_stored(
     assert torch.equal(ViTScores(load_model(tmp_path).encoder)(images), expected(images))
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.float8_e4m3fn], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.complex64, torch.float8_e4m3fn], ids=str)
 def test_weights_that_are_not_plain_numbers_are_refused(dtype: torch.dtype, tmp_path: Path) -> None:
     saved(tmp_path)
     path = tmp_path / "model.safetensors"
