@@ -26,7 +26,7 @@ from attentest.noise import (
     StationaryCovariance,
     as_noise,
 )
-from attentest.noise.autoregressive import Exponential
+from attentest.noise.correlated import Exponential
 from attentest.noise.model import complete
 
 SIDE = 8

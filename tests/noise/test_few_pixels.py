@@ -22,7 +22,7 @@ from attentest.noise import (
     Scaled,
     Stationary,
 )
-from attentest.noise.autoregressive import Exponential
+from attentest.noise.correlated import Exponential
 from attentest.noise.model import complete
 
 C, H, W = 2, 4, 5

@@ -23,14 +23,13 @@ from attentest.noise import (
     as_noise,
 )
 from attentest.noise.model import complete
+from attentest.presentation.footnotes import row_notes
 from attentest.presentation.rows import row_of
-from attentest.presentation.words import row_notes
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
 from attentest.search import SpectralSearch
 from attentest.simulation.calibration.calibrate import NullImages, ReestimatedNoise
-from attentest.statistics.randomised_law import RandomisedStudent
-from attentest.statistics.truncated_law import TruncatedStudent
+from attentest.statistics.selection_laws import RandomisedStudent, TruncatedStudent
 from toys import SoftmaxScores, tiny_vit
 
 RNG = np.random.default_rng(3)
@@ -206,15 +205,15 @@ def test_calibration_of_known_noise_has_no_second_rate() -> None:
 def test_calibration_with_an_estimate_estimates_anew_from_as_many_images() -> None:
     references = RNG.normal(size=(3, 2, 2))
     test = AttentionTest(BatchedScores(), noise=StationaryCovariance(1).fit(references))
-    images = NullImages.of(test, 0)
+    images = NullImages(test, 0)
     assert isinstance(images.estimated, ReestimatedNoise)
     assert images.estimated.images == 3
     assert isinstance(images.estimated.estimator, StationaryCovariance)
     assert images.estimated.estimator.max_lag == 1
     many = AttentionTest(BatchedScores(), noise=PooledVariance().fit(RNG.normal(size=(101, 2, 2))))
-    assert NullImages.of(many, 0).estimated is None
+    assert NullImages(many, 0).estimated is None
     # Another noise to draw from than that of the test: the test keeps its own.
-    assert NullImages.of(test, 0, true_noise=1.0).estimated is None
+    assert NullImages(test, 0, true_noise=1.0).estimated is None
 
 
 def test_reference_images_of_an_image_are_its_own_and_the_same_again() -> None:
@@ -242,7 +241,7 @@ def test_mistakes_end_in_a_sentence() -> None:
         calibrate(test, 3, reference_images=5, estimator=PixelVariance())
     with pytest.raises(InputError, match="an estimator is for reference images"):
         calibrate(test, 3, estimator="pooled")
-    with pytest.raises(InputError, match="estimator must be one of pooled"):
+    with pytest.raises(InputError, match="estimator must be one of auto, pooled"):
         calibrate(test, 3, reference_images=3, estimator=7)  # type: ignore[arg-type]
 
 

@@ -7,8 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attentest import AttentionTest
 from attentest.noise import AR1, Diagonal, FloatArray, Isotropic, NoiseModel, PerChannel, Stationary
 from attentest.noise.implausible import BLOCKS_TOGETHER, noise_doubts
+from attentest.presentation.footnotes import row_notes
+from attentest.presentation.rows import row_of
+from toys import tiny_vit
 
 LAGS = np.arange(-15, 16)
 SMOOTH = Stationary(np.exp(-np.add.outer(LAGS**2, LAGS**2) / 8.0), (16, 16))
@@ -46,6 +50,18 @@ def test_noise_that_is_too_strong() -> None:
     assert doubt(Isotropic(1.0), np.add.outer(np.arange(16.0), np.arange(16.0))[None]) is not None  # a ramp
 
 
+def test_a_constant_image_is_said_in_verdict_and_footnote() -> None:
+    for image in (np.zeros((1, 16, 16)), np.broadcast_to(np.array([1.0, 2.0, 3.0])[:, None, None], (3, 4, 4))):
+        assert str(doubt(Isotropic(1.0), image)).startswith("the image is constant: ")
+    assert doubt(Isotropic(1.0), np.eye(4)[None]) is None
+    test = AttentionTest(tiny_vit(), noise=1.0, randomise=0.5)
+    constant, other = test(np.full((8, 8), 7.0)), test(np.random.default_rng(0).normal(size=(8, 8)))
+    assert "The image is constant: it does not have the assumed noise" in constant.verdict()
+    assert "constant" not in other.verdict()
+    row = row_of("black.png", constant.record())
+    assert sum("the image is constant" in note for note in row_notes(row, False, 0.05, 0.95)) == 1
+
+
 def test_other_units() -> None:
     image = smooth(np.random.default_rng(0), 3.0)
     said = doubt(Isotropic(3.0), 257 * image)
@@ -67,8 +83,28 @@ def test_masked_and_clipped_areas_do_not_count() -> None:
     assert doubt(Isotropic(5.0), 100 + image) is None
     clipped = np.maximum(5.0 * rng.standard_normal((1, 48, 48)), 0.0)
     assert doubt(Isotropic(5.0), clipped) is None
-    assert doubt(Isotropic(5.0), np.full((1, 48, 48), 7.0)) is None  # nothing to judge by
     assert doubt(Isotropic(500.0), image[:, :8, :8]) is None  # too little
+
+
+def test_masks_and_saturated_photographs_have_no_noise_that_exceeds_their_range() -> None:
+    rng = np.random.default_rng(0)
+    down, across = np.mgrid[:32, :32]
+    mask = ((down - 16) ** 2 + (across - 16) ** 2 < 60).astype(np.float64)[None]
+    for sigma in (0.1, 1.0, 8.0, 800.0):
+        assert str(doubt(Isotropic(sigma), mask)).startswith("the image has only two values: ")
+    saturated = np.clip(2000 * mask + 20 * rng.standard_normal((3, 32, 32)) - 20, 0, 255)
+    assert "times less" in str(doubt(Isotropic(800.0), saturated))
+    image = np.where(mask == 1, rng.standard_normal((1, 32, 32)), 0.0)[:, 12:, 12:]  # a few pixels with noise
+    image[:, 4:] = 0
+    assert doubt(Isotropic(1.0), image) is None
+
+
+def test_footnotes_say_whether_details_are_too_large_or_too_small() -> None:
+    image = np.random.default_rng(0).normal(size=(8, 8))
+    row = row_of("a.png", AttentionTest(tiny_vit(), noise=1.0, confidence_level=None)(image).record())
+    for sigma, size in ((0.001, "larger"), (1000.0, "smaller")):
+        said = doubt(Isotropic(sigma), np.tile(image, (1, 4, 4)))
+        assert f"are much {size} than it would" in "".join(row_notes({**row, "noise_doubt": said}, False, 0.05, None))
 
 
 def test_channels_are_judged_one_by_one() -> None:

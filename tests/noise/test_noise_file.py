@@ -152,6 +152,24 @@ def test_files_have_the_usual_permissions_and_links_stay_links(tmp_path: Path) -
     assert load_noise(linked) == Isotropic(1.0)
 
 
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("name", ["nested twice", "estimated stationary"])
+def test_a_single_bit_that_was_changed_never_changes_a_model_silently(name: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"noise{suffix}"
+    save_noise(MODELS[name], path)
+    content, saved = path.read_bytes(), state(load_noise(path))
+    refused = 0
+    for bit in np.random.default_rng(1).integers(8 * len(content), size=300).tolist():
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            np.testing.assert_equal(state(load_noise(path)), saved)
+        except InputError:
+            refused += 1
+    assert refused > 250
+
+
 def test_safetensors_files_hold_arrays_as_arrays(tmp_path: Path) -> None:
     big = Diagonal(np.ones(100_000))
     save_noise(big, tmp_path / "noise.safetensors")

@@ -10,11 +10,12 @@ image itself (:func:`from_image`).
 
 from __future__ import annotations
 
-from attentest.noise.autoregressive import AR1
+from attentest.noise.correlated import AR1, Diagonal, Isotropic
 from attentest.noise.dense import Dense
 from attentest.noise.derived import Averaged, Estimated, NoiseLike, PerChannel, Scaled, as_noise
 from attentest.noise.estimators import (
     AR1Covariance,
+    AutomaticCovariance,
     LocallyStationaryCovariance,
     NoiseEstimator,
     PixelVariance,
@@ -22,15 +23,16 @@ from attentest.noise.estimators import (
     ShrunkCovariance,
     StationaryCovariance,
 )
-from attentest.noise.independent import Diagonal, Isotropic
 from attentest.noise.model import BaseNoise, FitsNoise, FloatArray, ImageNoise, NoiseModel
 from attentest.noise.noise_file import load_noise, save_noise
+from attentest.noise.poisson import Poisson
 from attentest.noise.stationary import LocallyStationary, Stationary
 from attentest.noise.tested_image import FromImage, OwnGain, from_image
 
 __all__ = [
     "AR1",
     "AR1Covariance",
+    "AutomaticCovariance",
     "Averaged",
     "BaseNoise",
     "Dense",
@@ -49,6 +51,7 @@ __all__ = [
     "OwnGain",
     "PerChannel",
     "PixelVariance",
+    "Poisson",
     "PooledVariance",
     "Scaled",
     "ShrunkCovariance",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -41,7 +40,7 @@ class Dense(BaseNoise):
         matrix = matrix / 2 + matrix.T / 2
         matrix.setflags(write=False)
         self.covariance: FloatArray = matrix
-        _ = self.factor  # raises an error if the covariance is not positive semi-definite
+        self.factor: FloatArray = _cholesky_factor(matrix)
 
     def __repr__(self) -> str:
         return f"Dense(<{self.size} x {self.size} covariance, sd {deviations_text(np.diag(self.covariance))}>)"
@@ -67,44 +66,35 @@ class Dense(BaseNoise):
         """Return the covariances (m, m) of a few pixels."""
         return np.asarray(self.covariance[np.ix_(places, places)])
 
-    def record(self) -> dict[str, Any]:
-        """Return name and size."""
-        return {"model": self.name, "size": self.size}
-
     def words(self) -> str:
         """Return the model in words."""
-        deviations = deviations_text(np.diag(self.covariance))
+        variances = np.diag(self.covariance)
+        scale = np.sqrt(np.outer(variances, variances))
+        correlations = np.divide(self.covariance, scale, out=np.zeros_like(scale), where=scale > 0)
+        np.fill_diagonal(correlations, 0.0)
+        strongest = correlations.flat[np.abs(correlations).argmax()]
         return (
-            f"A covariance matrix of all {self.size:,} pixel values, with the standard deviations {deviations} and "
-            f"{_strongest_text(self.covariance)} as the strongest correlation"
+            f"A covariance matrix of all {self.size:,} pixel values, with the standard deviations "
+            f"{deviations_text(variances)} and {strongest:z.2f} as the strongest correlation"
         )
 
-    @cached_property
-    def factor(self) -> FloatArray:
-        """Lower Cholesky factor (n, n) of the covariance plus a tiny diagonal, which a singular covariance needs."""
-        from scipy.linalg import cholesky  # here because scipy.linalg is slow to import
 
-        largest = float(np.diag(self.covariance).max())
-        regular = self.covariance + DEFINITENESS_TOLERANCE * largest * np.eye(self.size)
-        try:
-            if largest <= 0:
-                raise np.linalg.LinAlgError("no positive variance")
-            return np.asarray(cholesky(regular, lower=True, check_finite=False), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            smallest = float(np.linalg.eigvalsh(self.covariance)[0])
-            raise InputError(
-                "covariance must be positive semi-definite with some variance, "
-                f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
-            ) from None
+def _cholesky_factor(covariance: FloatArray) -> FloatArray:
+    """Return the lower Cholesky factor (n, n) of a covariance plus a tiny diagonal, which a singular one needs."""
+    from scipy.linalg import cholesky  # here because scipy.linalg is slow to import
 
-
-def _strongest_text(covariance: FloatArray) -> str:
-    """Return the strongest correlation between two different values of a covariance (n, n) as text."""
-    deviations = np.sqrt(np.diag(covariance))
-    scale = np.outer(deviations, deviations)
-    correlations = np.divide(covariance, scale, out=np.zeros_like(covariance), where=scale > 0)
-    np.fill_diagonal(correlations, 0.0)
-    return f"{correlations.flat[np.abs(correlations).argmax()]:z.2f}"
+    largest = float(np.diag(covariance).max())
+    regular = covariance + DEFINITENESS_TOLERANCE * largest * np.eye(len(covariance))
+    try:
+        if largest <= 0:
+            raise np.linalg.LinAlgError("no positive variance")
+        return np.asarray(cholesky(regular, lower=True, check_finite=False), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        smallest = float(np.linalg.eigvalsh(covariance)[0])
+        raise InputError(
+            "covariance must be positive semi-definite with some variance, "
+            f"but its smallest eigenvalue is {smallest:.3g} and its largest variance {largest:.3g}."
+        ) from None
 
 
 TOLERANCE = 1e-8
@@ -112,6 +102,12 @@ TOLERANCE = 1e-8
 
 MOST_STEPS = 1000
 """Most steps: a covariance that takes more is nearly singular."""
+
+
+TOO_SMOOTH = (
+    "the noise that randomised selection added is too smooth to compare with noise of this correlation length (its "
+    "covariance is nearly singular)"
+)
 
 
 class NearlySingularError(InputError):
@@ -125,8 +121,5 @@ def solved(noise: NoiseModel, target: FloatArray) -> FloatArray:
     operator = LinearOperator((target.size, target.size), matvec=noise.apply, dtype=np.float64)
     solution, steps = cg(operator, target, rtol=TOLERANCE, maxiter=MOST_STEPS)
     if steps:
-        raise NearlySingularError(
-            "the noise that randomised selection added is too smooth to compare with noise of this correlation length "
-            "(its covariance is nearly singular): choose other correlation lengths, or randomise=0."
-        )
+        raise NearlySingularError(f"{TOO_SMOOTH}: choose other correlation lengths, or randomise=0.")
     return np.asarray(solution, dtype=np.float64)

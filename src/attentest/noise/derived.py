@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number, whole_number
 from attentest.errors import NOISE_GUIDE, InputError, counted
+from attentest.noise.correlated import Isotropic
 from attentest.noise.dense import Dense
-from attentest.noise.independent import Isotropic
 from attentest.noise.model import (
     LARGEST_SIGMA,
     SMALLEST_SIGMA,
@@ -28,6 +28,7 @@ from attentest.noise.model import (
     sample_shape,
     standard_deviation,
 )
+from attentest.noise.poisson import Poisson
 from attentest.registry import NOISE_ESTIMATORS
 
 LEAST_DEGREES = 2.0
@@ -37,7 +38,7 @@ density would be greatest at the ends of its support. Estimates so poor are rare
 FROM_IMAGE = "estimated from the tested image itself"
 """What a record says of noise that was not estimated from other images."""
 
-LONGEST_ORIGIN = 60
+LONGEST_ORIGIN = 48
 """Most characters of the record that the representation of a model has."""
 
 MOST_AVERAGED = 10**9
@@ -118,6 +119,11 @@ class DerivedNoise(BaseNoise):
     def fresh_estimator(self) -> Any:
         """Return an estimator of noise like the other model, not fitted."""
         return self.of.fresh_estimator()
+
+    def record(self) -> dict[str, Any]:
+        """Return name and parameters, and those of the other model."""
+        parameters = {name: value for name, value in self.arguments().items() if name != "model"}
+        return {"model": self.name, **parameters, "of": self.of.record()}
 
     def origin_words(self) -> str:
         """Return where the other model comes from."""
@@ -208,7 +214,8 @@ def estimation_words(origin: Mapping[str, Any]) -> str:
     if "estimator" in origin or reference_count(origin) is not None:
         count = reference_count(origin)
         images = "reference images" if count is None else f"{count} reference images"
-        by = f" ({origin['estimator']})" if "estimator" in origin else ""
+        choice = f" chose {origin['choice']}" if "choice" in origin else ""
+        by = f" ({origin['estimator']}{choice})" if "estimator" in origin else ""
         allowed = "the test does not know that it is an estimate" if count is None else "p and interval allow for that"
         words.append(f"estimated from {images}{by}, and {allowed}")
     if origin.get("approximate"):
@@ -242,10 +249,6 @@ class Averaged(DerivedNoise):
     def variance_factor(self) -> float:
         """One over the number of images."""
         return 1 / self.count
-
-    def record(self) -> dict[str, Any]:
-        """Return the number of images and the noise of one."""
-        return {"model": self.name, "count": self.count, "of": self.of.record()}
 
     def words(self) -> str:
         """Return the model in words."""
@@ -284,10 +287,6 @@ class Scaled(DerivedNoise):
         """The square of the factor."""
         return self.factor**2
 
-    def record(self) -> dict[str, Any]:
-        """Return the factor and the other noise model."""
-        return {"model": self.name, "factor": self.factor, "of": self.of.record()}
-
     def words(self) -> str:
         """Return the model in words."""
         return f"{self.factor:.6g} times as large as this noise: {_lower(self.of.words())}"
@@ -315,10 +314,12 @@ def as_noise(noise: NoiseLike) -> NoiseModel:
     )
 
 
-def as_test_noise(noise: NoiseLike | ImageNoise) -> NoiseModel | ImageNoise:
+def as_test_noise(noise: NoiseLike | ImageNoise | str) -> NoiseModel | ImageNoise:
     """Return what a test takes as its noise: a noise model, or an estimator of the noise from each image as it is."""
     if isinstance(noise, ImageNoise) and not isinstance(noise, (type, NoiseModel)):
         return noise
+    if isinstance(noise, str) and noise == Poisson.name:
+        return Poisson()
     return as_noise(noise)  # type: ignore[arg-type]  # raises an error for a class
 
 
@@ -442,7 +443,8 @@ class PerChannel(BaseNoise):
     def words(self) -> str:
         """Return the model in words."""
         within = _lower(complete(self.spatial).words())
-        return f"Channels with the covariance {json.dumps(self.channels.tolist())}, and within each channel: {within}"
+        rounded = [[float(f"{value:.4g}") for value in row] for row in self.channels.tolist()]
+        return f"Channels with the covariance {json.dumps(rounded)}, and within each channel: {within}"
 
     def _planes(self, length: int) -> tuple[int, int]:
         channels = self._mixing.size

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -16,14 +17,14 @@ from numpy.typing import NDArray
 from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.markup import definition_table
-from attentest.noise.autoregressive import AR1
+from attentest.noise.correlated import AR1, Diagonal, Isotropic
 from attentest.noise.dense import Dense
 from attentest.noise.derived import PerChannel, as_noise
-from attentest.noise.independent import Diagonal, Isotropic
+from attentest.noise.local_variance import equal_strength
 from attentest.noise.model import FloatArray, NoiseModel, complete, shown_record
-from attentest.noise.reference_images import ReferenceImages, reference_images
+from attentest.noise.reference_images import ReferenceImages, reference_images, varying_pixels
 from attentest.noise.stationary import LocallyStationary, Stationary, default_smoothing
-from attentest.noise.stationary_correlation import checked_max_lag
+from attentest.noise.stationary_correlation import checked_max_lag, stationary_correlation
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -78,9 +79,12 @@ class NoiseEstimator(ABC):
 
     def fit(self, images: Iterable[ImageLike]) -> Self:
         """Estimate the noise from independent images of one shape and the same mean, and return the estimator."""
-        reference = self._reference(images)
+        ignore_constant = getattr(self, "ignore_constant", False)
+        reference = reference_images(
+            images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN, ignore_constant
+        )
         self.noise_ = self._estimate(reference)
-        self._used_share = float(reference.varying.mean()) if getattr(self, "ignore_constant", False) else 1.0
+        self._used_share = float(reference.used.mean())
         self.mean_, self.gains_, self.n_images_ = reference.mean, reference.gains, reference.count
         return self
 
@@ -112,37 +116,19 @@ class NoiseEstimator(ABC):
         noise = complete(as_noise(self))
         return definition_table(type(self).__name__, shown_record(noise.record()), [noise.sentence()])
 
-    def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
-        """Return the images as the estimate needs them."""
-        return reference_images(images, self.LEAST_IMAGES, self.LEAST_REASON, self.gain == PER_IMAGE_GAIN)
-
     @abstractmethod
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         """Return the noise model."""
 
 
 class _PooledEstimator(NoiseEstimator):
-    """Base class of the estimators with one variance for all pixels of a channel.
-
-    Parameters
-    ----------
-    ignore_constant
-        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround: they
-        show no noise, and make the variance of the others too small. The noise model has the variance of the others
-        there, too.
-    gain
-        See :class:`NoiseEstimator`.
-    """
+    """Base class of the estimators with one variance for all pixels of a channel; see :class:`PooledVariance`."""
 
     def __init__(self, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
         super().__init__(gain=gain)
         if not isinstance(ignore_constant, bool):
             raise InputError(f"ignore_constant must be True or False, got {ignore_constant!r}.", "ignore_constant")
         self.ignore_constant = ignore_constant
-
-    def _reference(self, images: Iterable[ImageLike]) -> ReferenceImages:
-        reference = super()._reference(images)
-        return reference.without_constant_pixels() if self.ignore_constant else reference
 
 
 class PooledVariance(_PooledEstimator):
@@ -151,7 +137,9 @@ class PooledVariance(_PooledEstimator):
     Parameters
     ----------
     ignore_constant
-        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
+        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround: they
+        show no noise, and make the variance of the others too small. The noise model has the variance of the others
+        there, too.
     gain
         "equal" or "per-image", see :class:`NoiseEstimator`.
     """
@@ -186,10 +174,8 @@ class AR1Covariance(_PooledEstimator):
 
     Parameters
     ----------
-    ignore_constant
-        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
-    gain
-        "equal" or "per-image", see :class:`NoiseEstimator`.
+    ignore_constant, gain
+        See :class:`PooledVariance`.
     """
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
@@ -222,10 +208,8 @@ class StationaryCovariance(_PooledEstimator):
         that. If the noise is known to be correlated over a few pixels only, that number reduces the error of the
         estimate; a smaller one makes it biased. By default half of either side, and at longer lags, which have few
         pairs of pixels, the correlations give way to a smooth curve through those at shorter lags.
-    ignore_constant
-        Whether to leave out the pixels that have the same value in all reference images, such as a dark surround.
-    gain
-        "equal" or "per-image", see :class:`NoiseEstimator`.
+    ignore_constant, gain
+        See :class:`PooledVariance`.
     """
 
     def __init__(self, max_lag: int | None = None, *, ignore_constant: bool = False, gain: str = EQUAL_GAIN) -> None:
@@ -234,8 +218,13 @@ class StationaryCovariance(_PooledEstimator):
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
         planes = reference.standard_planes
-        correlation = reference.correlation(planes, self.max_lag)
-        return _with_channels(reference, lambda variance: Stationary(variance * correlation, planes.shape[2:]))
+        return _stationary(reference, stationary_correlation(planes, reference.used, self.max_lag))
+
+
+def _stationary(reference: ReferenceImages, correlation: FloatArray) -> NoiseModel:
+    """Return the stationary noise of reference images (K, C, H, W) with a correlation (2H-1, 2W-1)."""
+    shape = reference.mean.shape[1], reference.mean.shape[2]
+    return _with_channels(reference, lambda variance: Stationary(variance * correlation, shape))
 
 
 def _with_channels(reference: ReferenceImages, model: Callable[[float], NoiseModel]) -> NoiseModel:
@@ -252,16 +241,7 @@ def smoothed_variance(variance: FloatArray, used: NDArray[np.bool_], smoothing: 
     """Return the Gaussian mean (H, W) of the variances of the pixels that are used, 0 at the others.
 
     The weights of pixels beyond the border and of those that are not used are left out, and the sum of the result is
-    that of the variances.
-
-    Parameters
-    ----------
-    variance : (H, W)
-        Variance of each pixel.
-    used : (H, W)
-        Whether a pixel is used.
-    smoothing
-        Standard deviation of the Gaussian in pixels.
+    that of the variances. The standard deviation of the Gaussian is ``smoothing`` pixels.
     """
     from scipy.ndimage import gaussian_filter  # here because scipy.ndimage is slow to import
 
@@ -300,18 +280,88 @@ class LocallyStationaryCovariance(NoiseEstimator):
         self.max_lag = checked_max_lag(max_lag)
 
     def _estimate(self, reference: ReferenceImages) -> NoiseModel:
-        varying = reference.without_constant_pixels()
-        planes = varying.standard_planes
-        channels, shape = planes.shape[1], planes.shape[2:]
-        degrees = (reference.count - 1) * channels
+        planes, used = reference.standard_planes, reference.used
+        degrees = (reference.count - 1) * planes.shape[1]
         smoothing = self.smoothing
         if smoothing is None:
-            smoothing = default_smoothing(varying.correlation(planes, self.max_lag), degrees, shape)
-        variance = smoothed_variance((planes**2).sum(axis=(0, 1)) / degrees, varying.used, smoothing)
+            smoothing = default_smoothing(stationary_correlation(planes, used, self.max_lag), degrees, used.shape)
+        variance = smoothed_variance((planes**2).sum(axis=(0, 1)) / degrees, used, smoothing)
         deviations = np.sqrt(variance)
-        standard = np.divide(planes, deviations, out=np.zeros_like(planes), where=varying.used)
-        correlation = varying.correlation(standard, self.max_lag)
-        return _with_channels(varying, lambda variance: LocallyStationary(np.sqrt(variance) * deviations, correlation))
+        standard = np.divide(planes, deviations, out=np.zeros_like(planes), where=used)
+        correlation = stationary_correlation(standard, used, self.max_lag)
+        return _with_channels(
+            reference, lambda variance: LocallyStationary(np.sqrt(variance) * deviations, correlation)
+        )
+
+
+SMALLEST_SHOWN = 1e-300
+"""A smaller p of that test is shown as below this: its digits are lost in a float64."""
+
+CHOICE_LEVEL = 0.05
+"""Level of the test by which :class:`AutomaticCovariance` chooses. So often is Gaussian noise that is stationary taken
+for locally stationary, and noise of heavy tails more often, which only makes intervals longer; the other mistake makes
+p-values wrong."""
+
+
+class AutomaticCovariance(NoiseEstimator):
+    """Locally stationary noise if the images show that its strength differs over the image, else stationary noise.
+
+    A test with the level 0.05 decides: an analysis of variance of the logs of the mean absolute residuals in up to
+    8 x 8 cells of the image, with the images as repetitions (attentest.noise.local_variance). Two images do not tell,
+    and get the stationary model. Which one was chosen and why is in the record of the noise.
+
+    Parameters
+    ----------
+    max_lag
+        See :class:`StationaryCovariance`.
+    smoothing
+        See :class:`LocallyStationaryCovariance`; without effect on stationary noise.
+    ignore_constant, gain
+        See :class:`PooledVariance`. Locally stationary noise always leaves constant pixels out.
+
+    Attributes
+    ----------
+    choice_
+        The name of the chosen estimator and the reason, after fitting.
+    """
+
+    choice_: str
+
+    def __init__(
+        self,
+        max_lag: int | None = None,
+        smoothing: float | None = None,
+        *,
+        ignore_constant: bool = False,
+        gain: str = EQUAL_GAIN,
+    ) -> None:
+        chosen = StationaryCovariance(max_lag, ignore_constant=ignore_constant, gain=gain)
+        self.max_lag, self.ignore_constant, self.gain = chosen.max_lag, chosen.ignore_constant, chosen.gain
+        self.smoothing = LocallyStationaryCovariance(smoothing).smoothing
+
+    def _estimate(self, reference: ReferenceImages) -> NoiseModel:
+        planes, used = reference.standard_planes, reference.used
+        correlation = stationary_correlation(planes, used, self.max_lag)
+        tested = equal_strength(planes, used, correlation)
+        if tested is None:
+            self.choice_ = "stationary, because so few images do not tell whether its strength differs"
+            return _stationary(reference, correlation)
+        pvalue, deviation = tested
+        shown = f"= {pvalue:.2g}" if pvalue > SMALLEST_SHOWN else f"< {SMALLEST_SHOWN:g}"
+        numbers = f"p {shown} at the level {CHOICE_LEVEL:g}"
+        if pvalue > CHOICE_LEVEL:
+            self.choice_ = f"stationary, because no part of the image shows stronger noise than others: {numbers}"
+            return _stationary(reference, correlation)
+        self.choice_ = (
+            "locally-stationary, because the strength of the noise differs between parts of the image, typically by a "
+            f"factor of {np.exp(deviation):.3g}: {numbers}"
+        )
+        local = LocallyStationaryCovariance(self.smoothing, self.max_lag)
+        return local._estimate(replace(reference, used=varying_pixels(reference.residuals)))
+
+    def record(self) -> dict[str, Any]:
+        """Return how the noise was estimated, with the choice."""
+        return {**super().record(), "choice": self.choice_}
 
 
 class ShrunkCovariance(NoiseEstimator):
@@ -335,16 +385,12 @@ class ShrunkCovariance(NoiseEstimator):
                 f"a full covariance can be estimated for images of at most {LARGEST_DENSE} values, but these have "
                 f"{values}: use a stationary covariance, or smaller images."
             )
+        try:
+            from sklearn.covariance import LedoitWolf  # here because scikit-learn is an optional dependency
+        except ImportError:
+            raise InputError("ShrunkCovariance needs scikit-learn: pip install 'attentest[estimators]'.") from None
         flat = reference.residuals.reshape(reference.count, values)
         scale = np.abs(flat).max()  # so that fourth powers of the values do not overflow
         # Removing the mean of K images reduces the variance by a factor (K - 1) / K.
-        covariance = _ledoit_wolf()(store_precision=False, assume_centered=True).fit(flat / scale).covariance_
+        covariance = LedoitWolf(store_precision=False, assume_centered=True).fit(flat / scale).covariance_
         return Dense(covariance * (scale**2 * reference.count / (reference.count - 1)))
-
-
-def _ledoit_wolf() -> Any:
-    try:
-        from sklearn.covariance import LedoitWolf  # here because scikit-learn is an optional dependency
-    except ImportError:
-        raise InputError("ShrunkCovariance needs scikit-learn: pip install 'attentest[estimators]'.") from None
-    return LedoitWolf

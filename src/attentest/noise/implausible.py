@@ -21,6 +21,12 @@ TOO_WEAK = 20.0
 FEWEST_DETAILS = 64
 """Fewest details to judge by, those of 16 x 16 pixels: in 2,000 images of pure noise the ratio was 0.7 to 1.5."""
 
+NO_NOISE = ("the image is constant", "the image has only two values")
+"""Beginnings of the sentences about an image without any detail, and about a mask."""
+
+SMOOTHER = "less than the noise alone would make them differ"
+"""Part of the sentence about an image whose details are too small; in the other they are too large."""
+
 BLOCKS_TOGETHER = 2**16
 """Blocks of 2 x 2 pixels whose details are computed at a time."""
 
@@ -31,28 +37,35 @@ def noise_doubts(images: FloatArray, noise: Sequence[NoiseModel]) -> list[str | 
     The signal makes an image rougher than its noise, never smoother. So an image whose finest details (differences of
     diagonal neighbours in 2 x 2 pixels), edges included, are much smaller than the noise alone would make them does not
     have this noise; one in which even the median detail is very much larger is probably in other units. Constant areas
-    are left out, and so are pixels that are cut off at the ends of the range.
-
-    Parameters
-    ----------
-    images : (k, C, H, W)
-        The images.
-    noise
-        The noise model of each.
+    are left out, and so are pixels that are cut off at the ends of the range. Where this leaves too little, as in a
+    mask, the whole range of the image is compared with the noise instead: no detail is larger. Images are (k, C, H, W).
     """
-    predicted = _predicted(noise, images.shape[1:])
+    models = {id(model): model for model in noise}
+    deviations_of = {key: detail_deviations(model, images.shape[1:]) for key, model in models.items()}
+    predicted = np.array([deviations_of[id(model)] for model in noise])
     doubts: list[str | None] = [None] * len(images)
+    enough = (images.shape[2] // 2) * (images.shape[3] // 2) >= FEWEST_DETAILS
+    ends = np.array([images.min(axis=(2, 3)), images.max(axis=(2, 3))])
+    few = np.ones(len(images), dtype=bool)
     for channel in range(images.shape[1]):
         planes, deviations = images[:, channel], predicted[:, channel]
         count, mean_square = _mean_squares(planes, deviations)
-        judged = (count >= FEWEST_DETAILS) & (deviations >= SMALLEST_SIGMA)
-        largest = np.sqrt(mean_square)
+        judged = (deviations >= SMALLEST_SIGMA) & enough
+        few &= count < FEWEST_DETAILS
+        span = (ends[1] - ends[0])[:, channel] / np.where(judged, deviations, 1.0)
+        largest = np.where(count < FEWEST_DETAILS, np.where(span < TOO_STRONG, span, 1.0), np.sqrt(mean_square))
         # Half of the squares are at least that of the median, so it is seldom worth sorting for.
         ordinary = (largest >= TOO_STRONG) & (largest * math.sqrt(2) <= TOO_WEAK * MEDIAN_OF_NOISE)
         of = f" in channel {channel}" if images.shape[1] > 1 else ""
         for image in np.flatnonzero(judged & ~ordinary).tolist():
             if doubts[image] is None:
                 doubts[image] = _doubt(planes[image], float(deviations[image]), float(largest[image]), of)
+    constant = (ends[0] == ends[1]).all(axis=1)
+    for image in np.flatnonzero(constant | (few & enough)).tolist():
+        low, high = ends[:, image, :, None, None]
+        if constant[image] or ((images[image] == low) | (images[image] == high)).all():
+            seen = NO_NOISE[0 if constant[image] else 1]
+            doubts[image] = f"{seen}: it does not have the assumed noise, which would make its pixels differ."
     return doubts
 
 
@@ -60,9 +73,8 @@ def _doubt(plane: FloatArray, deviation: float, largest: float, of: str) -> str 
     """Return the sentence about a channel (H, W), if there is one, from the root mean square of its details."""
     if largest < TOO_STRONG:
         return (
-            f"neighbouring pixels of the image differ{of} {_times(1 / max(largest, SMALLEST_SIGMA))} less than the "
-            "noise alone would make them differ: the noise model is too strong, in other units, or lacks the "
-            "correlation of neighbours."
+            f"neighbouring pixels of the image differ{of} {_times(1 / max(largest, SMALLEST_SIGMA))} {SMOOTHER}: the "
+            "noise model is too strong, in other units, or lacks the correlation of neighbours."
         )
     details = np.concatenate([part[used] for _, part, used in _details(plane[None])]) / deviation
     median = float(np.median(np.abs(details, out=details), overwrite_input=True)) / MEDIAN_OF_NOISE
@@ -96,14 +108,8 @@ def _mean_squares(planes: FloatArray, deviations: FloatArray) -> tuple[NDArray[n
 def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np.bool_]]]:
     """Yield the diagonal Haar coefficients of planes (k, H, W), some at a time: a large image is not copied as a whole.
 
-    Yields
-    ------
-    images
-        The planes that they are of: m of them.
-    details : (m, h, w)
-        The coefficients of some rows.
-    used : (m, h, w) bool
-        Where the plane is neither constant nor cut off.
+    With the m planes that they are of come the coefficients (m, h, w) of some rows, and where (m, h, w) these planes
+    are neither constant nor cut off.
     """
     ends = planes.min(axis=(1, 2)), planes.max(axis=(1, 2))
     height, width = (side // 2 for side in planes.shape[1:])
@@ -113,24 +119,11 @@ def _details(planes: FloatArray) -> Iterator[tuple[slice, FloatArray, NDArray[np
         images = slice(image, image + step)
         for row in range(0, height, rows):
             part = planes[images, 2 * row : 2 * min(row + rows, height), : 2 * width]
-            yield images, *_details_of(part, (ends[0][images], ends[1][images]))
-
-
-def _details_of(planes: FloatArray, ends: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return those of some rows, of even height and width; ``ends`` are the least and greatest pixel of each plane."""
-    first, second, third, fourth = corners = [planes[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
-    low, high = functools.reduce(np.minimum, corners), functools.reduce(np.maximum, corners)
-    used = low < high
-    for end in ends:
-        used &= sum((corner == end[:, None, None]).view(np.uint8) for corner in corners) <= 1
-    return (first - second - third + fourth) / 2, used
-
-
-def _predicted(noise: Sequence[NoiseModel], shape: tuple[int, ...]) -> FloatArray:
-    """Return the standard deviations (k, C) of details by the models of k images, computed once for each model."""
-    models = {id(model): model for model in noise}
-    deviations = {key: detail_deviations(model, shape).tolist() for key, model in models.items()}
-    return np.array([deviations[id(model)] for model in noise])
+            first, second, third, fourth = corners = [part[:, i::2, j::2] for i in (0, 1) for j in (0, 1)]
+            used = functools.reduce(np.minimum, corners) < functools.reduce(np.maximum, corners)
+            for end in ends:
+                used &= sum((corner == end[images, None, None]).view(np.uint8) for corner in corners) <= 1
+            yield images, (first - second - third + fourth) / 2, used
 
 
 def detail_deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:

@@ -112,16 +112,9 @@ class BaseNoise:
         return sum((self.sample(rng, 1, n)[0] ** 2 for _ in range(DRAWS)), np.zeros(n)) / DRAWS
 
     def covariances(self, places: NDArray[np.int64], n: int) -> FloatArray:
-        """Return the covariances (m, m) of a few values of an image.
+        """Return the covariances (m, m) of the values of an image of ``n`` at places (m,) of its flattened array.
 
         The models of attentest need no vectors as long as the image for it; the default applies ``Sigma`` to some.
-
-        Parameters
-        ----------
-        places : (m,)
-            Indices of the values in the flattened image, each once.
-        n
-            Number of values of the image.
         """
         units = np.zeros((len(places), n))
         units[np.arange(len(places)), places] = 1.0
@@ -154,8 +147,7 @@ class BaseNoise:
         """Return the distance in pixels within which correlations fall to 1/e; 0 if pixels are independent."""
         raise InputError(
             f"the noise model {self._class_name} has no correlation length that could be changed: test the image with "
-            "each covariance that you think possible, or give the model the methods correlation_length and "
-            "with_correlation_length."
+            "each covariance that you think possible."
         )
 
     def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
@@ -198,8 +190,10 @@ class BaseNoise:
         return {name: getattr(self, name) for name in self.parameters}
 
     def record(self) -> dict[str, Any]:
-        """Return name and parameters as JSON-ready values; of arrays some numbers that matter."""
-        return {"model": self.name, **self.arguments()}
+        """Return name and parameters as JSON-ready values; instead of arrays, by default, the number of pixels."""
+        arguments = self.arguments()
+        values = {name: value for name, value in arguments.items() if not isinstance(value, np.ndarray)}
+        return {"model": self.name, **values} | ({} if values == arguments else {"size": self.size})
 
     def words(self) -> str:
         """Return the model in words."""
@@ -315,17 +309,7 @@ def finite_array(values: ArrayLike, name: str) -> FloatArray:
 
 
 def sample_shape(count: int, asked: int | None, size: int | None) -> tuple[int, int]:
-    """Return the shape of a sample: number of draws and number of pixels.
-
-    Parameters
-    ----------
-    count
-        Number of draws.
-    asked
-        Number of pixels that the caller asks for, or None.
-    size
-        Number of pixels that the noise model is for, or None for any.
-    """
+    """Return number of draws and number of pixels, of which a caller asks for ``asked`` and a model is for ``size``."""
     if asked is None and size is None:
         raise InputError("this noise model applies to any image: say how many pixels to draw, sample(rng, k, n).")
     if asked is not None and size is not None and asked != size:

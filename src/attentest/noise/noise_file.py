@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from attentest.errors import InputError, shortened
 from attentest.files import write_complete
+from attentest.images.image_file import LONGEST_REASON, reason
 from attentest.noise.derived import NoiseLike, as_noise
 from attentest.noise.model import BaseNoise, FloatArray, NoiseModel
 from attentest.registry import NOISE_FORMATS, NOISE_MODELS
@@ -20,8 +22,8 @@ FORMAT, VERSION = "attentest noise", 1
 """Name and version that a noise file begins with."""
 
 
-class NoiseFormat(Protocol):
-    """A format of noise files, exact to the last bit.
+class JsonFormat:
+    """A format of noise files, exact to the last bit: JSON, with arrays as nested lists.
 
     Attributes
     ----------
@@ -29,33 +31,23 @@ class NoiseFormat(Protocol):
         Largest file that is read, in bytes: a larger one is something else, or would not fit in memory.
     """
 
-    largest_file: ClassVar[int]
+    largest_file: ClassVar[int] = 2**26  # some 3 million numbers
 
     def encode(self, tree: dict[str, Any]) -> bytes:
         """Return the content of a file for nested dictionaries with JSON values and arrays as leaves."""
+        return _encoded(tree)
 
     def read(self, path: Path) -> Any:
         """Return what a file holds, with arrays, or nested lists of their numbers, in their places.
 
         A file that cannot be read raises an OSError or a ValueError.
         """
+        content = _decoded(path.read_text(encoding="utf-8"))
+        _check_content(content, {})
+        return content
 
 
-class JsonFormat:
-    """JSON, with arrays as nested lists."""
-
-    largest_file: ClassVar[int] = 2**26  # some 3 million numbers
-
-    def encode(self, tree: dict[str, Any]) -> bytes:
-        """Return the content of a file."""
-        return _encoded(tree)
-
-    def read(self, path: Path) -> Any:
-        """Return what a file holds."""
-        return _decoded(path.read_text(encoding="utf-8"))
-
-
-class SafetensorsFormat:
+class SafetensorsFormat(JsonFormat):
     """Safetensors, with everything but the arrays as JSON in the metadata; there an array is ``{"tensor": name}``."""
 
     largest_file: ClassVar[int] = 2**31  # a covariance of 16,384 x 16,384 pixels
@@ -66,7 +58,7 @@ class SafetensorsFormat:
 
         tensors: dict[str, FloatArray] = {}
         without_arrays = _moved_arrays(tree, tensors, "")
-        return bytes(save(tensors, {FORMAT: _encoded(without_arrays).decode()}))
+        return bytes(save(tensors, {FORMAT: _encoded(without_arrays, tensors).decode()}))
 
     def read(self, path: Path) -> Any:
         """Return what a file holds, with its arrays."""
@@ -74,7 +66,7 @@ class SafetensorsFormat:
 
         try:
             with safe_open(path, framework="numpy") as file:
-                unused = set(file.keys())
+                unused, arrays = set(file.keys()), {}
 
                 def array(name: str) -> FloatArray:
                     if name not in unused:
@@ -83,19 +75,43 @@ class SafetensorsFormat:
                     values: FloatArray = file.get_tensor(name)
                     if values.dtype != np.float64:
                         raise ValueError(f"its array {name!r} is of {values.dtype}, not float64")
+                    arrays[name] = values
                     return values
 
-                content = _decoded((file.metadata() or {}).get(FORMAT, "null"), array)
+                text = (file.metadata() or {}).get(FORMAT, "null")
+                content = _decoded(text, array)
         except SafetensorError as error:
             raise ValueError(str(error)) from None
         if content is not None and unused:
             raise ValueError(f"it has arrays that no model uses, {min(unused)!r} first")
+        _check_content(_decoded(text), arrays)
         return content
 
 
-def _encoded(tree: Any) -> bytes:
-    content = {"format": FORMAT, "version": VERSION, "noise": tree}
-    return json.dumps(content, allow_nan=False, default=np.ndarray.tolist).encode()
+def _encoded(tree: Any, arrays: Mapping[str, FloatArray] | None = None) -> bytes:
+    """Return a tree as JSON; ``arrays`` are those that are stored elsewhere and belong to it."""
+    content = {"format": FORMAT, "version": VERSION, "checksum": _checksum(tree, arrays or {}), "noise": tree}
+    return _as_json(content)
+
+
+def _as_json(tree: Any) -> bytes:
+    return json.dumps(tree, allow_nan=False, default=np.ndarray.tolist).encode()
+
+
+def _checksum(tree: Any, arrays: Mapping[str, FloatArray]) -> str:
+    """Return a checksum of a tree and of the arrays that are stored elsewhere: one bit of them may change p."""
+    checksum = blake2b(_as_json(tree), digest_size=16)
+    for name in sorted(arrays):
+        checksum.update(name.encode())
+        checksum.update(np.ascontiguousarray(arrays[name]).data)
+    return checksum.hexdigest()
+
+
+def _check_content(content: Any, arrays: Mapping[str, FloatArray]) -> None:
+    """Check the checksum of what was read, if there is one: a file of JSON may be written by hand."""
+    checksum = content.get("checksum") if isinstance(content, dict) else None
+    if checksum is not None and checksum != _checksum(content.get("noise"), arrays):
+        raise ValueError("its checksum is not that of its content; a file that is changed by hand must have none")
 
 
 def _decoded(text: str, array: Callable[[str], FloatArray] | None = None) -> Any:
@@ -123,10 +139,6 @@ def _moved_arrays(value: Any, tensors: dict[str, FloatArray], name: str) -> Any:
     if not isinstance(value, dict):
         return value
     return {key: _moved_arrays(part, tensors, f"{name}.{key}".strip(".")) for key, part in value.items()}
-
-
-LONGEST_REASON = 200
-"""Characters of a file's own text that an error message repeats."""
 
 
 def save_noise(noise: NoiseLike, path: str | os.PathLike[str]) -> None:
@@ -170,7 +182,7 @@ def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            f"the noise file {source} cannot be read ({_shortened(error)}): save the noise model again."
+            f"the noise file {source} cannot be read ({reason(error)}): save the noise model again."
         ) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise InputError(f"{source} is no noise file: give one that attentest noise fit or save_noise wrote.")
@@ -182,10 +194,10 @@ def load_noise(path: str | os.PathLike[str]) -> NoiseModel:
     try:
         return _model(content.get("noise"))
     except (InputError, RecursionError) as error:
-        raise InputError(f"the noise file {source} cannot be used: {_shortened(error)}.") from None
+        raise InputError(f"the noise file {source} cannot be used: {reason(error)}.") from None
 
 
-def _path_and_format(path: Any) -> tuple[Path, str, NoiseFormat]:
+def _path_and_format(path: Any) -> tuple[Path, str, JsonFormat]:
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"the name of a noise file must be a path, got {type(path).__name__}.")
     file = Path(path)
@@ -221,8 +233,3 @@ def _model(tree: Any) -> NoiseModel:
     nested = {name: _model(value) for name, value in values.items() if model.parameters[name] is NoiseModel}
     loaded: NoiseModel = model(**{**values, **nested})
     return loaded
-
-
-def _shortened(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return (text if len(text) <= LONGEST_REASON else text[:LONGEST_REASON] + " ...").rstrip(".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from attentest.errors import InputError
 from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray
-from attentest.noise.stationary_correlation import stationary_correlation
 
 if TYPE_CHECKING:
     from attentest.images.sample import ImageLike
@@ -27,14 +26,9 @@ not explained by a gain."""
 
 
 def gain_against(image: FloatArray, mean: FloatArray) -> float:
-    """Return the factor g of the mean image for which the sum of |image - g mean| is the least.
+    """Return the factor g of a mean image for which the sum of |image - g mean| is the least.
 
     It is the median of image / mean, weighted by |mean|, so that a lesion or a few bad pixels hardly change it.
-
-    Parameters
-    ----------
-    image, mean
-        Images of one shape.
     """
     weights = np.abs(mean).ravel()
     used = weights > 0
@@ -48,7 +42,14 @@ def gain_against(image: FloatArray, mean: FloatArray) -> float:
 
 def image_gains(images: FloatArray) -> FloatArray:
     """Return the gains (K,) of images (K, C, H, W) of one scene against each other; their median is 1."""
-    _check_similarity(images)
+    flat = images.reshape(len(images), -1)
+    flat = flat / np.abs(flat).max(axis=1, keepdims=True).clip(min=np.finfo(float).tiny)
+    total = flat.sum(axis=0)
+    for number, image in enumerate(flat):
+        others = total - image
+        scale = np.linalg.norm(image) * np.linalg.norm(others)
+        if scale == 0 or image @ others < LEAST_SIMILARITY * scale:
+            raise _other_scene(number)
     gains = np.ones(len(images))
     for _ in range(MOST_ROUNDS):
         mean = (images / gains[:, None, None, None]).mean(axis=0)
@@ -63,21 +64,11 @@ def image_gains(images: FloatArray) -> FloatArray:
     return gains
 
 
-def _check_similarity(images: FloatArray) -> None:
-    flat = images.reshape(len(images), -1)
-    flat = flat / np.abs(flat).max(axis=1, keepdims=True).clip(min=np.finfo(float).tiny)
-    total = flat.sum(axis=0)
-    for number, image in enumerate(flat):
-        others = total - image
-        scale = np.linalg.norm(image) * np.linalg.norm(others)
-        if scale == 0 or image @ others < LEAST_SIMILARITY * scale:
-            raise _other_scene(number)
-
-
 def _other_scene(number: int) -> InputError:
     return InputError(
         f"reference image {number + 1} is not the same scene as the others up to a gain, so that no gain can be "
-        "estimated: leave it out, or estimate the noise with one gain for all images."
+        "estimated: leave it out, or estimate the noise with one gain for all images.",
+        f"reference image {number + 1}",
     )
 
 
@@ -111,15 +102,6 @@ class ReferenceImages:
         return len(self.residuals)
 
     @property
-    def varying(self) -> NDArray[np.bool_]:
-        """Whether a pixel (H, W) differs between images, in any channel."""
-        return np.asarray(self.residuals.any(axis=(0, 1)))
-
-    def without_constant_pixels(self) -> ReferenceImages:
-        """Return the same images for estimates from those pixels alone that differ between images."""
-        return replace(self, used=self.varying)
-
-    @property
     def channel_covariance(self) -> FloatArray:
         """Covariance (C, C) across channels, pooled over the pixels that are used."""
         planes = self.residuals[:, :, self.used]
@@ -137,35 +119,19 @@ class ReferenceImages:
         varying = variances > 0
         return np.asarray(self.residuals[:, varying] / np.sqrt(variances[varying])[:, None, None] * self.used)
 
-    def correlation(self, planes: FloatArray, max_lag: int | None) -> FloatArray:
-        """Return the correlation at every lag (2H-1, 2W-1) of standardised residuals (K, C', H, W).
 
-        Parameters
-        ----------
-        planes
-            Residuals of the C' channels that vary with variance 1, and 0 at pixels that are not used.
-        max_lag
-            Largest lag at which correlations are taken as they are; see :func:`stationary_correlation`.
-        """
-        degrees = (self.count - 1) * planes.shape[1]
-        return stationary_correlation(planes.reshape(-1, *planes.shape[2:]), degrees, max_lag, self.used)
+def varying_pixels(residuals: FloatArray) -> NDArray[np.bool_]:
+    """Return whether each pixel (H, W) varies in some channel of residuals (K, C, H, W)."""
+    return np.asarray(residuals.any(axis=(0, 1)))
 
 
 def reference_images(
-    images: Iterable[ImageLike], least: int, reason: str, per_image_gain: bool = False
+    images: Iterable[ImageLike], least: int, reason: str, per_image_gain: bool = False, ignore_constant: bool = False
 ) -> ReferenceImages:
-    """Return images as reference images.
+    """Return images of one shape as reference images; an error if they are fewer than ``least`` says the reason.
 
-    Parameters
-    ----------
-    images
-        Images of one shape, at least two.
-    least
-        Number of images that are needed.
-    reason
-        Why this number is needed, as part of the error message.
-    per_image_gain
-        Whether each image is divided by its gain.
+    With ``per_image_gain`` each image is divided by its gain; with ``ignore_constant`` pooled estimates leave out the
+    pixels that have, in every channel, the same value in all images.
     """
     stack = _stack(images)
     if len(stack) < least:
@@ -189,7 +155,7 @@ def reference_images(
             f"the reference images have a standard deviation of {sigma:.3g}, but it must be from {SMALLEST_SIGMA:g} to "
             f"{LARGEST_SIGMA:g}: give them in other units."
         )
-    used = np.ones(mean.shape[1:], dtype=bool)
+    used = varying_pixels(residuals) if ignore_constant else np.ones(mean.shape[1:], dtype=bool)
     return ReferenceImages(mean=mean, residuals=residuals, gains=gains, used=used)
 
 
@@ -207,16 +173,20 @@ def _stack(images: Iterable[ImageLike]) -> FloatArray:
         try:
             pixels = as_sample(image).pixels
         except InputError as error:
-            raise InputError(f"reference image {number} cannot be used: {error}", *error.parameters) from None
+            name = f"reference image {number}"
+            raise InputError(f"{name} cannot be used: {error}", name, *error.parameters) from None
         if arrays and pixels.shape != arrays[0].shape:
             raise InputError(
                 f"reference images must have one shape, but image 1 is (C, H, W) = {arrays[0].shape} and image "
-                f"{number} is {pixels.shape}: leave out those that differ."
+                f"{number} is {pixels.shape}: leave out those that differ.",
+                "image 1",
+                f"image {number}",
             )
         if pixels.min() == pixels.max():
             raise InputError(
                 f"reference image {number} has the value {float(pixels.flat[0]):g} in every pixel, so it shows no "
-                "noise: leave it out."
+                "noise: leave it out.",
+                f"reference image {number}",
             )
         arrays.append(pixels)
     if not arrays:

@@ -32,14 +32,9 @@ def fitted_tail(correlation: FloatArray, weights: FloatArray) -> Tail:
     """Return the curve A exp(-((i / a)^q + (j / b)^q)^(p / q)) through correlations, for lags of i rows and j columns.
 
     With p = q = 1 it is an autoregression along both axes, with q = 2 a function of the distance alone (but for the
-    two lengths), with p = q = 2 that of blurred noise; A < 1 leaves room for independent noise.
-
-    Parameters
-    ----------
-    correlation : (2H-1, 2W-1)
-        Correlations at all lags, with 1 at lag zero in the middle. Those up to half of either side are used.
-    weights : (2H-1, 2W-1)
-        Weight of each lag: its number of pairs.
+    two lengths), with p = q = 2 that of blurred noise; A < 1 leaves room for independent noise. Of the correlations
+    (2H-1, 2W-1) at all lags, with 1 in the middle, those up to half of either side are used, with the weights
+    (2H-1, 2W-1), their numbers of pairs.
     """
     from scipy.optimize import least_squares  # here because scipy.optimize is slow to import
 
@@ -118,10 +113,8 @@ def checked_max_lag(max_lag: Any) -> int | None:
     return None if max_lag is None else whole_number(max_lag, "max_lag", 0, MOST_DRAWN)
 
 
-def stationary_correlation(
-    fields: FloatArray, degrees: int, max_lag: int | None, used: NDArray[np.bool_]
-) -> FloatArray:
-    """Return the correlation at every lag, with a spectrum that is nowhere negative.
+def stationary_correlation(planes: FloatArray, used: NDArray[np.bool_], max_lag: int | None) -> FloatArray:
+    """Return the correlation of residuals at every lag, with a spectrum that is nowhere negative.
 
     The products of pixels at a lag are averaged over the pairs of pixels with that lag, which is unbiased, but long
     lags have few pairs. So beyond half of either side they give way to a smooth curve through the correlations at
@@ -130,24 +123,22 @@ def stationary_correlation(
 
     Parameters
     ----------
-    fields : (m, H, W)
-        Fields of mean 0 and variance 1; 0 where they are not used.
-    degrees
-        Degrees of freedom of their second moments: m minus the number of means that were removed.
+    planes : (K, C, H, W)
+        Residuals of K images, minus their mean, with variance 1; 0 where they are not used.
+    used : (H, W)
+        Whether a pixel is used.
     max_lag
         Largest lag at which correlations are taken as they are, falling to zero at twice that; None for half of
         either side and a curve beyond.
-    used : (H, W)
-        Whether a pixel is used.
 
     Returns
     -------
     array of shape (2H-1, 2W-1)
         Correlations at lags from -(H-1) to H-1 and from -(W-1) to W-1, with 1 in the middle.
     """
-    height, width = fields.shape[1:]
+    count, channels, height, width = planes.shape
     pairs = np.maximum(np.round(_products(used[None].astype(np.float64))), 0.0)
-    products = _products(fields) / degrees
+    products = _products(planes.reshape(-1, height, width)) / ((count - 1) * channels)
     variance = products[0, 0] / pairs[0, 0]
     if not 0 < variance < np.inf:
         raise InputError("the reference images give no usable covariance between pixels: give more or larger images.")

@@ -13,9 +13,9 @@ from scipy.special import ndtri
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.markup import definition_table
+from attentest.noise.correlated import Isotropic
 from attentest.noise.derived import FROM_IMAGE, Estimated, PerChannel, Scaled, as_noise, estimation_words
 from attentest.noise.estimators import NoiseEstimator
-from attentest.noise.independent import Isotropic
 from attentest.noise.model import LARGEST_SIGMA, SMALLEST_SIGMA, FloatArray, NoiseModel, complete
 from attentest.noise.reference_images import gain_against
 from attentest.registry import IMAGE_NOISE
@@ -41,14 +41,8 @@ HISTOGRAM_BINS = 256
 def object_blocks(plane: FloatArray, details: FloatArray) -> NDArray[np.bool_]:
     """Return which blocks of 2 x 2 pixels, (h, w), have the noise of the object: all if there is no dark surround.
 
-    A surround is a dark area at the border with far smaller details than the rest of the image has.
-
-    Parameters
-    ----------
-    plane : (H, W)
-        Brightness of the image.
-    details : (h, w)
-        Absolute detail coefficient of each block; a last row or column that is in no block is left out.
+    A surround is a dark area at the border of a plane (H, W) with far smaller details than the rest has. The details
+    (h, w) are the absolute coefficients of the blocks; a last row or column that is in no block is left out.
     """
     height, width = details.shape
     pixels = _dark_area(plane)[: 2 * height, : 2 * width].reshape(height, 2, width, 2)
@@ -75,19 +69,14 @@ def _dark_area(plane: FloatArray) -> NDArray[np.bool_]:
 
     scale = np.abs(plane).max()  # so that squares of large values do not overflow
     smooth = median_filter(plane / scale if scale > 0 else plane, WINDOW)
-    labels, _ = label(smooth <= _otsu_threshold(smooth))
-    border = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
-    return np.isin(labels, np.unique(border[border > 0]))
-
-
-def _otsu_threshold(plane: FloatArray) -> float:
-    """Return the value that divides pixels into two classes with the least variance within them (Otsu 1979)."""
-    counts, edges = np.histogram(plane, HISTOGRAM_BINS)
+    # The threshold divides pixels into two classes with the least variance within them (Otsu 1979).
+    counts, edges = np.histogram(smooth, HISTOGRAM_BINS)
     sums, below = np.cumsum(counts * (edges[1:] + edges[:-1]) / 2), np.cumsum(counts)
     # The variance between the classes below and above each edge, times the square of the number of pixels.
-    weight = np.maximum(below * (plane.size - below), 1.0)
-    between = (sums[-1] * below - sums * plane.size) ** 2 / weight
-    return float(edges[1 + np.argmax(between)])
+    between = (sums[-1] * below - sums * plane.size) ** 2 / np.maximum(below * (plane.size - below), 1.0)
+    labels, _ = label(smooth <= edges[1 + np.argmax(between)])
+    border = np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]])
+    return np.isin(labels, np.unique(border[border > 0]))
 
 
 MEDIAN_OF_NOISE = float(ndtri(0.75))
@@ -98,28 +87,22 @@ SMALLEST_SIDE = 4
 
 
 class _PerImage(ABC):
-    """What estimators of the noise of each tested image have in common.
-
-    Attributes
-    ----------
-    name
-        Name in records.
-    """
+    """Base class of the estimators of the noise of each tested image, with their name in records."""
 
     name: ClassVar[str]
 
     @abstractmethod
-    def origin(self) -> dict[str, Any]:
+    def _origin(self) -> dict[str, Any]:
         """Return the record of how the noise of an image is estimated."""
 
     @abstractmethod
-    def words(self) -> str:
+    def _words(self) -> str:
         """Return what the noise of an image is, in words."""
 
     def describe(self) -> dict[str, Any]:
         """Return the method and its sentence as JSON-ready values."""
-        origin = self.origin()
-        return {"model": self.name, **origin, "sentence": f"{self.words()}; {estimation_words(origin)}."}
+        origin = self._origin()
+        return {"model": self.name, **origin, "sentence": f"{self._words()}; {estimation_words(origin)}."}
 
     def _repr_html_(self) -> str:
         return definition_table(repr(self), {"noise": self.describe()["sentence"]})
@@ -168,14 +151,12 @@ class FromImage(_PerImage):
                 f"the noise of the image has a standard deviation of {sigma:.3g}, but it must be from "
                 f"{SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: give the image in other units."
             )
-        return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self.origin())
+        return Estimated(Isotropic(sigma) if len(values) == 1 else PerChannel(covariance), self._origin())
 
-    def origin(self) -> dict[str, Any]:
-        """Return the record of how the noise of an image is estimated."""
+    def _origin(self) -> dict[str, Any]:
         return {"method": self.method, "approximate": True, "origin": FROM_IMAGE}
 
-    def words(self) -> str:
-        """Return what the noise of an image is, in words."""
+    def _words(self) -> str:
         return "Independent between pixels, with a standard deviation of its own for each image"
 
 
@@ -276,10 +257,9 @@ class OwnGain(_PerImage):
                 f"the image has a gain of {gain:.3g} against the mean of the reference images, but it must be "
                 "positive: is it another scene?"
             )
-        return Estimated(Scaled(self.estimator.noise_, gain), self.origin())
+        return Estimated(Scaled(self.estimator.noise_, gain), self._origin())
 
-    def origin(self) -> dict[str, Any]:
-        """Return the record of how the noise of an image is estimated."""
+    def _origin(self) -> dict[str, Any]:
         return {
             **self.estimator.record(),
             "method": "its gain against the mean of the reference images",
@@ -287,8 +267,7 @@ class OwnGain(_PerImage):
             "origin": "scaled by the gain of the tested image itself",
         }
 
-    def words(self) -> str:
-        """Return what the noise of an image is, in words."""
+    def _words(self) -> str:
         words = complete(self.estimator.noise_).words()
         return f"Scaled by the gain of each image, from this noise: {words[:1].lower()}{words[1:]}"
 
