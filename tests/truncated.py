@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
+from attentest.statistics.inference import ConfidenceInterval, Estimates, Inference, confidence_intervals_of
+from attentest.statistics.inference import estimates_of as estimates_of_many
+from attentest.statistics.law import Law
 from attentest.statistics.pvalue import log_pvalues
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import TruncatedNormal
 from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 
@@ -31,6 +33,12 @@ def known_set(intervals: Intervals, possible: Intervals | None = None) -> Trunca
     return TruncationSet(intervals=intervals, certain=intervals, possible=intervals if possible is None else possible)
 
 
+def inference(
+    law: Law, known: TruncationSet, standard_error: float = 1.0, alternative: Alternative = "two-sided"
+) -> Inference:
+    return Inference(law=law, truncation_set=known, standard_error=standard_error, alternative=alternative)
+
+
 def interval_of(
     z: float,
     known: TruncationSet,
@@ -38,12 +46,12 @@ def interval_of(
     level: float = 0.95,
     standard_error: float = 1.0,
 ) -> ConfidenceInterval:
-    (interval,) = confidence_intervals(normal(z), [known], np.array([standard_error]), [alternative], level)
+    (interval,) = confidence_intervals_of([inference(normal(z), known, standard_error, alternative)], level)
     return interval
 
 
 def estimates_of(z: float, known: TruncationSet) -> Estimates:
-    return estimates(normal(z), [known], np.ones(1))
+    return estimates_of_many([inference(normal(z), known)])
 
 
 def contains(intervals: Intervals, z: float) -> bool:

@@ -16,7 +16,7 @@ from test_law import INTERVALS, LAW, STATISTIC, brute_force
 from torch import Tensor
 
 from attentest import AttentionTest, Certification, InputError, Results
-from attentest.cli.result_table import print_component_table, print_table
+from attentest.cli.result_table import print_table
 from attentest.contrast import Reference
 from attentest.pipeline import run
 from attentest.presentation.result_figure import results_figure
@@ -25,8 +25,7 @@ from attentest.results.certificate import Certificate
 from attentest.search import Fixed, GridSearch, SearchProblem, certification
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.law import Law
-from attentest.statistics.randomised_law import RandomisedNormal
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal
 from command_line import run_main
 from toys import COARSE, SoftmaxScores, curve_problem, softmax_boundary, tiny_vit
 from truncated import log_pvalue
@@ -105,13 +104,13 @@ def test_chains_from_the_observed_point_itself_are_not_valid(monkeypatch: pytest
     """Without the hub the same test finds fault: it can see what it is meant to see."""
     law = null_law(np.random.default_rng(1), "normal", EVERYTHING, 3000)
     certify = Certification(draws=9, steps=1)
-    original = Certification._after_steps
+    original = certification.slice_step
 
-    def without_hub(self: Certification, problem: Any, image: Any, state: Any, *others: Any) -> Any:
-        ends, evaluations = original(self, problem, image, state, *others)
+    def without_hub(problem: Any, image: Any, state: Any, rngs: Any) -> Any:
+        ends, evaluations = original(problem, image, state, rngs)
         return (state, evaluations) if len(image) == 3000 else (ends, evaluations)
 
-    monkeypatch.setattr(Certification, "_after_steps", without_hub)
+    monkeypatch.setattr(certification, "slice_step", without_hub)
     assert uniformity(ranks(law, certify.draw(set_problem(law, EVERYTHING))), 9) < 1e-10
 
 
@@ -146,10 +145,10 @@ def test_more_steps_show_that_chains_were_too_short() -> None:
 def test_draws_of_another_law_follow_it() -> None:
     """The noisy Laplace law of tests/statistics/test_law.py, of a continuous and a two-valued number."""
     problem = set_problem(LAW, tuple(INTERVALS))  # type: ignore[arg-type]
-    (draws,) = Certification(draws=1000, steps=20).draw(problem)
+    (draws,) = Certification(draws=500, steps=20).draw(problem)
     for alternative, p in brute_force(STATISTIC, INTERVALS).items():
-        share = certificate_of(STATISTIC, draws.statistics, alternative).extreme / 1000
-        assert share == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / 1000) + 2e-4)
+        share = certificate_of(STATISTIC, draws.statistics, alternative).extreme / 500
+        assert share == pytest.approx(p, abs=5 * np.sqrt(p * (1 - p) / 500) + 2e-4)
 
 
 def certificate_of(
@@ -344,11 +343,11 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_command_line_certifies(capsys: pytest.CaptureFixture[str], saved_tiny_model: Path, file: Path) -> None:
     options = ("--model", str(saved_tiny_model), "--noise", "1.0", "--no-interval", "--tol", "1e-2",
-               "--certify", "--draws", "3", "--steps", "1")  # fmt: skip
+               "--certify", "--certify-draws", "3", "--certify-steps", "1")  # fmt: skip
     table = run_main(capsys, "test", str(file), *options)
     assert table.code == 0
     assert "certified p" in table.out
-    whole = json.loads(run_main(capsys, "test", str(file), *options, "--seed", "4", "--json").out)
+    whole = json.loads(run_main(capsys, "test", str(file), *options, "--certify-seed", "4", "--json").out)
     assert {name: whole["certificate"][name] for name in ("draws", "steps", "seed")} == {
         "draws": 3,
         "steps": 1,
@@ -361,10 +360,10 @@ def test_the_command_line_certifies(capsys: pytest.CaptureFixture[str], saved_ti
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--draws", "9"), "--draws is for --certify, which is not there: add it."),
-        (("--steps", "3", "--seed", "1"), "--steps and --seed are for --certify, which is not there: add it."),
-        (("--certify", "--draws", "0"), "--draws must be at least 1"),
-        (("--certify", "--seed", "-1"), "--seed must be at least 0"),
+        (("--certify-draws", "9"), "--certify-draws is for --certify, which is not there: add it."),
+        (("--certify-steps", "3", "--certify-seed", "1"), "--certify-steps and --certify-seed are for --certify"),
+        (("--certify", "--certify-draws", "0"), "--certify-draws must be at least 1"),
+        (("--certify", "--certify-seed", "-1"), "--certify-seed must be at least 0"),
     ],
 )
 def test_the_command_line_refuses(
@@ -381,12 +380,12 @@ def test_a_disagreement_is_marked_and_explained(capsys: pytest.CaptureFixture[st
     doubtful = replace(result, certificate=wrong)
     plain = replace(result, certificate=None)
     named = {"good.npy": result, "bad.npy": doubtful, "plain.npy": plain}
-    print_table([row_of(name, each.record()) for name, each in named.items()], 0.05, None)
+    print_table([[row_of(name, each.record())] for name, each in named.items()], 0.05, None)
     out = capsys.readouterr().out
     cells = {line.split()[0]: line.split()[-1] for line in out.splitlines() if ".npy  " in line}
     assert cells == {"good.npy": "-", "bad.npy": "a", "plain.npy": "-"}
     assert "a: the certified p contradicts the search." in out
     assert "bad.npy: 0 of 99 draws are at least as extreme: certified p = 0.01, but p from 0.9 to 0.95" in out
     assert "good.npy: " not in out
-    print_component_table([[{"component": 1, **row_of("scan.npy", doubtful.record())}]], 0.05, None)
+    print_table([[{"component": 1, **row_of("scan.npy", doubtful.record())}]], 0.05, None)
     assert "\nscan.npy, component 1: 0 of 99" in capsys.readouterr().out

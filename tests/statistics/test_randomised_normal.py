@@ -8,16 +8,15 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import log_ndtr
+from scipy import optimize, stats
+from scipy.special import expit, log_ndtr
 
-from attentest.statistics.confidence_interval import confidence_intervals, estimates
+from attentest.statistics.inference import confidence_intervals_of, estimates_of
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.pvalue import log_pvalues
-from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import RandomisedNormal, RandomisedStudent, TruncatedNormal
 from exact_normal import exact_mass
-from truncated import known_set
+from truncated import inference, known_set
 
 FIRST = np.zeros(1, dtype=np.int64)
 
@@ -45,37 +44,49 @@ def exact_log_mass(
         return mpmath.log(mpmath.quad(density, [mpmath.mpf(e) for e in np.linspace(*ends, panels + 1)], maxdegree=5))
 
 
-@pytest.mark.parametrize(
-    ("gamma", "t", "z", "mean", "left", "right"),
-    [
-        (0.5, 2.0, 2.3, 0.0, 1.0, 3.5),
-        (0.5, -1.0, 0.2, 4.0, -0.5, 0.7),
-        (1.0, 3.0, 1.0, -2.0, -6.0, 6.0),
-        (0.01, 2.0, 2.005, 0.0, 1.99, 2.03),
-        (0.01, 1.0, 1.01, 3.0, 0.9, 1.011),
-        (10.0, 2.0, 15.0, 0.0, -20.0, 21.0),
-        (10.0, 4.0, -30.0, 5.0, -31.0, -29.0),
-        (0.3, 300.0, 300.2, 0.0, 299.0, 301.0),
-        (1.0, 500.0, 501.0, 0.0, 500.999, 501.001),
-        (0.5, 250.0, 249.5, 240.0, 249.0, 249.500001),
-        (0.1, 0.02, 0.1, 0.0, -1.0, 1.0),
-    ],
-)
-def test_masses_against_many_digits(gamma: float, t: float, z: float, mean: float, left: float, right: float) -> None:
-    law = a_law(t, z, gamma)
-    lower, upper = -abs(t), abs(t)
-    ends = np.array([left]), np.array([right])
-    extreme, ordinary = (
-        float(m[0]) for m in law.log_masses(Strips.of(FIRST, *ends, mean=mean, lower=lower, upper=upper))
-    )
-    # Rounding of z alone is worth this much in the log of a density so far out.
-    tolerance = 1e-13 * max(1.0, t**2, z**2, mean**2) + 1e-12
-    between = exact_log_mass(law, (left, right), mean, lower, upper)
-    assert abs(ordinary - between) < tolerance
-    far = 60 * max(1.0, gamma)
-    below = exact_log_mass(law, (left, right), mean, lower - far, lower)
-    above = exact_log_mass(law, (left, right), mean, upper, upper + far)
-    assert abs(extreme - mpmath.log(mpmath.exp(below) + mpmath.exp(above))) < tolerance
+CASES = [
+    (0.5, 2.0, 2.3, 0.0, 1.0, 3.5, -0.6828441387864774, 1.3322014456755722),
+    (0.5, -1.0, 0.2, 4.0, -0.5, 0.7, -0.16886368244297734, -0.5833257331072415),
+    (1.0, 3.0, 1.0, -2.0, -6.0, 6.0, 1.660369738927812, 3.3426224943125113),
+    (0.01, 2.0, 2.005, 0.0, 1.99, 2.03, -3.558711566169183, -4.49783424085905),
+    (0.01, 1.0, 1.01, 3.0, 0.9, 1.011, -4.451017666307716, -2.4310980151649644),
+    (10.0, 2.0, 15.0, 0.0, -20.0, 21.0, 1.2028054748911015, 4.251520225494136),
+    (10.0, 4.0, -30.0, 5.0, -31.0, -29.0, 0.41661104983943836, -0.6538449657808294),
+    (0.3, 300.0, 300.2, 0.0, 299.0, 301.0, -3666.193674589768, 324.2205843162826),
+    (1.0, 500.0, 501.0, 0.0, 500.999, 501.001, -62263.249587169725, -6.204171596247178),
+    (0.5, 250.0, 249.5, 240.0, 249.0, 249.500001, -18.35812063830672, 1.6873051001559036),
+    (0.1, 0.02, 0.1, 0.0, -1.0, 1.0, 0.5198806969259274, -3.209016829281023),
+]
+"""Gamma, t, z, the mean and an interval of z, and the exact logs of the masses with |T| above |t| and below it."""
+
+MASSES = ("gamma", "t", "z", "mean", "left", "right", "beyond", "between")
+
+
+def rounding(t: float, z: float, mean: float) -> float:
+    """Rounding of z alone is worth this much in the log of a density so far out."""
+    return 1e-13 * max(1.0, t**2, z**2, mean**2) + 1e-12
+
+
+@pytest.mark.parametrize(MASSES, CASES)
+def test_masses_against_many_digits(
+    gamma: float, t: float, z: float, mean: float, left: float, right: float, beyond: float, between: float
+) -> None:
+    strips = Strips.of(FIRST, np.array([left]), np.array([right]), mean=mean, lower=-abs(t), upper=abs(t))
+    extreme, ordinary = (float(m[0]) for m in a_law(t, z, gamma).log_masses(strips))
+    assert abs(ordinary - between) < rounding(t, z, mean)
+    assert abs(extreme - beyond) < rounding(t, z, mean)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(MASSES, CASES)
+def test_the_exact_masses_are_those_of_many_digits(
+    gamma: float, t: float, z: float, mean: float, left: float, right: float, beyond: float, between: float
+) -> None:
+    law, far = a_law(t, z, gamma), 60 * max(1.0, gamma)
+    assert between == float(exact_log_mass(law, (left, right), mean, -abs(t), abs(t)))
+    below = exact_log_mass(law, (left, right), mean, -abs(t) - far, -abs(t))
+    above = exact_log_mass(law, (left, right), mean, abs(t), abs(t) + far)
+    assert beyond == float(mpmath.log(mpmath.exp(below) + mpmath.exp(above)))
 
 
 def test_the_whole_axis_is_the_bivariate_normal() -> None:
@@ -113,8 +124,8 @@ def figures(law: Law, intervals: NDArray[np.float64]) -> NDArray[np.float64]:
     """P of the three alternatives, estimate and ends of the interval."""
     known = [known_set(intervals)]
     p = [np.exp(log_pvalues(law, known, alternative).best[0]) for alternative in ("two-sided", "greater", "less")]
-    interval = confidence_intervals(law, known, np.ones(1), ["two-sided"], 0.9)[0]
-    return np.array([*p, estimates(law, known, np.ones(1)).best[0], *interval])
+    tested = [inference(law, *known)]
+    return np.array([*p, estimates_of(tested).best[0], *confidence_intervals_of(tested, 0.9)[0]])
 
 
 def test_without_noise_it_is_the_truncated_normal() -> None:
@@ -143,8 +154,8 @@ def test_no_interval_is_longer_than_its_bound(gamma: float) -> None:
             t = float(rng.normal() * 2)
             z = t + gamma * float(rng.normal())
             law = a_law(t, z, gamma)
-            known = [known_set(np.array([[z - place * width, z + (1 - place) * width]]))]
-            low, high = confidence_intervals(law, known, np.ones(1), ["two-sided"], 0.95)[0]
+            known = known_set(np.array([[z - place * width, z + (1 - place) * width]]))
+            low, high = confidence_intervals_of([inference(law, known)], 0.95)[0]
             longest = max(longest, (high - low) / (2 * stats.norm.isf(0.025)))
     assert 0.9 * bound < longest < bound * (1 + 1e-9)
 
@@ -181,14 +192,15 @@ def dense_sum(
         near, far = np.where(low + high < 0, -high, low), np.where(low + high < 0, -low, high)
         log_chance = log_ndtr(-near) + np.log1p(-np.exp(log_ndtr(-far) - log_ndtr(-near)))
         log_density = -(z - law.z_obs[0]) * (z + law.z_obs[0] - 2 * mean) / (2 * variance)
-        at_low, at_high = (np.exp(stats.norm.logpdf(end) - log_chance) for end in (low, high))
+        at_low, at_high = (np.exp(-(end**2) / 2 - log_chance) / np.sqrt(2 * np.pi) for end in (low, high))
         return log_density + log_chance, centre + deviation * (at_low - at_high)
 
     farthest = 60 * np.sqrt(variance) + 2 * max(abs(x) for x in (mean, lower, upper, *ends) if np.isfinite(x))
     low, high = max(ends[0], -farthest), min(ends[1], farthest)
     for _ in range(20):
         grid = np.linspace(low, high, 101)
-        matters = np.flatnonzero(logs(grid)[0] > logs(grid)[0].max() - 60)
+        there = logs(grid)[0]
+        matters = np.flatnonzero(there > there.max() - 60)
         low, high = grid[max(matters[0] - 1, 0)], grid[min(matters[-1] + 1, 100)]
     places, weights = np.polynomial.legendre.leggauss(16)
     edges = np.linspace(low, high, 401)
@@ -319,3 +331,25 @@ def test_quantiles_of_extreme_and_ordinary_masses(gamma: float, degrees: float |
     off = 2e-7 * width  # what a place may be off
     before, after = mass_before(np.maximum(z - off, left)), mass_before(np.minimum(z + off, right))
     assert np.all((before - 2e-8 <= share) & (share <= after + 2e-8))
+
+
+def test_power_of_the_two_two_sided_tests_on_the_other_side_of_a_one_sided_set() -> None:
+    """The numbers of the table in docs/statistics.md: Z = [1, inf), gamma 0.5, a difference of -2 standard errors."""
+    law = a_law(1.0, 1.0, 0.5)
+
+    def probability(theta: float, lower: float, upper: float) -> float:
+        ends = np.array([1.0]), np.array([np.inf])
+        extreme, ordinary = law.log_masses(Strips.of(FIRST, *ends, mean=theta, lower=lower, upper=upper))
+        return float(expit(extreme[0] - ordinary[0]))
+
+    cut = optimize.brentq(lambda cut: probability(0.0, -cut, cut) - 0.05, 1e-6, 20.0)
+    low, high = (
+        optimize.brentq(lambda cut, side=side: probability(0.0, *side(cut)) - 0.025, -20.0, 20.0)
+        for side in (lambda cut: (cut, np.inf), lambda cut: (-np.inf, cut))
+    )
+    assert probability(-2.0, -cut, cut) == pytest.approx(0.002, abs=5e-4)
+    assert probability(-2.0, low, high) == pytest.approx(0.179, abs=5e-4)
+    # Data fission: T - (z - T) / gamma^2 is independent of z, with the variance 1 + 1 / gamma^2.
+    fission = stats.norm(-2.0, np.sqrt(5.0))
+    beyond = 1.96 * np.sqrt(5.0)
+    assert fission.cdf(-beyond) + fission.sf(beyond) == pytest.approx(0.145, abs=5e-4)

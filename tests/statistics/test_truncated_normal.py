@@ -11,8 +11,7 @@ from scipy import stats
 from attentest import InputError
 from attentest.statistics.interval_mass import log_mass, probability
 from attentest.statistics.law import Law, Strips
-from attentest.statistics.randomised_law import RandomisedNormal
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal
 from attentest.statistics.truncation_set import union
 from exact_normal import exact_log_share, exact_mass
 from truncated import bounds_on_log_p, log_pvalue
@@ -82,7 +81,7 @@ def test_one_sided_pvalues_agree_with_fifty_digits(alternative: str, z: float) -
     assert abs(float(exact - mpmath.mpf(log_pvalue(z, intervals, alternative)))) < RELATIVE_ERROR
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     start=st.floats(-500, 500),
     exponent=st.floats(-12, 2),

@@ -39,7 +39,8 @@ TAILS = ((8, 12.0), (12, 6.0), (20, 4.0))
 deviations, for which so many are enough."""
 
 TRANSITION = 8.0
-"""Beyond so many of its standard deviations, whether T lies in the rectangle is decided by V."""
+"""Beyond so many standard deviations of T given V, whether T lies in its range is decided by V; and the other way
+round."""
 
 ROUNDING = 38.0
 """What is lighter than the rest by so many logs does not change the sum."""
@@ -93,32 +94,30 @@ class Rectangles(Columns, ABC):
     def log_integrals(self, index: Integers, count: int) -> Floats:
         """Return the log masses (count,) of the rectangles; those with the same index (m,) are added up."""
 
-    def log_masses(self) -> Floats:
-        """Return the log masses (2, m) of intervals that have a width, with T outside and inside its range."""
+    def log_masses(self) -> tuple[Floats, Floats]:
+        """Return the log masses (m,) of the intervals of V with T outside and inside its range."""
+        outside, inside = masses = np.full((2, len(self)), -np.inf)
+        rows = np.flatnonzero(self.left < self.right)
+        if len(rows):
+            masses[:, rows] = self.take(rows).log_masses_of_both()
+        return outside, inside
+
+    def log_masses_of_both(self) -> Floats:
+        """Return the same masses (2, m) of intervals that have a width."""
         count = len(self)
         both = self.take(np.tile(np.arange(count), 2))
-        return log_masses_of_part(both, np.arange(2 * count) < count).reshape(2, count)
+        return both.log_masses_of_part(np.arange(2 * count) < count).reshape(2, count)
 
-
-def log_masses_outside_and_inside(rectangles: Rectangles) -> tuple[Floats, Floats]:
-    """Return the log masses (m,) of left <= V <= right with T outside and inside [lower, upper]."""
-    outside, inside = masses = np.full((2, len(rectangles)), -np.inf)
-    rows = np.flatnonzero(rectangles.left < rectangles.right)
-    if len(rows):
-        masses[:, rows] = rectangles.take(rows).log_masses()
-    return outside, inside
-
-
-def log_masses_of_part(rectangles: Rectangles, outside: Mask) -> Floats:
-    """Return the log masses (m,) of intervals of V with T outside, or inside, its range."""
-    outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
-    index = np.concatenate([outer, outer, inner])
-    infinite = np.full(len(outer), np.inf)
-    lower = np.concatenate([-infinite, rectangles.upper[outer], rectangles.lower[inner]])
-    upper = np.concatenate([rectangles.lower[outer], infinite, rectangles.upper[inner]])
-    wide = lower < upper
-    index = index[wide]
-    return replace(rectangles.take(index), lower=lower[wide], upper=upper[wide]).log_integrals(index, len(outside))
+    def log_masses_of_part(self, outside: Mask) -> Floats:
+        """Return the log masses (m,) of intervals of V with T outside, or inside, its range."""
+        outer, inner = np.flatnonzero(outside), np.flatnonzero(~outside)
+        index = np.concatenate([outer, outer, inner])
+        infinite = np.full(len(outer), np.inf)
+        lower = np.concatenate([-infinite, self.upper[outer], self.lower[inner]])
+        upper = np.concatenate([self.lower[outer], infinite, self.upper[inner]])
+        wide = (lower < upper) & (self.left < self.right)[index]
+        index = index[wide]
+        return replace(self.take(index), lower=lower[wide], upper=upper[wide]).log_integrals(index, len(outside))
 
 
 def in_chunks(count: int) -> Iterator[slice]:
@@ -146,24 +145,24 @@ class NormalRectangles(Rectangles):
         """Return the log density of V at v (m,), relative to that at the origin."""
         return np.asarray(-(v - self.origin) * (v + self.origin - 2 * self.mean) / (2 * (1 + self.gamma**2)))
 
-    def log_masses(self) -> Floats:
-        """Return the log masses with T outside and inside its range: see :meth:`Rectangles.log_masses`.
+    def log_masses_of_both(self) -> Floats:
+        """Return the log masses with T outside and inside its range: see :meth:`Rectangles.log_masses_of_both`.
 
         Their sum has a closed form. So of many intervals only one of the two is integrated, which is the smaller one
         if the likeliest T tells, and the other is what remains; if that is little, it is integrated too.
         """
         if len(self) <= MANY:
-            return super().log_masses()
+            return super().log_masses_of_both()
         whole = self.log_whole()
         # The likeliest T for the likeliest V of the interval.
         likeliest = self.mean + (np.clip(self.mean, self.left, self.right) - self.mean) / (1 + self.gamma**2)
         outside = (likeliest > self.lower) & (likeliest < self.upper)
-        part = log_masses_of_part(self, outside)
+        part = self.log_masses_of_part(outside)
         share = np.exp(part - whole)
         rest = whole + np.log1p(-np.minimum(share, MOST_OF_IT))
         little = np.flatnonzero(share > MOST_OF_IT)
         if len(little):
-            rest[little] = log_masses_of_part(self.take(little), ~outside[little])
+            rest[little] = self.take(little).log_masses_of_part(~outside[little])
         return np.where(outside, (part, rest), (rest, part))
 
     def log_whole(self) -> Floats:
@@ -213,6 +212,41 @@ class NormalRectangles(Rectangles):
                     which.append(panels.rectangle)
                     logs.append(_log_panels(self.take(panels.rectangle), panels, start, width, rule, inside))
         return log_sums(index[np.concatenate(which)], np.concatenate(logs), count)
+
+    def log_masses_on_side(self, above: Mask) -> tuple[Floats, Floats]:
+        """Return the log masses (m,) of intervals of V with T on one side of a point t, and the means of T - t there.
+
+        In an exponential family the mean of T - t is the derivative of the log mass in the mean of T, up to a term that
+        does not depend on the range.
+
+        The intervals have a positive width, and t is ``upper``. A mask says whether T is at or above t, or below it.
+        """
+        gamma, mean, t = self.gamma, self.mean, self.upper
+        sign = np.where(above, 1.0, -1.0)
+        sides = replace(self, lower=np.where(above, t, -np.inf), upper=np.where(above, np.inf, t))
+        spread = np.sqrt(1 + gamma**2)
+        ends = self.left, self.right
+        # Distances of t from the mean of T given V, in its standard deviations, towards this side: at both ends of V.
+        at_ends = tuple(sign * (t - mean - (v - mean) / spread**2) * (spread / gamma) for v in ends)
+        log_masses = np.empty(len(self))
+        surely = np.maximum(*at_ends) < -FAR
+        log_masses[surely] = self.take(surely).log_whole()
+        rows = np.flatnonzero(~surely)
+        log_masses[rows] = sides.take(rows).log_integrals(np.arange(len(rows)), len(rows))
+        with np.errstate(over="ignore", invalid="ignore"):  # an interval without mass
+            # The derivative of a mass is a sum over the four sides of its rectangle, of which one is at infinity.
+            from_left, from_right = (
+                np.exp(self.log_density(v) + log_ndtr(-distance) - log_masses)
+                for v, distance in zip(ends, at_ends, strict=True)
+            )
+            at_origin = (t - mean - (self.origin - mean) / spread**2) * (spread / gamma)
+            log_density = (((self.origin - t) / gamma) ** 2 - at_origin**2) / 2
+            from_end = spread * np.exp(log_density + log_mass(*((v - t) / gamma for v in ends)) - log_masses)
+            means = mean - t + (from_left - from_right) + sign * from_end
+        # Between ends of V that are close to each other this is a difference of large numbers, but the mean of T - t
+        # given V increases with V.
+        least, greatest = (sign * gamma / spread * _mean_beyond(distance) for distance in at_ends)
+        return log_masses, np.minimum(np.maximum(means, least), greatest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -364,47 +398,6 @@ def _short_integral(near: Floats, width: Floats) -> Floats:
         y = place * width
         integral += weight * np.exp(-y * (near + y / 2))
     return np.asarray(integral * (width / np.sqrt(2 * np.pi)))
-
-
-def log_masses_on_side(strips: NormalRectangles, above: Mask) -> tuple[Floats, Floats]:
-    """Return the log masses (m,) of intervals of V with T on one side of a point t, and the means of T - t there.
-
-    In an exponential family the mean of T - t is the derivative of the log mass in the mean of T, up to a term that
-    does not depend on the range.
-
-    Parameters
-    ----------
-    strips
-        Intervals of V of a positive width, and T up to t: ``upper``.
-    above : (m,)
-        Whether T is at or above t, or below it.
-    """
-    gamma, mean, t = strips.gamma, strips.mean, strips.upper
-    sign = np.where(above, 1.0, -1.0)
-    sides = replace(strips, lower=np.where(above, t, -np.inf), upper=np.where(above, np.inf, t))
-    spread = np.sqrt(1 + gamma**2)
-    ends = strips.left, strips.right
-    # Distances of t from the mean of T given V, in its standard deviations, towards this side: at both ends of V.
-    at_ends = tuple(sign * (t - mean - (v - mean) / spread**2) * (spread / gamma) for v in ends)
-    log_masses = np.empty(len(strips))
-    surely = np.maximum(*at_ends) < -FAR
-    log_masses[surely] = strips.take(surely).log_whole()
-    rows = np.flatnonzero(~surely)
-    log_masses[rows] = sides.take(rows).log_integrals(np.arange(len(rows)), len(rows))
-    with np.errstate(over="ignore", invalid="ignore"):  # an interval without mass
-        # The derivative of a mass is a sum over the four sides of its rectangle, of which one is at infinity.
-        from_left, from_right = (
-            np.exp(strips.log_density(v) + log_ndtr(-distance) - log_masses)
-            for v, distance in zip(ends, at_ends, strict=True)
-        )
-        at_origin = (t - mean - (strips.origin - mean) / spread**2) * (spread / gamma)
-        log_density = (((strips.origin - t) / gamma) ** 2 - at_origin**2) / 2
-        from_end = spread * np.exp(log_density + log_mass(*((v - t) / gamma for v in ends)) - log_masses)
-        means = mean - t + (from_left - from_right) + sign * from_end
-    # Between ends of V that are close to each other this is a difference of large numbers; the mean of T - t given V
-    # increases with V.
-    least, greatest = (sign * gamma / spread * _mean_beyond(distance) for distance in at_ends)
-    return log_masses, np.minimum(np.maximum(means, least), greatest)
 
 
 def _mean_beyond(distance: Floats) -> Floats:

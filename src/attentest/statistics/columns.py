@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,6 @@ class Columns:
         """Return the rows of several tables, one or more, as one table."""
         columns = {field.name: [getattr(table, field.name) for table in tables] for field in fields(cls)}
         return cls(**{name: np.concatenate(parts, axis=-1) for name, parts in columns.items()})
-
-
-def _taken(array: NDArray[Any], rows: Integers | slice) -> NDArray[Any]:
-    """Return some rows of a column; an ellipsis takes longer where there is nothing that it stands for."""
-    return np.asarray(array[rows] if array.ndim == 1 else array[..., rows])
 
 
 def repeated(times: Integers) -> tuple[Integers, Integers]:

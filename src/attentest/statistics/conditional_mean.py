@@ -1,27 +1,34 @@
 """The mean of a statistic that was observed because its image fell into a truncation set.
 
 P(T >= t) given the set increases with the mean of T from 0 to 1, whatever the set (monotone likelihood ratio). So each
-level belongs to one mean, and a set that is known only in part gives bounds on that mean.
+level belongs to one mean, and a set that is known only in part gives bounds on that mean; and a test given the set has
+a required power from some mean on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logit
 
 from attentest.errors import InputError
+from attentest.statistics.alternative import ONE_SIDED, Alternative
 from attentest.statistics.columns import Floats, Integers
-from attentest.statistics.law import Law
+from attentest.statistics.interval_mass import log_sums
+from attentest.statistics.law import Law, Strips
 from attentest.statistics.roots import ROUNDING, increasing_roots
-from attentest.statistics.truncation_set import TruncationSet, Unions
+from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
 MOST_TOGETHER = 2_000_000
 """Intervals that are processed at a time, to bound memory."""
+
+Cutoffs: TypeAlias = Callable[[Floats], tuple[Floats, Floats]]
+"""Maps points to the values of T up to which, and from which on, it is extreme."""
 
 
 def mean_bounds(law: Law, sets: Sequence[TruncationSet], levels: ArrayLike) -> tuple[Floats, Floats]:
@@ -150,3 +157,63 @@ def _log_sums(logs: Floats, slopes: Floats, count: Integers) -> tuple[Floats, Fl
     with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.add.reduceat(np.where(terms > 0, terms * slopes, 0.0), first) / sums
         return shift + np.log(sums), slope
+
+
+def detectable_means(
+    law: Law, sets: Sequence[Intervals], alternative: Alternative, alpha: float, power: float
+) -> Floats:
+    """Return the least means (k,) of T, without their signs, that a test at level alpha finds with a given power.
+
+    Both the level and the power are conditional on the truncation set: given the region, and all of the image but the
+    statistic. The mean points where the alternative does; for a two-sided one to the side of the observed statistic.
+
+    Parameters
+    ----------
+    law
+        The law of k statistics.
+    sets : k unions of intervals
+        Their truncation sets.
+    alternative
+        Of the p-values.
+    alpha, power
+        Level of the tests, and the probability with which they reject.
+    """
+    unions, t = Unions.of(sets), law.statistic
+    one_sided = alternative in ONE_SIDED
+    side = np.full(len(law), 1.0 if alternative == "greater" else -1.0) if one_sided else np.where(t < 0, -1.0, 1.0)
+    nowhere = np.full(len(law), np.inf)
+
+    def log_odds(rows: Integers, mean: Floats, lower: Floats, upper: Floats) -> Floats:
+        """Return the log odds of a rejection, if T is extreme up to a lower and from an upper cutoff on."""
+        asked = unions.take(rows)
+        owner = asked.owner
+        limits = {"mean": mean[owner], "lower": lower[owner], "upper": upper[owner]}
+        masses = law.log_masses(Strips(image=rows[owner], left=asked.left, right=asked.right, **limits))
+        extreme, ordinary = (log_sums(owner, mass, len(rows)) for mass in masses)
+        return np.asarray(extreme - ordinary)
+
+    def end_of_extreme(level: float, start: Floats, towards: float, cutoffs: Cutoffs) -> Floats:
+        """Return from where on (k,), upwards (1) or downwards (-1), what is extreme has a probability of this level."""
+
+        def below_level(rows: Integers, distance: Floats) -> tuple[Floats, None]:
+            end = start[rows] + towards * distance
+            return float(logit(level)) - log_odds(rows, np.zeros(len(rows)), *cutoffs(end)), None
+
+        return start + towards * increasing_roots(below_level, np.zeros(len(law)))
+
+    lower, upper = -nowhere, nowhere
+    if alternative == "two-sided":  # from zero on everything is extreme
+        upper = end_of_extreme(alpha, np.abs(t), 1.0, lambda end: (-np.maximum(end, 0.0), np.maximum(end, 0.0)))
+        lower = -upper
+    level = alpha if one_sided else alpha / 2
+    if alternative in ("greater", "equal-tailed"):
+        upper = end_of_extreme(level, t, 1.0, lambda end: (np.full_like(end, -np.inf), end))
+    if alternative in ("less", "equal-tailed"):
+        lower = end_of_extreme(level, t, -1.0, lambda end: (end, np.full_like(end, np.inf)))
+
+    def above_power(rows: Integers, mean: Floats) -> tuple[Floats, None]:
+        # On the other side of zero the power of a two-sided test rises again, but that is not looked for.
+        powers = log_odds(rows, side[rows] * np.maximum(mean, 0.0), lower[rows], upper[rows])
+        return powers - float(logit(power)), None
+
+    return np.maximum(increasing_roots(above_power, np.zeros(len(law))), 0.0)

@@ -2,22 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from attentest.checks import confidence
 from attentest.errors import InputError
 from attentest.statistics.alternative import ONE_SIDED, Alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
+from attentest.statistics.columns import Floats, Integers
+from attentest.statistics.conditional_mean import mean_bounds, mean_roots
+from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.law import Law
 from attentest.statistics.multiple_testing import level_of_each
-from attentest.statistics.truncation_set import Intervals, TruncationSet
+from attentest.statistics.roots import FARTHEST
+from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
 
 ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 """The least number that is greater than 0: the end of an interval that says no more than that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidenceInterval:
+    """A confidence interval for the compared quantity, in the units of the pixels; unpacks as (low, high).
+
+    Parameters
+    ----------
+    low, high
+        Its ends, possibly infinite.
+    confidence_level
+        The probability with which such intervals cover the true value.
+    together
+        Number of intervals, of which this is one, that all cover their true values with that probability.
+    error
+        Each end lies at most this far outside that of the exact interval, because the truncation set is known only as
+        far as the search went. The interval is never narrower than the exact one.
+    """
+
+    low: float
+    high: float
+    confidence_level: float
+    error: float = 0.0
+    together: int = 1
+
+    def __iter__(self) -> Iterator[float]:
+        return iter((self.low, self.high))
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __repr__(self) -> str:
+        ends = f"low={self.low:.6g}, high={self.high:.6g}"
+        joint = "" if self.together == 1 else f", together={self.together}"
+        return f"ConfidenceInterval({ends}, confidence_level={self.confidence_level!r}, error={self.error:.2g}{joint})"
+
+    def _repr_html_(self) -> str:
+        joint = "" if self.together == 1 else f", one of {self.together} together"
+        name = f"{100 * self.confidence_level:.10g}% confidence interval{joint}"
+        return f"<div>{name}: <b>{self.low:.4g} to {self.high:.4g}</b></div>"
+
+
+class Estimates(NamedTuple):
+    """Estimates (k,), and the least and the greatest that are compatible with what is known of the sets."""
+
+    best: Floats
+    low: Floats
+    high: Floats
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -74,24 +126,63 @@ class Inference:
 
 def estimates_of(inferences: Sequence[Inference]) -> Estimates:
     """Return median-unbiased estimates, with bounds, (k,) each."""
-    if not inferences:
-        return Estimates(np.empty(0), np.empty(0), np.empty(0))
-    groups, order = _by_law(inferences)
-    columns = zip(*(estimates(law, sets, scales) for law, sets, scales, _ in groups), strict=True)
-    return Estimates(*(np.concatenate(column)[order] for column in columns))
+    values = np.empty((3, len(inferences)))
+    for rows, law, sets in _by_law(inferences):
+        if isinstance(law, BinomialCounts):
+            values[:, rows] = law.ratio
+            continue
+        half = np.full(len(law), 0.5)
+        unions = Unions.of([known.intervals for known in sets])
+        best = mean_roots(law, np.arange(len(law)), half, above=unions, below=unions, undetermined=-np.inf)
+        low, high = mean_bounds(law, sets, half)
+        scale = np.array([inferences[row].standard_error for row in rows])
+        values[:, rows] = scale * np.stack([np.clip(best, low, high), low, high])
+    return Estimates(*values)
 
 
 def confidence_intervals_of(
     inferences: Sequence[Inference], confidence_level: float | list[float]
 ) -> list[ConfidenceInterval]:
-    """Return confidence intervals, at one level or at a level for each."""
-    groups, order = _by_law(inferences)
+    """Return confidence intervals, at one level or at a level for each.
+
+    They have equal tails for a two-sided alternative, and are bounded from below for "greater", from above for "less".
+    """
     levels = confidence_level if isinstance(confidence_level, list) else [confidence_level] * len(inferences)
-    waiting = iter([levels[place] for place in np.argsort(order)])
-    intervals: list[ConfidenceInterval] = []
-    for law, sets, scales, alternatives in groups:
-        intervals += confidence_intervals(law, sets, scales, alternatives, [next(waiting) for _ in sets])
-    return [intervals[place] for place in order]
+    levels = [confidence(level) for level in levels]
+    tails = np.array([_tail(part.alternative, level) for part, level in zip(inferences, levels, strict=True)])
+    ends = np.empty((2, 2, len(inferences)))
+    for rows, law, sets in _by_law(inferences):
+        if isinstance(law, BinomialCounts):
+            ends[..., rows] = np.stack(law.ratio_ends(tails[rows]))[:, None]
+            continue
+        ends[..., rows] = mean_bounds(law, sets, np.stack([tails[rows], 1 - tails[rows]]))
+    (lows, highs_at_least), (lows_at_most, highs) = ends
+    intervals = []
+    for i, inference in enumerate(inferences):
+        low, high, error = -np.inf, np.inf, 0.0
+        if isinstance(inference.law, BinomialCounts):
+            low = 0.0 if inference.alternative == "less" else float(lows[i])
+            high = np.inf if inference.alternative == "greater" else float(highs[i])
+            intervals.append(ConfidenceInterval(low=low, high=high, confidence_level=levels[i]))
+            continue
+        if inference.alternative != "less":
+            low = min(lows[i], inference.statistic + FARTHEST)
+            error = _distance(lows[i], lows_at_most[i])
+        if inference.alternative != "greater":
+            high = max(highs[i], inference.statistic - FARTHEST)
+            error = max(error, _distance(highs_at_least[i], highs[i]))
+        low, high, error = (float(value * inference.standard_error) for value in (low, high, error))
+        intervals.append(ConfidenceInterval(low=low, high=high, confidence_level=levels[i], error=error))
+    return intervals
+
+
+def _by_law(inferences: Sequence[Inference]) -> Iterator[tuple[Integers, Law, list[TruncationSet]]]:
+    """Yield the indices of inferences with one class of law, their law and their sets, to be computed together."""
+    kinds = [type(inference.law) for inference in inferences]
+    for kind in dict.fromkeys(kinds):
+        rows = [row for row, other in enumerate(kinds) if other is kind]
+        law = kind.concatenated([inferences[row].law for row in rows])
+        yield np.array(rows, dtype=np.int64), law, [inferences[row].truncation_set for row in rows]
 
 
 def bonferroni_intervals(
@@ -162,22 +253,22 @@ def _beyond_zero(interval: ConfidenceInterval, known: bool) -> ConfidenceInterva
     return replace(interval, high=min(interval.high, -ABOVE_ZERO) if known else -ABOVE_ZERO)
 
 
-def _by_law(
-    inferences: Sequence[Inference],
-) -> tuple[list[tuple[Law, list[TruncationSet], NDArray[np.float64], list[Alternative]]], NDArray[np.int64]]:
-    """Return inferences grouped by the class of their law, to be computed together, and the place of each."""
-    places: dict[type[Law], list[int]] = {}
-    for place, inference in enumerate(inferences):
-        places.setdefault(type(inference.law), []).append(place)
-    groups = []
-    for kind, rows in places.items():
-        members = [inferences[row] for row in rows]
-        groups.append(
-            (
-                kind.concatenated([member.law for member in members]),
-                [member.truncation_set for member in members],
-                np.array([member.standard_error for member in members]),
-                [member.alternative for member in members],
-            )
-        )
-    return groups, np.argsort(np.concatenate([np.array(rows, dtype=np.int64) for rows in [[], *places.values()]]))
+def naive_confidence_interval(
+    difference: float, standard_error: float, alternative: Alternative, confidence_level: float
+) -> ConfidenceInterval:
+    """Return the interval of a plain z-test, which ignores that the region was chosen from the image."""
+    confidence_level = confidence(confidence_level)
+    reach = -float(ndtri(_tail(alternative, confidence_level))) * standard_error
+    return ConfidenceInterval(
+        low=-np.inf if alternative == "less" else difference - reach,
+        high=np.inf if alternative == "greater" else difference + reach,
+        confidence_level=confidence_level,
+    )
+
+
+def _tail(alternative: Alternative, confidence_level: float) -> float:
+    return (1 - confidence_level) / (1 if alternative in ONE_SIDED else 2)
+
+
+def _distance(low: float, high: float) -> float:
+    return high - low if high > low else 0.0  # two infinite ends that are equal have no difference

@@ -15,14 +15,12 @@ mean, relative to its value at t. Its masses are those of :func:`log_student_mas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri_exp
 
 from attentest.errors import InputError
-from attentest.statistics.columns import Columns, Floats, Integers
+from attentest.statistics.columns import Floats, Integers
 
 LOG_2 = float(np.log(2.0))
 
@@ -224,31 +222,16 @@ def log_student_mass(lower: ArrayLike, upper: ArrayLike, t: ArrayLike, mean: Arr
     far = np.where(around, end, np.where(end <= mode, start, end))
     width = np.where(around | cut_lower | cut_upper, np.abs(far - near), exact_width)
     wide = np.concatenate([start < end, (start < end)[around]])
-    pieces = _Pieces(
-        near=np.concatenate([near, mode[around]]),
-        width=np.concatenate([width, (mode - start)[around]]),
-        shift=shift[which],
-        degrees=degrees[which],
-    )
+    near, width = np.concatenate([near, mode[around]]), np.concatenate([width, (mode - start)[around]])
     masses = np.full(len(which), -np.inf)
-    masses[wide] = _log_integrals(pieces.take(wide))
+    masses[wide] = _log_integrals(near[wide], width[wide], shift[which[wide]], degrees[which[wide]])
     whole = masses[: len(t)]
     whole[around] = np.logaddexp(whole[around], masses[len(t) :])
     return whole.reshape(columns[0].shape)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Pieces(Columns):
-    """Intervals (m,) from the end next to the mean outwards."""
-
-    near: Floats  # that end, as a distance from t
-    width: Floats
-    shift: Floats  # t - mean
-    degrees: Floats
-
-
-def _log_integrals(pieces: _Pieces) -> Floats:
-    near, width, shift, degrees = pieces.near, pieces.width, pieces.shift, pieces.degrees
+def _log_integrals(near: Floats, width: Floats, shift: Floats, degrees: Floats) -> Floats:
+    """Return the log integrals (m,) from the end next to the mean, at a distance ``near`` from t, outwards."""
     radius = np.hypot(np.sqrt(degrees), shift)
     first = np.abs(near + shift)
     # radius^2 - first^2, which is degrees at t

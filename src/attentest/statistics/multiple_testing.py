@@ -1,4 +1,4 @@
-"""Many p-values together: adjusted ones, decisions, rejection rates with intervals, and how many chance allows."""
+"""Many p-values together: adjusted ones, decisions, rates, closed testing, and how many rejections chance allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import chdtrc, ndtri
 
 from attentest.checks import confidence, level
 from attentest.errors import InputError
@@ -57,6 +57,55 @@ def adjusted_pvalues(log_pvalues: NDArray[np.float64], method: Adjustment) -> ND
     adjusted = np.empty(len(order))
     adjusted[order] = [probability(log) for log in steps]
     return adjusted
+
+
+Dependence: TypeAlias = Literal["positive", "any"]
+"""How p-values may depend on each other: not or positively, for which Simes' inequality holds, or in any way."""
+
+
+def least_differing(
+    log_pvalues: NDArray[np.float64], chosen: NDArray[np.bool_], alpha: float, dependence: Dependence
+) -> int:
+    """Return how many of the hypotheses that a mask (m,) chooses are false at least, by closed testing.
+
+    The bounds for all masks hold together with the probability 1 - alpha, so that a mask may depend on the p-values:
+    Goeman and Solari (2011), *Multiple testing for exploratory research*; they follow from the size of the largest set
+    that its local test does not reject (Goeman, Meijer, Krebs and Solari 2019).
+
+    Parameters
+    ----------
+    log_pvalues : (m,)
+        Logs of valid p-values.
+    chosen : (m,)
+        The mask.
+    alpha, dependence
+        Level, and how the p-values may depend on each other.
+    """
+    ascending, count = np.sort(log_pvalues), len(log_pvalues)
+    lines, sizes = np.log(alpha * np.arange(1, count + 1)), np.arange(1.0, count + 1)
+    # The local test of s hypotheses rejects if p_(j) <= j alpha / c_s: c_s = s by Simes (1986), and times the sum of
+    # 1/i for i up to s by Hommel (1983).
+    factors = np.log(sizes * (np.cumsum(1 / sizes) if dependence == "any" else 1.0))
+    unrejected = (s for s in range(count, 0, -1) if np.all(factors[s - 1] + ascending[count - s :] > lines[:s]))
+    cutoffs = lines[: int(chosen.sum())] - factors[next(unrejected, 1) - 1]
+    below = np.searchsorted(np.sort(log_pvalues[chosen]), cutoffs, side="right")
+    return int(np.max(below - np.arange(len(below)), initial=0))
+
+
+def global_pvalues(log_pvalues: NDArray[np.float64]) -> dict[str, float]:
+    """Return p-values of the hypothesis that all hypotheses are true, by Simes, Hommel (1983) and Fisher.
+
+    The first holds for independent and positively dependent p-values, the second, which is the first times the sum of
+    1/i, under any dependence, and the third for independent ones.
+    """
+    ranks = np.arange(1, len(log_pvalues) + 1)
+    simes = float(np.min(np.sort(log_pvalues) - np.log(ranks / len(ranks))))
+    hommel, fisher = simes + float(np.log(np.sum(1 / ranks))), chdtrc(2 * len(ranks), -2 * float(np.sum(log_pvalues)))
+    return {
+        "simes": probability(simes),
+        "hommel": probability(hommel),
+        "fisher": max(float(fisher), probability(-np.inf)),
+    }
 
 
 def level_of_each(confidence_level: float, count: int) -> float:
@@ -155,21 +204,14 @@ def exceeding(limits: NDArray[np.float64], levels: NDArray[np.float64], total: i
     total
         Number of p-values.
     """
-    from scipy import stats  # takes long to import, and few results need it
+    from scipy import signal, stats  # takes long to import, and few results need it
 
     within = np.ones(1)  # probabilities of the counts so far, none of which exceeds its limit
     for limit, share in zip(limits, np.diff(levels, prepend=0.0), strict=True):
         added = stats.poisson.pmf(np.arange(limit + 1), total * share)
-        within = _convolved(within, added)[: len(added)]
+        within = signal.fftconvolve(within, added)[: len(added)]
     rest = stats.poisson.pmf(total - np.arange(len(within)), total * (1 - levels[-1]))
     return float(1 - within @ rest / stats.poisson.pmf(total, total))
-
-
-def _convolved(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    from scipy import fft  # takes long to import, and few results need it
-
-    size = fft.next_fast_len(len(first) + len(second) - 1, real=True)
-    return np.asarray(fft.irfft(fft.rfft(first, size) * fft.rfft(second, size), size))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,7 +13,7 @@ too, and the result is that of the test with this gamma on the same randomised i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -21,8 +21,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates, confidence_intervals, estimates
-from attentest.statistics.inference import Inference
+from attentest.statistics.inference import (
+    ConfidenceInterval,
+    Estimates,
+    Inference,
+    confidence_intervals_of,
+    estimates_of,
+)
 from attentest.statistics.interval_mass import probability
 from attentest.statistics.law import Law
 from attentest.statistics.pvalue import LogPvalues, decision, log_pvalues
@@ -189,13 +194,16 @@ def factor_curve(inference: Inference, factors: ArrayLike, confidence_level: flo
     """Return p, estimates and intervals for factors (k,)."""
     law, sets = _scaled(inference, factors)
     errors = inference.standard_error * np.asarray(factors, dtype=np.float64)
-    alternatives = [inference.alternative] * len(sets)
+    scaled = [
+        replace(inference, law=part, truncation_set=known, standard_error=error)
+        for part, known, error in zip(law.each(), sets, errors.tolist(), strict=True)
+    ]
     return SensitivityCurve(
         values=np.array(factors, dtype=np.float64),
         standard_errors=errors,
         log_pvalues=log_pvalues(law, sets, inference.alternative),
-        estimates=estimates(law, sets, errors),
-        intervals=confidence_intervals(law, sets, errors, alternatives, confidence_level),
+        estimates=estimates_of(scaled),
+        intervals=confidence_intervals_of(scaled, confidence_level),
     )
 
 

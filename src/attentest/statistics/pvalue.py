@@ -13,6 +13,7 @@ from scipy.special import log_ndtr
 from attentest.checks import whole_number
 from attentest.statistics.alternative import Alternative, ordinary_range
 from attentest.statistics.columns import Floats
+from attentest.statistics.counts import BinomialCounts
 from attentest.statistics.interval_mass import LOG_2, log_share, log_sums, log_twice_the_smaller
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions
@@ -41,6 +42,9 @@ def log_pvalues(law: Law, sets: Sequence[TruncationSet], alternative: Alternativ
     "two-sided" is P(abs(T) >= abs(t) given the set), as in the paper; "greater" and "less" are its two one-sided
     counterparts, and "equal-tailed" is twice the smaller of these, or 1 if that is less.
     """
+    if isinstance(law, BinomialCounts):
+        exact = law.log_pvalues(alternative)
+        return LogPvalues(exact, exact, exact)
     likely, certain, possible = (
         _log_masses(law, [getattr(known, name) for known in sets], alternative)
         for name in ("intervals", "certain", "possible")
@@ -88,6 +92,13 @@ def naive_log_pvalue(z: ArrayLike, alternative: Alternative = "two-sided") -> Fl
     if alternative == "less":
         return np.asarray(log_ndtr(z))
     return np.asarray(LOG_2 + log_ndtr(-np.abs(z)))
+
+
+def naive_log_pvalues(law: Law, alternative: Alternative) -> Floats:
+    """Return the log p-values (k,) of plain tests of what a law is of: z-tests, of counts the binomial test of all."""
+    if isinstance(law, BinomialCounts):
+        return law.naive().log_pvalues(alternative)
+    return naive_log_pvalue(law.statistic, alternative)
 
 
 def bonferroni_log_pvalue(log_naive: ArrayLike, selectable: int, kinds: int = 2) -> Floats:

@@ -1,8 +1,17 @@
-"""Masses of a statistic T with an estimated standard error and of V = T + noise, in logs.
+"""Masses of a statistic T with an estimated standard error S and of V = T + noise in proportion to S, in logs.
 
-T has the density of :mod:`attentest.statistics.interval_mass`, and V given T is normal with standard deviation gamma.
-The mass of an interval of V with T in a range is the integral over that range of the density of T times the probability
-of the interval given T.
+All lengths are in units of the observed S. With the mean and the sufficient statistic R^2 = nu S^2 + (T - mean)^2
+given, T determines S (see :mod:`attentest.statistics.interval_mass`): with T - mean = R tanh y it is
+R / (nu^(1/2) cosh y), and the density of y is proportional to cosh(y)^-nu. V given T is normal around T with standard
+deviation gamma S, so that it is below an end e of an interval with the probability Phi(h / gamma), where
+
+    h(y) = (e - T) / S = nu^(1/2) ((e - mean) cosh(y) / R - sinh(y)).
+
+The mass of an interval of V with T in a range is the integral over y of the density times a difference of two such
+probabilities. It has an upper bound, the density times exp(-(h / gamma)^2 / 2) outside the interval, whose log is
+concave: that of the density is, and where h > 0 the second derivative of h^2 is 2 h'^2 + 2 h^2, because h'' = h. So the
+part of the range that matters is found by Newton's method, and it is divided into panels of Gauss-Legendre quadrature
+in which the integrand changes little. The relative error of a mass is below 2e-9.
 """
 
 from __future__ import annotations
@@ -10,34 +19,33 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import erfcx
 
-from attentest.statistics.bivariate_mass import Rectangles, in_chunks
+from attentest.statistics.bivariate_mass import TRANSITION, Rectangles, in_chunks
 from attentest.statistics.columns import Floats, Integers, repeated
-from attentest.statistics.interval_mass import gauss_legendre, log_density, log_sums, support
+from attentest.statistics.interval_mass import gauss_legendre, log_sums
+from attentest.statistics.roots import increasing_roots
 
-NEGLIGIBLE = 45.0
-"""Where the integrand is lower than its greatest value by more logs than this, the rest is left out."""
+NEGLIGIBLE, UNSURE = 50.0, 10.0
+"""Where the integrand is lower than at its mode by so many logs, the rest is left out; and how far off that may be."""
 
-BISECTIONS = 12
-"""Steps that find the mode of the integrand and where it becomes negligible: to a small fraction of a panel."""
+FARTHEST = 64.0
+"""Distance in y from the mean beyond which there is no mass: there cosh(y)^-nu is below 1e-27 for nu = 1."""
 
-TRANSITION = 8.0
-"""Beyond so many gammas from the ends of an interval of V, whether V lies in it is decided by T."""
+FLAT = 1e-30
+"""Least second derivative of minus the log density, per degree of freedom."""
 
-PANEL, LEAST_PANELS = 2.5, 2
-"""Greatest width of a panel in units of gamma or of the standard deviation of T, and the fewest panels of a part."""
+PANEL, STEEP, LONG = 3.5, 14.0, 2.0
+"""Greatest width of a panel in standard deviations of a normal density like the integrand, the most logs by which that
+falls over a panel, and the greatest width in y: the log of cosh has poles at distances of pi / 2 from the real line."""
 
-NODES = 12
+NODES = 10
 """Nodes of Gauss-Legendre quadrature on a panel."""
 
-BLUNT = 8.0
-"""With fewer degrees of freedom the density is not smooth where its support ends."""
-
-NARROW = 0.3
+NARROW = 0.2
 """If an interval of V is narrower than this, in units of gamma times its distance from T, three nodes measure it."""
 
-_OUTER, _LOG_SQRT_2PI = np.sqrt(0.6), 0.5 * np.log(2 * np.pi)
+_OUTER, _SQRT_HALF, _SQRT_2PI = np.sqrt(0.6), np.sqrt(0.5), np.sqrt(2 * np.pi)
 _PLACES, _WEIGHTS = gauss_legendre(NODES)
 
 
@@ -45,144 +53,201 @@ _PLACES, _WEIGHTS = gauss_legendre(NODES)
 class StudentRectangles(Rectangles):
     """Rectangles (m,) whose intervals of V and ranges of T are distances from the observed T.
 
-    The density of T is relative to its value at the observed one.
+    Masses are relative to the density of T at the observed one, and y is a distance from it, too: so no digit is lost
+    next to T, however far away the mean is.
 
     Parameters
     ----------
-    shift : (m,)
-        The observed T minus the mean.
+    least, greatest : (m,)
+        The ends of the support of T: R less and R more than the mean.
     degrees : (m,)
         Degrees of freedom.
     """
 
-    shift: Floats
+    least: Floats
+    greatest: Floats
     degrees: Floats
 
-    def log_density(self, t: Floats) -> Floats:
-        """Return the log density at t (m,) or (m, n), relative to that at the observed T."""
-        rows = (slice(None),) + (None,) * (t.ndim - 1)
-        return log_density(t, 0.0, -self.shift[rows], self.degrees[rows])
+    @property
+    def centre(self) -> Floats:
+        """The y (m,) at which T is the mean."""
+        return np.asarray(np.log(self.greatest / -self.least) / 2)
 
-    def log_bound(self, t: Floats) -> Floats:
-        """Return an upper bound (m,) of the log of the integrand at t (m,), which has one maximum."""
-        outside = np.maximum(np.maximum(self.left - t, t - self.right), 0.0)
-        # With two degrees of freedom and fewer the density is greatest at the ends of its support: taken as constant.
-        steep = np.where(self.degrees > 2, self.log_density(t), 0.0)
-        return np.asarray(steep - (outside / self.gamma) ** 2 / 2)
+    @property
+    def unit(self) -> Floats:
+        """The derivative (m,) of T in y at the observed T, nu / R."""
+        return np.asarray(-2 * self.least * self.greatest / (self.greatest - self.least))
+
+    def place(self, end: Floats) -> Floats:
+        """Return the y (m,) where T is at ends (m,), so that h is zero; outside the support, where h is least."""
+        centre = self.centre
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = end / self.least, end / self.greatest
+            towards_least, towards_greatest = (np.log1p(np.where(x < 1, -x, x - 2)) for x in ratios)
+            place = np.where(np.isinf(end), centre, (towards_least - towards_greatest) / 2)
+        return np.asarray(np.clip(place, centre - FARTHEST, centre + FARTHEST))
+
+    def at(self, y: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return the observed S over S at y (..., m), sinh(y), and the log density relative to that at T."""
+        up, down = self._shares
+        grown, above = np.exp(y), np.expm1(y)
+        shrunk = 1 / grown
+        below = -above * shrunk  # expm1(-y)
+        cosh, excess = up * grown + down * shrunk, up * above + down * below
+        near = np.abs(excess) < 0.5
+        logs = np.where(near, np.log1p(np.where(near, excess, 0.0)), np.log(cosh))
+        return cosh, (above - below) / 2, -self.degrees * logs
+
+    @property
+    def _shares(self) -> tuple[Floats, Floats]:
+        """The weights (m,) of exp(y) and exp(-y) in the observed S over S."""
+        width = self.greatest - self.least
+        return -self.least / width, self.greatest / width
+
+    def log_bound(self, y: Floats, margin: float = 0.0) -> tuple[Floats, Floats, Floats]:
+        """Return an upper bound of the log of the integrand at y (..., m), and minus its first and second derivatives.
+
+        The second derivative includes the terms of ends of the interval of V that are closer than a margin, in gammas.
+        """
+        cosh, sinh, bound = self.at(y)
+        (up, down), grown = self._shares, np.exp(y)
+        shrunk, unit = 1 / grown, self.unit
+        cosh_slope, sinh_slope = up * grown - down * shrunk, (grown + shrunk) / 2
+        steep = cosh_slope / cosh
+        slope, curvature = self.degrees * steep, np.zeros_like(y)
+        with np.errstate(invalid="ignore"):  # an infinite end
+            for end, side in ((self.left, 1.0), (self.right, -1.0)):
+                scale = side / self.gamma
+                h, h_slope = scale * (end * cosh - unit * sinh), scale * (end * cosh_slope - unit * sinh_slope)
+                curvature = np.where(h > -margin, np.maximum(curvature, h * h + h_slope * h_slope), curvature)
+                bound = np.where(h > 0, bound - h * h / 2, bound)
+                slope = np.where(h > 0, slope + h * h_slope, slope)
+        return bound, slope, curvature + self.degrees * np.maximum(1 - steep * steep, FLAT)
 
     def log_integrals(self, index: Integers, count: int) -> Floats:
         """Return the log masses of the rectangles: see :meth:`Rectangles.log_integrals`."""
-        ends = support(self.shift, self.degrees)
-        lower, upper = np.clip(self.lower, *ends), np.clip(self.upper, *ends)
+        lower, upper = (np.clip(end, self.least, self.greatest) for end in (self.lower, self.upper))
         rows = np.flatnonzero(lower < upper)
         wide = replace(self, lower=lower, upper=upper).take(rows)
         which, start, width = _panels(wide)
         logs = np.empty(len(which))
         for chunk in in_chunks(len(which)):
             panels = wide.take(which[chunk])
-            t, log_weights = _nodes(panels, start[chunk], width[chunk])
-            at = panels.log_density(t) + _log_interval(panels, t) + log_weights
-            greatest = at.max(axis=1)
+            cosh, sinh, at = panels.at(start[chunk] + width[chunk] * _PLACES[:, None])
+            at += _log_interval(panels, cosh, sinh)
+            greatest = at.max(axis=0)
             shift = np.where(np.isneginf(greatest), 0.0, greatest)
             with np.errstate(divide="ignore"):
-                logs[chunk] = shift + np.log(np.exp(at - shift[:, None]) @ _WEIGHTS)
+                logs[chunk] = shift + np.log((_WEIGHTS @ np.exp(at - shift)) * width[chunk] * panels.unit)
         return log_sums(index[rows], log_sums(which, logs, len(rows)), count)
 
 
-def _nodes(rectangles: StudentRectangles, start: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """Return the nodes (m, n) on panels (m,) of the axis of T, and the logs of the lengths (m, n) they stand for."""
-    t = start[:, None] + width[:, None] * _PLACES
-    log_lengths = np.broadcast_to(np.log(width)[:, None], t.shape).copy()
-    blunt = np.flatnonzero(rectangles.degrees < BLUNT)
-    if len(blunt):
-        # With the distance from the mean as the sine of an angle the integrand is smooth where the support ends, too.
-        shift = rectangles.shift[blunt]
-        radius = np.hypot(np.sqrt(rectangles.degrees[blunt]), shift)
-        ends = start[blunt] + shift, start[blunt] + width[blunt] + shift
-        first, last = (np.arcsin(np.clip(end / radius, -1.0, 1.0)) for end in ends)
-        angle = first[:, None] + (last - first)[:, None] * _PLACES
-        t[blunt] = radius[:, None] * np.sin(angle) - shift[:, None]
-        with np.errstate(divide="ignore"):
-            log_lengths[blunt] = np.log((radius * (last - first))[:, None] * np.cos(angle))
-    return t, log_lengths
-
-
-def _log_interval(rectangles: StudentRectangles, t: Floats) -> Floats:
-    """Return log P(left <= V <= right given T = t), (m, n) for t (m, n)."""
-    width = ((rectangles.right - rectangles.left) / rectangles.gamma)[:, None]
-    start, end = ((side[:, None] - t) / rectangles.gamma[:, None] for side in (rectangles.left, rectangles.right))
+def _log_interval(rectangles: StudentRectangles, cosh: Floats, sinh: Floats) -> Floats:
+    """Return log P(left <= V <= right given T), (n, m) for what :meth:`StudentRectangles.at` returns, (n, m)."""
+    scale = cosh / rectangles.gamma
+    width = (rectangles.right - rectangles.left) * scale
+    centre = (rectangles.unit / rectangles.gamma) * sinh
+    start, end = (side * scale - centre for side in (rectangles.left, rectangles.right))
     with np.errstate(invalid="ignore"):  # -inf + inf, for the whole line: any order will do
         mirrored = start + end < 0
     near, far = np.where(mirrored, -end, start), np.where(mirrored, -start, end)  # |near| <= |far|, far >= 0
+    closest = np.maximum(near, 0.0)
+    # Probabilities in units of exp(-closest^2 / 2).
+    chance = np.empty_like(scale)
     narrow = width * np.maximum(1.0, far) < NARROW
-    logs = np.empty_like(t)
-    wide = ~narrow
-    tail = log_ndtr(-near[wide])
-    logs[wide] = tail + np.log1p(-np.exp(log_ndtr(-far[wide]) - tail))
-    middle = (near[narrow] + far[narrow]) / 2
-    step = np.broadcast_to(width, t.shape)[narrow]
+    rows = np.flatnonzero(~narrow.all(axis=0))
+    start, end, first = near[:, rows], far[:, rows], closest[:, rows]
+    tail = _tail_ratio(np.abs(start))
+    tail = np.where(start < 0, 1 - np.exp(-(start**2) / 2) * tail, tail)
+    chance[:, rows] = tail - np.exp((first - end) * (first + end) / 2) * _tail_ratio(end)
+    middle, step = (near[narrow] + far[narrow]) / 2, width[narrow]
     offset = step / 2 * _OUTER
     mean = (8 + 10 * np.exp(-(offset**2) / 2) * np.cosh(middle * offset)) / 18  # Gauss-Legendre, three nodes
-    logs[narrow] = np.log(step * mean) - middle**2 / 2 - _LOG_SQRT_2PI
-    return logs
+    chance[narrow] = step * mean * np.exp((closest[narrow] ** 2 - middle**2) / 2) / _SQRT_2PI
+    return np.asarray(np.log(chance) - closest**2 / 2)
+
+
+def _tail_ratio(x: Floats) -> Floats:
+    """Return P(Z > x) / exp(-x^2 / 2) for Z ~ N(0, 1)."""
+    return np.asarray(0.5 * erfcx(x * _SQRT_HALF))
 
 
 def _panels(rectangles: StudentRectangles) -> tuple[Integers, Floats, Floats]:
-    """Return panels of the axis of T: the rectangle, the start and the width of each."""
-    low, high = _effective_range(rectangles)
-    reach = TRANSITION * rectangles.gamma
-    infinite = np.full_like(low, np.inf)
-    # Around the ends of the interval of V the integrand changes within gamma, elsewhere as slowly as the density of T.
-    left, right = np.maximum(rectangles.left, low - reach), np.minimum(rectangles.right, high + reach)
-    middle = (left + right) / 2
-    inner = np.minimum(left + reach, middle), np.maximum(right - reach, middle)
-    ends = np.array([-infinite, *inner, infinite])
-    smooth = np.minimum(np.array([rectangles.gamma, np.ones_like(low), rectangles.gamma]), 1.0)
-    start, end = np.maximum(ends[:-1], low), np.minimum(ends[1:], high)
-    wide = start < end
-    start, end, smooth = start[wide], end[wide], smooth[wide]
-    times = np.maximum(np.ceil((end - start) / (PANEL * smooth)).astype(np.int64), LEAST_PANELS)
-    panel, place = repeated(times)
-    width = ((end - start) / times)[panel]
-    return np.nonzero(wide)[1][panel], start[panel] + place * width, width
+    """Return panels of the axis of y: the rectangle, the start and the width of each."""
+    low, high, greatest = _effective_range(rectangles)
+    # Far inside the interval of V the integrand changes as slowly as the density of T: such a part is one by itself.
+    inner = []
+    for end, side in ((rectangles.left, 1.0), (rectangles.right, -1.0)):
+        away = TRANSITION * rectangles.gamma / rectangles.at(rectangles.place(end))[0]
+        inner.append(np.clip(rectangles.place(end + side * away), low, high))
+    slow = inner[1] - inner[0] > (high - low) / 2
+    ends = np.array([low, np.where(slow, inner[0], low), np.where(slow, inner[1], low), high])
+    part, which = np.nonzero(ends[:-1] < ends[1:])
+    start, end = ends[part, which], ends[part + 1, which]
+    finished: list[tuple[Integers, Floats, Floats]] = []
+    while len(start):
+        times = _times(rectangles.take(which), start, end, greatest[which])
+        enough = times == 1
+        finished.append((which[enough], start[enough], (end - start)[enough]))
+        divided = times > 1
+        row, place = repeated(times[divided])
+        width = ((end - start)[divided] / times[divided])[row]
+        which, start = which[divided][row], start[divided][row] + place * width
+        end = start + width
+    rows, starts, widths = zip(*finished, strict=True)
+    return np.concatenate(rows), np.concatenate(starts), np.concatenate(widths)
 
 
-def _effective_range(rectangles: StudentRectangles) -> tuple[Floats, Floats]:
-    """Return the part of the range of T (m,) in which the integrand is not negligible."""
+def _times(rectangles: StudentRectangles, start: Floats, end: Floats, greatest: Floats) -> Integers:
+    """Return into how many panels (m,) parts of the axis of y are divided, which may be divided again; 0 if empty."""
+    (first, last), _, bends = rectangles.log_bound(np.array([start, end]), TRANSITION)
+    centre = rectangles.centre
+    around = (start < centre) & (centre < end)
+    bend = np.maximum(bends.max(axis=0), np.where(around, rectangles.degrees, 0.0))
+    depth = greatest - np.maximum(first, last)
+    fall = np.abs(first - last) / (STEEP + depth / 2)
+    width = end - start
+    times = np.maximum(np.maximum(width * np.sqrt(bend) / PANEL, fall), width / LONG)
+    return np.where(width > 0, np.clip(np.ceil(times), 1, 4), 0).astype(np.int64)
+
+
+def _effective_range(rectangles: StudentRectangles) -> tuple[Floats, Floats, Floats]:
+    """Return the part of the range of y (m,) in which the integrand is not negligible, and the log of its bound."""
+    start, end = rectangles.place(rectangles.lower), rectangles.place(rectangles.upper)
     # The mode lies between the mean and the interval of V, as far as T gets there.
-    mean, left, right = (
-        np.clip(end, rectangles.lower, rectangles.upper)
-        for end in (-rectangles.shift, rectangles.left, rectangles.right)
+    centre = rectangles.centre
+    first = np.where(rectangles.left > rectangles.least, rectangles.place(rectangles.left), -np.inf)
+    last = np.where(rectangles.right < rectangles.greatest, rectangles.place(rectangles.right), np.inf)
+    ends = centre, np.clip(centre, first, last)
+    low, high = (np.clip(extreme(*ends), start, end) for extreme in (np.minimum, np.maximum))
+
+    def slope(rows: Integers, y: Floats) -> tuple[Floats, Floats]:
+        _, slope, curvature = rectangles.take(rows).log_bound(y)
+        return slope / np.sqrt(2 * curvature), np.sqrt(curvature / 2)  # the square is what is missing to the greatest
+
+    _, (at_low, at_high), _ = rectangles.log_bound(np.array([low, high]))
+    mode = np.where(at_low >= 0, low, high)
+    rows = np.flatnonzero((at_low < 0) & (at_high > 0))
+    mode[rows] = increasing_roots(
+        lambda some, y: slope(rows[some], y), ((low + high) / 2)[rows], close=2.0, between=(low[rows], high[rows])
     )
-    low, high = np.minimum(mean, left), np.maximum(mean, right)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        rises = _slope(rectangles, middle) > 0
-        low, high = np.where(rises, middle, low), np.where(rises, high, middle)
-    mode = (low + high) / 2
-    floor = rectangles.log_bound(mode) - NEGLIGIBLE
-    # The log density of T is at least as curved everywhere as at the mean.
-    half = np.sqrt(
-        2 * NEGLIGIBLE * (rectangles.degrees + rectangles.shift**2) / np.maximum(rectangles.degrees - 2, 1e-9)
+    greatest, _, curvature = rectangles.log_bound(mode)
+    both = rectangles.take(np.tile(np.arange(len(mode)), 2))
+    side = np.repeat([-1.0, 1.0], len(mode))
+    farthest = np.concatenate([mode - start, end - mode])
+    floor = np.tile(greatest, 2) - NEGLIGIBLE
+
+    def depth(rows: Integers, distance: Floats) -> tuple[Floats, Floats]:
+        bound, slope, _ = both.take(rows).log_bound(np.tile(mode, 2)[rows] + side[rows] * distance)
+        return floor[rows] - bound, side[rows] * slope
+
+    cut = np.flatnonzero(depth(np.arange(len(both)), farthest)[0] > 0)
+    distance = farthest.copy()
+    expected = np.sqrt(2 * NEGLIGIBLE / np.tile(curvature, 2))
+    distance[cut] = increasing_roots(
+        lambda rows, at: depth(cut[rows], at),
+        np.minimum(expected, farthest)[cut],
+        close=UNSURE,
+        between=(np.zeros(len(cut)), farthest[cut]),
     )
-    lower, upper = np.maximum(rectangles.lower, mode - half), np.minimum(rectangles.upper, mode + half)
-    return _crossing(rectangles, mode, lower, floor), _crossing(rectangles, mode, upper, floor)
-
-
-def _slope(rectangles: StudentRectangles, t: Floats) -> Floats:
-    """Return the derivative (m,) of the log bound at t (m,)."""
-    outside = np.maximum(rectangles.left - t, 0.0) - np.maximum(t - rectangles.right, 0.0)
-    room = rectangles.degrees - t * (t + 2 * rectangles.shift)
-    steep = np.maximum(rectangles.degrees - 2, 0.0) * (t + rectangles.shift)
-    return np.asarray(outside / rectangles.gamma**2 - steep / np.maximum(room, np.finfo(np.float64).tiny))
-
-
-def _crossing(rectangles: StudentRectangles, mode: Floats, end: Floats, floor: Floats) -> Floats:
-    """Return where between its mode and an end the log bound falls to the floor; the end if it does not."""
-    inside, outside = mode, end.copy()
-    below = rectangles.log_bound(outside) < floor
-    for _ in range(BISECTIONS):
-        middle = (inside + outside) / 2
-        lower = rectangles.log_bound(middle) < floor
-        inside, outside = np.where(lower, inside, middle), np.where(lower, middle, outside)
-    return np.where(below, outside, end)
+    return mode - distance[: len(mode)], mode + distance[len(mode) :], greatest
