@@ -1,0 +1,360 @@
+"""Cohorts of tested images: claims, bad input, sentences, figures, pages."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from attentest import AttentionTest, Cohort, InputError, Results
+from attentest.contrast import Reference
+from attentest.noise import StationaryCovariance
+from attentest.runs.engine import FailedImage
+from command_line import run_main
+
+PATIENTS = ["a", "a", "b", "c", "c", "d", "e", "f"]
+GROUPS = ["sick", "sick", "well", "sick", "sick", "well", "well", "sick"]
+AGES = [30, 30, 44, 51, 51, 62, 35, 70]
+
+
+@pytest.fixture(scope="module")
+def randomised(tiny_test: AttentionTest, tiny_images: np.ndarray) -> Results:
+    return tiny_test.replace(randomise=0.5).map(tiny_images)
+
+
+@pytest.fixture(scope="module")
+def unrandomised(tiny_test: AttentionTest, tiny_images: np.ndarray) -> Results:
+    return tiny_test.map(tiny_images)
+
+
+def study(results: Results, **changes: Any) -> Cohort:
+    values: dict[str, Any] = {"groups": GROUPS, "clusters": PATIENTS, "covariates": {"age": AGES}}
+    return results.cohort(**values | changes)
+
+
+def changed(results: Results, place: int, **settings: Any) -> Results:
+    """The results with other settings of one."""
+    every = list(results)
+    every[place] = replace(every[place], settings={**every[place].settings, **settings})
+    return Results(every)
+
+
+def test_means_are_t_tests_of_unbiased_estimates(randomised: Results) -> None:
+    cohort = randomised.cohort()
+    estimates = cohort.estimates
+    draws = [result.randomised_image - result.image for result in randomised]
+    for place, (result, added) in enumerate(zip(randomised, draws, strict=True)):
+        part, rest = result.part, result.seen & ~result.part
+        contrast = added[part].mean() - added[rest].mean()  # eta'W
+        assert estimates.plain[place] == pytest.approx(result.difference - contrast / 0.25)
+    expected = stats.ttest_1samp(estimates.value, 0).confidence_interval(0.9)
+    found = cohort.mean(confidence_level=0.9)
+    assert (found.low, found.high) == pytest.approx(tuple(expected))
+
+
+def test_groups_are_regression_on_an_indicator(randomised: Results) -> None:
+    cohort = study(randomised, covariates=None)
+    difference = cohort.differences()["well"]
+    assert cohort.group_names == ["sick", "well"]
+    assert difference.value == pytest.approx(cohort.mean("well").value - cohort.mean("sick").value)
+    assert cohort.regression()["well"] == difference
+    assert cohort.regression()["intercept"].value == pytest.approx(cohort.mean("sick").value)
+
+
+def test_values_by_name_and_in_order_are_the_same(randomised: Results) -> None:
+    groups, clusters, ages = (dict(zip(randomised.names, values, strict=True)) for values in (GROUPS, PATIENTS, AGES))
+    assert study(randomised).to_dict() == randomised.cohort(groups, clusters, {"age": ages}).to_dict()
+
+
+def test_an_image_that_failed_keeps_its_place_and_is_left_out(randomised: Results) -> None:
+    results = Results([randomised[0], FailedImage(number=1, reason="broken"), *randomised[1:]])
+    cohort = results.cohort([GROUPS[0], "nobody", *GROUPS[1:]], [PATIENTS[0], "x", *PATIENTS[1:]])
+    assert (len(cohort), cohort.failed, cohort.names) == (8, 1, [0, *range(2, 9)])
+    assert cohort.mean() == randomised.cohort(clusters=PATIENTS).mean()
+    assert "Not tested, and left out: 1 image." in cohort.summary()
+
+
+def test_one_image_per_cluster_is_no_cluster(randomised: Results) -> None:
+    alone = randomised.cohort(clusters=range(8))
+    assert alone.mean() == randomised.cohort().mean()
+    assert alone.random_effects() == randomised.cohort().random_effects()
+
+
+def test_two_tests_of_the_same_images_are_compared_image_by_image(
+    randomised: Results, tiny_test: AttentionTest, tiny_images: np.ndarray
+) -> None:
+    other = tiny_test.replace(randomise=0.5, threshold=0.4).map(tiny_images)
+    mine, theirs = randomised.cohort(), Results(other[::-1], other.names[::-1]).cohort()
+    expected = stats.ttest_rel(mine.estimates.value, other.cohort().estimates.value)
+    assert mine.paired(theirs).pvalue == pytest.approx(expected.pvalue)
+    with pytest.raises(InputError, match="same images, and 7 are in one"):
+        mine.paired(other[:7].cohort())
+
+
+def test_a_shared_noise_estimate_widens_means(tiny_test: AttentionTest) -> None:
+    rng = np.random.default_rng(8)
+    estimated = StationaryCovariance(max_lag=1).fit(rng.normal(size=(3, 8, 8)))
+    cohort = tiny_test.replace(randomise=0.5, noise=estimated).map(rng.normal(size=(4, 8, 8))).cohort()
+    assert math.isfinite(cohort.noise_degrees)
+    assert cohort.mean().standard_error > stats.sem(cohort.estimates.value)
+    assert "estimate with" in cohort.summary()
+
+
+def test_several_draws_count_as_their_mean(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
+    results = tiny_test.replace(randomise=0.5, draws=3, confidence_level=None).map(tiny_images[:3])
+    cohort = results.cohort()
+    for result, value, error in zip(results, cohort.estimates.value, cohort.estimates.error, strict=True):
+        each = [replace(result, draws=(), **{name: getattr(draw, name) for name in DRAW}) for draw in result.draws]
+        others = Cohort(list(enumerate(each)))
+        assert value == pytest.approx(others.estimates.plain.mean())
+        assert error <= others.estimates.error.max()
+    records = Cohort([(number, result.record()) for number, result in enumerate(results)])
+    np.testing.assert_allclose(records.estimates.value, cohort.estimates.value)
+    stopped = tiny_test.replace(randomise=0.5, draws=3).map(tiny_images[:3], decide_at=0.05)
+    first_two = [np.mean(draws) for draws in ([_u(draw) for draw in result.draws[:2]] for result in stopped)]
+    np.testing.assert_allclose(stopped.cohort().estimates.value, first_two)
+    assert "Truncation sets known" not in cohort.summary()
+
+
+DRAW = ("law", "truncation_set", "standard_error", "log_pvalue", "log_pvalue_bounds", "region")
+"""What the draws of a result have of their own."""
+
+
+def _u(draw: Any) -> float:
+    t, z, gamma = draw.statistic, float(draw.law.z_obs[0]), float(draw.law.gamma[0])
+    return float(draw.standard_error * (t + (t - z) / gamma**2))
+
+
+def test_without_randomisation_there_is_a_common_effect_and_no_mean(unrandomised: Results) -> None:
+    cohort = unrandomised.cohort()
+    with pytest.raises(InputError, match="no mean of them is valid"):
+        cohort.mean()
+    with pytest.raises(InputError, match="no unbiased estimates"):
+        _ = cohort.estimates
+    found = cohort.common_effect()
+    assert found.low < found.value < found.high
+    summary = cohort.summary()
+    assert "by the same amount, it is" in summary
+    assert "There is no mean difference" in summary
+    assert cohort.to_dict()["common_effect"]["value"] == found.value
+    assert len(cohort.plot()) == 1
+
+
+def test_with_randomisation_a_common_effect_is_refused(randomised: Results) -> None:
+    with pytest.raises(InputError, match="assumes less"):
+        randomised.cohort().common_effect()
+
+
+def test_images_with_one_noisy_reference_depend_on_each_other(tiny_model: Any, tiny_images: np.ndarray) -> None:
+    from toys import COARSE
+
+    reference = np.random.default_rng(3).normal(size=(8, 8))
+    test = AttentionTest(tiny_model, noise=1.0, search=COARSE, randomise=0.5, contrast=Reference(reference))
+    results = test.map(tiny_images[:4])
+    cohort = results.cohort()
+    assert cohort.dependence == "any"
+    with pytest.raises(InputError, match="same noisy reference"):
+        cohort.mean()
+    assert "Hommel" in cohort.summary()
+    exact = test.replace(contrast=Reference(reference, noise=0)).map(tiny_images[:4]).cohort()
+    assert exact.dependence == "positive"
+    assert exact.why_no_mean is None
+
+
+def test_any_subset_may_be_counted(randomised: Results) -> None:
+    strong = [replace(result, log_pvalue_bounds=(-30.0, -20.0 + place)) for place, result in enumerate(randomised)]
+    weak = [replace(result, log_pvalue_bounds=(-1.0, -0.1)) for result in strong[:3]]
+    cohort = Results([*weak, *strong[3:]]).cohort()
+    assert cohort.at_least() == 5
+    assert cohort.at_least(subset=[3, 4]) == cohort.at_least(subset=np.arange(8) // 2 == 2) == 2
+    assert cohort.at_least(subset=[0, 1]) == cohort.at_least(subset=[]) == 0
+    assert cohort.at_least(dependence="any") <= 5
+    with pytest.raises(InputError, match="'nobody' is none"):
+        cohort.at_least(subset=["nobody"])
+    with pytest.raises(InputError, match="8 values, got 2"):
+        cohort.at_least(subset=np.ones(2, dtype=bool))
+    with pytest.raises(InputError, match="dependence must be"):
+        cohort.at_least(dependence="some")  # type: ignore[arg-type]
+
+
+def test_a_pilot_says_how_many_patients_find_an_effect(randomised: Results) -> None:
+    pilot = randomised.cohort()
+    few, many = pilot.patients_needed(2.0), pilot.patients_needed(1.0)
+    assert 2 <= few < many
+    assert study(randomised).patients_needed(2.0) >= 2
+
+
+def test_the_summary_is_what_a_journal_prints(randomised: Results) -> None:
+    lines = study(randomised).summary().split("\n")
+    assert lines[0].startswith(
+        "On average the attention regions of 8 images of 6 clusters differ from the rest of the image by "
+    )
+    assert "What is estimated is the effect of the regions that the model chose" in lines[0]
+    assert [line.partition(":")[0] for line in lines[1:7]] == [
+        *("sick", "well", "well less sick", "regression, intercept", "regression, well", "regression, age"),
+    ]
+    assert "of the 8 images truly differ, " in lines[-1]
+    assert repr(study(randomised)) == "Cohort(8 images, 6 clusters, sick, well, age)"
+
+
+def test_the_summary_counts_images_whose_noise_is_doubtful(randomised: Results) -> None:
+    assert (
+        "assumed noise, on which all of this rests: 1." in changed(randomised, 2, noise_doubt="why").cohort().summary()
+    )
+
+
+def test_numbers_are_in_json_and_table(randomised: Results) -> None:
+    cohort = study(randomised)
+    values = json.loads(json.dumps(cohort.to_dict(0.1), allow_nan=False))
+    assert values["mean"]["confidence_level"] == 0.9
+    assert values["clusters"] == 6
+    assert set(values["groups"]) == set(values["at_least_of"]) == {"sick", "well"}
+    assert list(cohort.table()) == [
+        *("image", "group", "cluster", "age", "estimate", "standard_error", "plain_estimate", "pvalue", "pvalue_high"),
+    ]
+    assert cohort.table()["estimate"] == cohort.estimates.value.tolist()
+
+
+def test_a_report_is_one_file(randomised: Results, tmp_path: Path) -> None:
+    named = Results(randomised, [f"<b>{place}</b>.png" for place in range(8)])
+    study(named).report(tmp_path / "study.html")
+    page = (tmp_path / "study.html").read_text()
+    assert "On average the attention regions" in page
+    assert "data:image/png" in page
+    assert "<b>0</b>" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    study(named).report(tmp_path / "study.json")
+    assert json.loads((tmp_path / "study.json").read_text())["images"] == 8
+
+
+def test_a_large_cohort_is_drawn_without_names(randomised: Results) -> None:
+    large = Results([result for result in randomised for _ in range(8)])
+    forest, bounds = large.cohort(groups=GROUPS * 8).plot()
+    assert [text.get_text() for text in forest.get_yticklabels()] == ["sick", "well", "mean", "random effects"]
+    assert bounds.get_title() == f"at least {large.cohort().at_least()} of 64 images differ"
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "one group": ({"groups": ["all"] * 8}, "at least two groups"),
+    "an empty group": ({"groups": ["", *GROUPS[1:]]}, "there is none for 0"),
+    "too few groups": ({"groups": GROUPS[:7]}, "a value for each of the 8 images"),
+    "a text for groups": ({"groups": "sickwell"}, "a value for each of the 8 images"),
+    "a name without a group": ({"groups": {0: "sick"}}, "there is none for 1, 2, 3 and 4 more"),
+    "a cluster of two groups": ({"clusters": ["a", "b", "a", *PATIENTS[3:]]}, "'a' is in 'sick' and 'well'"),
+    "a group of one cluster": ({"clusters": ["a", "a", "x", "c", "c", "x", "x", "f"]}, "'well' with 1"),
+    "words as a covariate": ({"covariates": {"age": ["old"] * 8}}, "covariates must be finite numbers, and age"),
+    "an infinite covariate": ({"covariates": {"age": [math.inf, *AGES[1:]]}}, "covariates must be finite"),
+    "covariates without names": ({"covariates": AGES}, "numbers by name"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_values_that_make_no_study_are_refused_in_a_sentence(case: str, randomised: Results) -> None:
+    values, message = BAD[case]
+    with pytest.raises(InputError, match=message):
+        study(randomised, **values)
+
+
+def test_what_cannot_be_estimated_is_refused_in_a_sentence(randomised: Results) -> None:
+    with pytest.raises(InputError, match="at least two images that were tested, each with its own name, got 1"):
+        randomised[:1].cohort()
+    with pytest.raises(InputError, match="no groups to compare"):
+        randomised.cohort().differences()
+    with pytest.raises(InputError, match="group must be one of"):
+        study(randomised).mean("dead")
+    with pytest.raises(InputError, match="needs more than 3 clusters"):
+        study(randomised, covariates={"age": [group == "sick" for group in GROUPS]}).regression()
+    with pytest.raises(InputError, match="all images are in one of the clusters"):
+        randomised.cohort(clusters=["a"] * 8).mean()
+
+
+OTHER_TESTS = [{"randomise": 1.0}, {"noise": {"model": "isotropic", "sigma": 2.0}}, {"contrast": {"name": "filtered"}}]
+
+
+@pytest.mark.parametrize("settings", OTHER_TESTS)
+def test_results_of_different_tests_are_refused(settings: dict[str, Any], randomised: Results) -> None:
+    with pytest.raises(InputError, match=r"a cohort takes results of one test, and .* for 0 and .* for 5"):
+        changed(randomised, 5, **settings).cohort()
+
+
+def test_components_are_refused(tiny_test: AttentionTest, tiny_images: np.ndarray) -> None:
+    components = tiny_test.replace(randomise=0.5, threshold=0.3).components(tiny_images[0])
+    twice = Results([*components, *components])
+    with pytest.raises(InputError, match="these are components"):
+        twice.cohort()
+
+
+@pytest.fixture
+def folder(folder_of_scans: None, saved_tiny_model: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Path:
+    (tmp_path / "scans/broken.npy").write_bytes(b"no image")
+    run_main(capsys, "test", "scans", "--model", "tiny", "--noise", "1", "--randomise", "0.5", "--out", "tested")
+    rows = [f"{number}.npy;{'ab' if number % 2 else 'cd'}[{number // 2}];{number % 2};{number}" for number in range(5)]
+    text = "\n".join(["image;patient;group;age", *rows, "nobody.npy;z;1;0"])
+    (tmp_path / "patients.csv").write_text(text, encoding="utf-8-sig")
+    return tmp_path
+
+
+OPTIONS = ("--table", "patients.csv", "--group", "group", "--cluster", "patient")
+
+
+def test_the_command_reads_a_folder_and_a_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = ("--figure", "forest.png", "--report", "study.html", "--plan", "1", "--versus", "tested")
+    done = run_main(capsys, "cohort", "tested", *OPTIONS, *outputs)
+    assert done.code == 0, done.err
+    assert done.out.startswith("On average the attention regions of 5 images of 5 clusters")
+    assert "Not tested, and left out: 1 image." in done.out
+    assert "tested less tested, image by image: 0 (" in done.out
+    assert "clusters like these in each of two groups find 1." in done.out
+    assert (folder / "forest.png").stat().st_size > 1000
+    assert "data:image/png" in (folder / "study.html").read_text()
+    values = json.loads(run_main(capsys, "cohort", "tested", *OPTIONS, "--covariate", "age", "--json").out)
+    assert values["failed"] == 1
+    assert list(values["regression"]) == ["intercept", "1", "age"]
+    assert values["table"]["image"] == [f"scans/{number}.npy" for number in range(5)]
+    assert Cohort.from_folder("tested").mean().value == values["mean"]["value"]
+
+
+TABLES = {
+    "a missing file": (
+        "image,patient,group\n0.npy,a,1\n",
+        r"has no row for 'scans/1.npy', 'scans/2.npy', 'scans/3.npy' and 1 more",
+    ),
+    "a missing column": ("image,group\n0.npy,1\n", "has no column 'patient', only 'image', 'group'"),
+    "other values": ("image,patient,group\n0.npy,a,1\n0.npy,b,1\n", "two rows with other values for '0.npy'"),
+    "nothing": ("", "is no CSV file in UTF-8"),
+    "no text": ('\x00\n"', "has no column 'image'|is no CSV file"),
+}
+
+
+def test_tables_that_do_not_fit_are_refused_in_a_sentence(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import re
+
+    for case, (text, message) in TABLES.items():
+        (folder / "patients.csv").write_text(text)
+        done = run_main(capsys, "cohort", "tested", *OPTIONS)
+        assert (done.code, done.out) == (2, ""), case
+        assert re.search(message, done.err), (case, done.err)
+    (folder / "patients.csv").write_bytes(b"image,\xff\n")
+    assert "is no CSV file in UTF-8" in run_main(capsys, "cohort", "tested", *OPTIONS).err
+    assert "no table with a column 'age'" in run_main(capsys, "cohort", "tested", "--covariate", "age").err
+    assert "No such file" in run_main(capsys, "cohort", "tested", "--table", "none.csv").err
+    assert "has no results.jsonl" in run_main(capsys, "cohort", "scans").err
+
+
+def test_images_of_one_name_need_their_folders_and_slices_of_a_stack_do_not(tmp_path: Path) -> None:
+    from attentest.cohort.patients import read_table
+
+    table, names = tmp_path / "patients.csv", ["a/1.png", "b/1.png"]
+    table.write_text("image\tgroup\na/1.png\tx\nb/1.png\ty\n")
+    assert read_table(table, names, "image", ["group"]) == {"group": {"a/1.png": "x", "b/1.png": "y"}}
+    table.write_text("image,group\nhead.nii,x\n")
+    assert read_table(table, ["a/head.nii[0]", "a/head.nii[1]"], "image", ["group"])["group"]["a/head.nii[1]"] == "x"
+    table.write_text("image,group\n1.png,x\n")
+    with pytest.raises(InputError, match=r"one row for several images called '1.png'"):
+        read_table(table, names, "image", ["group"])
