@@ -9,18 +9,8 @@ import pytest
 from scipy import ndimage
 
 from attentest import AttentionTest, InputError
-from attentest.contrast import (
-    Background,
-    Filtered,
-    Neighbourhood,
-    Reference,
-    RegionMean,
-    as_contrast,
-    channel_weights,
-    gaussian,
-    labelled_components,
-    takes_stacks,
-)
+from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
+from attentest.contrast.contrast import as_contrast, channel_weights, labelled_components, takes_stacks
 from attentest.contrast.kernel import PADDING
 from attentest.images.sample import Sample
 from attentest.noise import AR1, Dense, FromImage, Isotropic

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import float_array, positive_number
-from attentest.contrast.difference import Background, as_contrast
-from attentest.contrast.protocol import Contrast, ContrastLike, Mask, ReferenceImage, Weights
+from attentest.contrast.contrast import Background, ContrastLike, Mask, Reference, Weights, as_contrast
 from attentest.errors import InputError
 from attentest.registry import FILTERS
 
@@ -76,29 +75,33 @@ class Filtered:
 
     def __init__(self, kernel: str | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect") -> None:
         self._name = kernel if isinstance(kernel, str) and kernel in FILTERS else "array"
-        self._kernel = _as_kernel(kernel)
-        self._of = Background() if of is None else as_contrast(of)
+        self._kernel: NDArray[np.float64] = (
+            FILTERS.create(kernel, "kernel", "an array (h, w)")
+            if isinstance(kernel, str)
+            else float_array(kernel, "kernel")
+        )
+        if self._kernel.ndim != 2 or self._kernel.size == 0:
+            got = f"{self._kernel.dtype} of shape {self._kernel.shape}"
+            raise InputError(f"kernel must be an array (h, w) of numbers, got {got}.", "kernel")
+        if not np.all(np.isfinite(self._kernel)) or not np.any(self._kernel):
+            raise InputError("kernel must be finite and not all zero.", "kernel")
+        self.of = Background() if of is None else as_contrast(of)
         if border not in get_args(Border):
             raise InputError(f"border must be one of {', '.join(get_args(Border))}, got {border!r}.")
         self._border = border
 
     @property
-    def reference(self) -> ReferenceImage | None:
+    def reference(self) -> Reference | None:
         """The reference image of the contrast of the filtered image."""
-        return self._of.reference
-
-    @property
-    def of(self) -> Contrast:
-        """Contrast of the filtered image."""
-        return self._of
+        return self.of.reference
 
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return the weight of each pixel of the image before it is filtered."""
-        return self.adjoint(self._of.weights(part, region, seen))
+        return self.adjoint(self.of.weights(part, region, seen))
 
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return the weight of each pixel of the reference before it is filtered."""
-        return self.adjoint(self._of.reference_weights(part, region, seen))
+        return self.adjoint(self.of.reference_weights(part, region, seen))
 
     def check_image(self, shape: tuple[int, int, int]) -> None:
         """Check that images (C, H, W) are not smaller than the kernel."""
@@ -107,7 +110,7 @@ class Filtered:
                 f"the filter's kernel has shape {self._kernel.shape}, larger than the image's {shape[1:]}: use a "
                 "smaller kernel, or a blur of smaller sigma."
             )
-        self._of.check_image(shape)
+        self.of.check_image(shape)
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters, the kernel by its name and shape."""
@@ -116,26 +119,33 @@ class Filtered:
             "kernel": self._name,
             "kernel_shape": list(self._kernel.shape),
             "border": self._border,
-            "of": dict(self._of.describe()),
+            "of": dict(self.of.describe()),
         }
 
     def __repr__(self) -> str:
         rows, columns = self._kernel.shape
         kernel = repr(self._name) if self._name != "array" else f"<{rows} x {columns} kernel>"
-        return f"Filtered({kernel}, of={self._of!r}, border={self._border!r})"
+        return f"Filtered({kernel}, of={self.of!r}, border={self._border!r})"
+
+    def filtered(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return F x (H, W) for an image x (H, W)."""
+        from scipy.signal import correlate  # here because scipy.signal is slow to import
+
+        return np.asarray(correlate(self._continued(image, beyond=0.0), self._kernel, mode="valid"))
+
+    def _continued(self, image: NDArray[Any], beyond: float) -> NDArray[Any]:
+        """Return an image continued beyond its border as far as the kernel reaches, by a constant if that is asked."""
+        pads = [(side // 2, side - 1 - side // 2) for side in self._kernel.shape]
+        if self._border == "constant":
+            return np.pad(image, pads, constant_values=beyond)
+        return np.pad(image, pads, mode=PADDING[self._border])  # type: ignore[call-overload,no-any-return]
 
     def adjoint(self, weights: Weights) -> Weights:
         """Return F^T w (..., H, W) for weights w (..., H, W) of the filtered image: the weights of the image itself."""
         from scipy.signal import convolve  # here because scipy.signal is slow to import
 
         height, width = weights.shape[-2:]
-        before = [side // 2 for side in self._kernel.shape]
-        pads = [(first, side - 1 - first) for first, side in zip(before, self._kernel.shape, strict=True)]
-        places = np.arange(height * width).reshape(height, width)
-        if self._border == "constant":
-            came_from = np.pad(places, pads, constant_values=height * width)  # beyond the border, dropped below
-        else:
-            came_from = np.pad(places, pads, mode=PADDING[self._border])  # type: ignore[call-overload]
+        came_from = self._continued(np.arange(height * width).reshape(height, width), beyond=height * width)
 
         def folded(plane: Weights, kernel: NDArray[np.float64]) -> Weights:
             spread = convolve(plane, kernel)
@@ -148,17 +158,3 @@ class Filtered:
             terms = folded(np.abs(plane), np.abs(self._kernel))
             planes.append(np.where(np.abs(weight) > ROUNDING * terms.max(), weight, 0.0))
         return np.asarray(np.reshape(planes, weights.shape))
-
-
-def _as_kernel(kernel: Any) -> NDArray[np.float64]:
-    if isinstance(kernel, str):
-        named: NDArray[np.float64] = FILTERS.create(kernel, "kernel", "an array (h, w)")
-        return named
-    values = float_array(kernel, "kernel")
-    if values.ndim != 2 or values.size == 0:
-        raise InputError(
-            f"kernel must be an array (h, w) of numbers, got {values.dtype} of shape {values.shape}.", "kernel"
-        )
-    if not np.all(np.isfinite(values)) or not np.any(values):
-        raise InputError("kernel must be finite and not all zero.", "kernel")
-    return values

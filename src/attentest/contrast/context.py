@@ -1,0 +1,294 @@
+"""How large a difference is among regions of the same shape elsewhere in the image, and without units: descriptive.
+
+Where the noise of an image is small, every region differs from the rest of it. Then p says nothing about the size of
+the difference, and these numbers do: the region, shifted and reflected, is placed elsewhere, and compared there as it
+is compared in the test.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attentest.checks import real_number, whole_number
+from attentest.contrast.contrast import ComparedMeans, Contrast, Mask, compared_means, per_pixel
+from attentest.contrast.kernel import Filtered
+from attentest.errors import InputError
+
+Box: TypeAlias = tuple[slice, slice]
+"""Rows and columns of an image."""
+
+MOST_PLACES, FEWEST_PLACES = 500, 20
+"""Of more places, so many are drawn: the share then has a standard error of 0.02 at most. With fewer there is none."""
+
+MOST_CALLS, CALLED_PIXELS = 50, 2**23
+"""Fewer places, and no more than so many pixels in all, where a function must be called for each of them."""
+
+RUN_ENDS = 2**19
+"""Ends of runs of pixels that are looked up in all; a ragged region of a large image has fewer places."""
+
+MOST_SHARED = 0.5
+"""A copy that shares a greater part of its pixels with the region is not elsewhere."""
+
+ROUNDING = 1e-9
+"""Differences this close, relative to the largest pixel, are equal."""
+
+FLIPS = tuple((slice(None, None, down), slice(None, None, right)) for down in (1, -1) for right in (1, -1))
+"""Rows and columns of an image and of its reflections."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """How large the observed difference is within its image: descriptive, not a test.
+
+    Parameters
+    ----------
+    placements
+        Number of places elsewhere in the image at which a copy of the region was compared as the region is, chosen at
+        random if there are many; 0 if there is no room for other places.
+    smaller
+        Number of those with a smaller absolute difference; for a one-sided alternative, with a lower difference than
+        the observed one (greater) or a higher one (less).
+    standard_deviations
+        The difference over the standard deviation of the pixels that the model sees; None if they are all equal.
+    percent_of_range
+        The difference in per cent of their range.
+    """
+
+    placements: int
+    smaller: int
+    standard_deviations: float | None
+    percent_of_range: float | None
+
+    def __post_init__(self) -> None:
+        whole_number(self.placements, "placements", 0, MOST_PLACES)
+        whole_number(self.smaller, "smaller", 0, self.placements)
+        for name in ("standard_deviations", "percent_of_range"):
+            if getattr(self, name) is not None:
+                real_number(getattr(self, name), name)
+
+    @property
+    def share(self) -> float | None:
+        """Share of the places with a smaller difference; None if there is no room for other places."""
+        return self.smaller / self.placements if self.placements else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values, with the share, JSON-ready."""
+        return {**asdict(self), "share": self.share}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Context:
+        """Return the context whose :meth:`to_dict` this is; raise an error if it is not one."""
+        context = cls(**{name: values[name] for name in cls.__dataclass_fields__})
+        if values["share"] != context.share:
+            raise InputError(f"share is {values['share']!r}, and by the other values it is {context.share!r}.")
+        return context
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ComparedRegion:
+    """A region as it is compared in an image; its contexts are computed when they are first asked for, or pickled.
+
+    Parameters
+    ----------
+    contrast, channel_weights : (C,)
+        How it is compared.
+    image, reference : (C, H, W)
+        The image, and its reference if it has one.
+    part, region, seen : (H, W) bool
+        The compared part of the region, the whole of it, which moves along, and the rectangle that the model sees.
+    corners
+        Rows and columns at which units of regions begin, counted from the corner of that rectangle: copies begin there.
+    difference
+        The observed difference.
+    """
+
+    contrast: Contrast
+    image: NDArray[np.float64]
+    reference: NDArray[np.float64] | None
+    channel_weights: NDArray[np.float64]
+    part: Mask
+    region: Mask
+    seen: Mask
+    corners: tuple[NDArray[np.int64], NDArray[np.int64]]
+    difference: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _known, (self.contexts,)
+
+    @cached_property
+    def contexts(self) -> dict[str, Context]:
+        """The context of the difference for each alternative."""
+        shown = self._plane(self.image)
+        low, high, deviation = float(shown.min()), float(shown.max()), float(shown.std())
+        differences, observed, rounding = self.differences(), self.difference, ROUNDING * max(abs(low), abs(high))
+        smaller = {
+            "two-sided": np.abs(differences) < abs(observed) - rounding,
+            "greater": differences < observed - rounding,
+            "less": differences > observed + rounding,
+        }
+        flat = high - low <= rounding
+        contexts = {
+            alternative: Context(
+                placements=len(differences),
+                smaller=int(np.count_nonzero(counted)),
+                standard_deviations=None if flat else observed / deviation,
+                percent_of_range=None if flat else 100 * observed / (high - low),
+            )
+            for alternative, counted in smaller.items()
+        }
+        return {**contexts, "equal-tailed": contexts["two-sided"]}
+
+    def differences(self) -> NDArray[np.float64]:
+        """Return the differences (m,) of copies elsewhere.
+
+        They are copies that lie within what the model sees; where there is no room for those, copies that leave it on
+        one side and come in again on the other.
+        """
+        means = compared_means(self.contrast.of if type(self.contrast) is Filtered else self.contrast)
+        for around in (False, True):
+            differences = self._called(around) if means is None else self._of_means(means, around)
+            if len(differences) >= FEWEST_PLACES:
+                return differences
+        return np.empty(0)
+
+    @cached_property
+    def _box(self) -> Box:
+        """The rectangle that the model sees."""
+        return _bounding_box(self.seen)
+
+    def _plane(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the weighted sum of the channels of an image (C, H, W), filtered if that is compared, where seen."""
+        plane = np.tensordot(self.channel_weights, image, axes=1)
+        return np.asarray((self.contrast.filtered(plane) if type(self.contrast) is Filtered else plane)[self._box])
+
+    def _places(self, around: bool, most: int) -> NDArray[np.int64]:
+        """Return the reflection, and the shifts on the reflected image (k, 3), of at most so many copies."""
+        part = self.part[self._box]
+        box = _bounding_box(part)
+        shifts = []  # of each axis, (2, n): those on the image, and those on its reflection
+        for length, sides, corners in zip(part.shape, box, self.corners, strict=True):
+            last = length - (sides.stop - sides.start)
+            starts = corners if around else corners[corners <= last]
+            moved = np.stack([starts, last - starts]) - sides.start
+            shifts.append(moved % length if around else moved)
+        different = {part[box][flip].tobytes(): number for number, flip in enumerate(FLIPS)}  # symmetric ones are equal
+        counts = len(different), *(moved.shape[1] for moved in shifts)
+        total = math.prod(counts)
+        chosen = np.random.default_rng(0).choice(total, most, replace=False) if total > most else np.arange(total)
+        number, row, column = np.unravel_index(chosen, counts)
+        flip = np.array(list(different.values()))[number]
+        return np.stack([flip, shifts[0][flip // 2, row], shifts[1][flip % 2, column]], axis=1)
+
+    def _of_means(self, means: ComparedMeans, around: bool) -> NDArray[np.float64]:
+        """Return the differences (m,) of copies of which means are compared: by sums over runs of pixels."""
+        plane = self._plane(self.image if self.reference is None else self.image - self.reference)
+        part, region = self.part[self._box], self.region[self._box]
+        # The sets of a copy are those of a region far from the border, moved, as far as they come into the image.
+        pads = [
+            (0, 0) if around else (int(min(length - sides.stop, means.reach)), int(min(sides.start, means.reach)))
+            for length, sides in zip(part.shape, _bounding_box(part), strict=True)
+        ]
+        wide, moving = np.pad(part, pads), np.pad(region, pads)
+        inside, outside = means.compared(wide, moving, np.ones_like(wide))
+        runs, corner = _runs(inside), np.array([[pads[0][0]], [pads[1][0]], [pads[1][0]]])
+        places = self._places(around, max(2 * FEWEST_PLACES, min(MOST_PLACES, RUN_ENDS // runs.shape[1])))
+        (sums, shared), sizes = _sums(np.stack([plane, part]), runs - corner, places, around)
+        elsewhere = shared <= MOST_SHARED * sizes
+        places, sums, sizes = places[elsewhere], sums[elsewhere], sizes[elsewhere]
+        if outside is None:
+            return np.asarray(sums / sizes)
+        # What is left of the image has fewer runs than a background, and is often the part itself.
+        rest = np.isinf(means.reach)
+        others, other_sizes = sums, sizes
+        if not np.array_equal(outside != rest, inside):
+            (others,), other_sizes = _sums(plane[None], _runs(outside != rest) - corner, places, around)
+        if rest:
+            others, other_sizes = plane.sum() - others, plane.size - other_sizes
+        there = other_sizes > 0
+        return np.asarray(sums[there] / sizes[there] - others[there] / other_sizes[there])
+
+    def _called(self, around: bool) -> NDArray[np.float64]:
+        """Return the differences (m,) of copies, each by the weights that the contrast gives it."""
+        differences = []
+        most = min(MOST_CALLS, max(2 * FEWEST_PLACES, CALLED_PIXELS // self.part.size))
+        for flip, *shift in self._places(around, most).tolist():
+            part, region = (self._placed(mask, FLIPS[flip], shift, around) for mask in (self.part, self.region))
+            if (part & self.part).sum() > MOST_SHARED * part.sum():
+                continue
+            try:
+                differences.append(self._value(part, region))
+            except Exception:  # noqa: BLE001  # code of the caller's need not take every region
+                continue
+        return np.array(differences)
+
+    def _value(self, part: Mask, region: Mask) -> float:
+        """Return the difference of a part of a region."""
+        value, contrast = 0.0, self.contrast
+        for weigh, image in ((contrast.weights, self.image), (contrast.reference_weights, self.reference)):
+            if image is not None:
+                weights = per_pixel(weigh(part, region, self.seen)[None], self.channel_weights, image.shape)
+                value += float(weights[0] @ image.ravel())
+        return value
+
+    def _placed(self, mask: Mask, flip: Box, shift: Sequence[int], around: bool) -> Mask:
+        """Return a copy of a mask (H, W) at a place."""
+        placed, shown = np.zeros_like(mask), mask[self._box]
+        wide = np.pad(shown, [(length, length) for length in shown.shape], mode="wrap" if around else "constant")
+        window = tuple(
+            slice(length - moved, 2 * length - moved) for length, moved in zip(shown.shape, shift, strict=True)
+        )
+        placed[self._box] = wide[window][flip]
+        return placed
+
+
+def _known(contexts: dict[str, Context]) -> ComparedRegion:
+    """Return a region of which the contexts alone are known."""
+    region = object.__new__(ComparedRegion)
+    vars(region)["contexts"] = contexts
+    return region
+
+
+def _bounding_box(mask: Mask) -> Box:
+    """Return the rows and columns of a mask (H, W) that is not empty."""
+    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
+    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
+
+
+def _runs(mask: Mask) -> NDArray[np.int64]:
+    """Return row, start and end (3, n) of each run of pixels in the rows of a mask (H, W)."""
+    edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    return np.stack([*np.nonzero(edges == 1), np.nonzero(edges == -1)[1]])
+
+
+def _sums(
+    planes: NDArray[np.float64], runs: NDArray[np.int64], places: NDArray[np.int64], around: bool
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the sums (p, k) of planes (p, H, W) over runs (3, n) at places (k, 3), and the numbers of pixels (k,).
+
+    A run that leaves the planes is cut off there; if copies go around the border, it goes on at the other side.
+    """
+    count, height, width = planes.shape
+    flip, down, right = places.T
+    (row, start, end), length = runs, runs[2] - runs[1]
+    # On the image itself a reflected run goes from minus its end to minus its start, from the other side.
+    rows = np.stack([row, -row])[flip // 2] + np.where(flip // 2, height - 1 - down, down)[:, None]
+    starts = np.stack([start, -end])[flip % 2] + np.where(flip % 2, width - right, right)[:, None]
+    if around:
+        rows, starts = rows % height, starts % width
+        ends, planes = starts + length, np.tile(planes, 2)
+    else:
+        outside = (rows < 0) | (rows >= height)
+        ends = np.where(outside, 0, np.clip(starts + length, 0, width))
+        starts, rows = np.where(outside, 0, np.clip(starts, 0, width)), np.where(outside, 0, rows)
+    cumulative = np.zeros((count, height, planes.shape[2] + 1))
+    np.cumsum(planes, axis=2, out=cumulative[..., 1:])
+    flat, first = cumulative.reshape(count, -1), rows * cumulative.shape[2]
+    sums = [(plane[first + ends] - plane[first + starts]).sum(axis=1) for plane in flat]
+    return np.array(sums), np.asarray((ends - starts).sum(axis=1))
