@@ -1,12 +1,18 @@
-"""Writing files: paths are checked before anything is computed, and files are written completely or not at all."""
+"""Writing files: paths are checked before anything is computed, and files are written completely or not at all.
+
+A file that grows for as long as a run lasts is watched: what others do to it in the meantime is noticed.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from attentest.errors import InputError
 
@@ -32,13 +38,14 @@ def write_complete(target: Path, content: bytes | Iterable[bytes], name: str) ->
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(scratch, target)
+            sync_directory(target.parent)
         finally:
             scratch.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(
-            f"{name} {target} cannot be written ({reason.rstrip('.')}): give a place that can be written to."
-        ) from None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = "free some space and run again" if full else "give a place that can be written to"
+        raise InputError(f"{name} {target} cannot be written ({reason.rstrip('.')}): {advice}.") from None
 
 
 def as_path(path: Any, name: str) -> Path:
@@ -71,7 +78,7 @@ def check_output_path(path: Path, name: str, suffixes: tuple[str, ...], inputs: 
             f"the file name of {name} must end in {', '.join(suffixes)}, got {str(path)!r}.", f"the file name of {name}"
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make(path.parent)
     except OSError as error:
         raise InputError(
             f"{name} cannot be written to {path}, because its directory cannot be created ({error.strerror})."
@@ -89,8 +96,71 @@ def same_file(first: Path, second: Path) -> bool:
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory if it does not exist."""
+    """Create a directory, and those above it, if it does not exist; it is on the disk when this returns."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        _make(path)
     except OSError as error:
         raise InputError(f"{path} cannot be made a directory ({error.strerror}): give another path.") from None
+
+
+def _make(path: Path) -> None:
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_directory(folder.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names of the files in a directory are on the disk, where the system lets one ask for it."""
+    with suppress(OSError):  # not on Windows, and not on all file systems
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """Return a path at which there is nothing: this one, or one beside it."""
+    return path.with_name(f"{path.stem}-{secrets.token_hex(4)}{path.suffix}") if os.path.lexists(path) else path
+
+
+class GrowingFile:
+    """A file, open for writing, that only this process adds to for as long as it is open.
+
+    Parameters
+    ----------
+    path
+        Path of the file.
+    file
+        The open file.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self.file = path, file
+        self._size: int | None = os.fstat(file.fileno()).st_size
+
+    def append(self, content: bytes) -> None:
+        """Add content; it is on the disk when this returns."""
+        size, self._size = self._size, None  # unknown if the write is interrupted or fails
+        self.file.write(content)
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self._size = None if size is None else size + len(content)
+
+    def change(self) -> str | None:
+        """Return what others have done to the file, such as "removed"; None if it is as this process left it."""
+        status = os.fstat(self.file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        try:
+            there = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return "removed"
+        except OSError as error:
+            return f"out of reach ({error.strerror})"
+        if (there.st_dev, there.st_ino) != (status.st_dev, status.st_ino):
+            return "replaced by another file"
+        if self._size in (None, status.st_size):
+            return None
+        return "cut off" if status.st_size < (self._size or 0) else "written to by another process"

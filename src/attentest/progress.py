@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from attentest.errors import InputError, shortened
 
@@ -13,8 +13,6 @@ Progress: TypeAlias = Callable[[float, "int | None"], None]
 
 LabelledProgress: TypeAlias = Callable[[float, float, str], None]
 """Called with the amount of work done, that of all work, and what is being done."""
-
-Item = TypeVar("Item")
 
 ProgressLike: TypeAlias = "bool | Progress | None"
 """Whether to show a bar; or a function to report to."""
@@ -25,7 +23,7 @@ UNKNOWN_TOTAL = "{desc}: {n:.1f} {unit} [{elapsed}]"
 
 
 def check_progress(progress: Any) -> None:
-    """Refuse anything but True, False, None and functions."""
+    """Raise an error for anything but True, False, None and functions."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise InputError(
             f"progress must be True for a bar, False for none, or a function of (done, total), got "
@@ -33,11 +31,80 @@ def check_progress(progress: Any) -> None:
         )
 
 
+LONG_SECONDS = 10.0
+"""What takes longer says how long it will take."""
+
+LEAST_SECONDS, LEAST_SHARE, LEAST_REPORTS = 5.0, 0.01, 3
+"""A forecast is made after so long, so much of the work or one item, and so many reports: before it is a guess."""
+
+STEADY = 2.0
+"""It is made while the pace of late and that of all the work differ by less than this factor."""
+
+MOST_REPORTS, SHORTEST = 1000, 1e-6
+"""Most reports that are kept of a stage, and the shortest time between two in seconds."""
+
+
+class Forecast:
+    """How long work will take, by its pace since the last stage of it began.
+
+    A stage begins with its first report, so that what went before, such as imports or another stage, does not count.
+    Work that has just begun can be slow, so nothing is said until the pace is steady.
+    """
+
+    def __init__(self) -> None:
+        self._reports: list[tuple[float, float]] = []
+        self._total: float | None = None
+
+    def seconds_left(self, done: float, total: float | None, now: float) -> float | None:
+        """Return how many seconds the rest will take; None where that is not known.
+
+        Parameters
+        ----------
+        done, total
+            Amount of work done, and that of all work of this stage; None if unknown.
+        now
+            The time in seconds.
+        """
+        reports = self._reports
+        if total != self._total or (reports and done < reports[-1][1]):
+            self._total = total
+            reports.clear()
+        if not reports or done > reports[-1][1]:
+            reports.append((now, done))
+        if len(reports) > MOST_REPORTS:
+            del reports[1::2]
+        start, first = reports[0]
+        gained = done - first
+        if not total or len(reports) <= LEAST_REPORTS or now - start < LEAST_SECONDS:
+            return None
+        if gained < min(1.0, LEAST_SHARE * total):
+            return None
+        since, before = next(report for report in reports if report[0] >= (start + now) / 2 or report is reports[-2])
+        pace, of_late = gained / (now - start), (done - before) / max(now - since, SHORTEST)
+        steady = pace / STEADY <= of_late <= pace * STEADY
+        return max(total - done, 0.0) / pace if steady else None
+
+
+def remaining_text(seconds: float | None) -> str:
+    """Return how long the rest of the work will take, in words; empty where it is not known."""
+    return "" if seconds is None else f"about {duration(seconds, 0)} left"
+
+
+def duration(seconds: float | None, digits: int = 1) -> str:
+    """Return a time in a unit that suits it."""
+    if seconds is None:
+        return "-"
+    for size, unit in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.{digits}f} s"
+
+
 @contextmanager
 def progress_reports(
     progress: ProgressLike, total: int | None, unit: str = "image", doing: str = "testing"
-) -> Iterator[Progress | None]:
-    """Yield the function to report to, or None; a bar is closed at the end, after an error or an interrupt too.
+) -> Iterator[Progress]:
+    """Yield the function to report to; a bar is closed at the end, after an error or an interrupt too.
 
     Parameters
     ----------
@@ -53,7 +120,7 @@ def progress_reports(
     """
     check_progress(progress)
     if progress is not True:
-        yield progress if callable(progress) else None
+        yield progress if callable(progress) else lambda done, total: None
         return
     from tqdm.auto import tqdm  # here because few runs have a bar
 
@@ -61,9 +128,3 @@ def progress_reports(
     bar_format = UNKNOWN_TOTAL if total is None else KNOWN_TOTAL
     with tqdm(total=total, desc=doing, unit=units, bar_format=bar_format, miniters=0) as bar:
         yield lambda done, _: bar.update(done - bar.n)
-
-
-def with_progress(run: Callable[..., Iterator[Item]], progress: ProgressLike, total: int | None) -> Iterator[Item]:
-    """Yield what ``run(progress=report)`` yields, and show its progress as long as it runs."""
-    with progress_reports(progress, total) as report:
-        yield from run(progress=report)

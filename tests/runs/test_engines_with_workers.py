@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +13,15 @@ import numpy as np
 import pytest
 
 import engine_works
-from attentest import AttentionTest, ProcessEngine, RayEngine
+from attentest import AttentestWarning, AttentionTest, ProcessEngine, RayEngine
 from attentest.images.image_source import ImageSource
 from attentest.pipeline.file_run import BatchRun
 from attentest.runs.engine import LocalEngine
 from attentest.runs.pool import MOST_TRIES, Shard, shard_size
 from attentest.search import SpectralSearch
-from engine_works import EndsWorkers, FailsOnEven, ForgetsSome, Scores, TellsProcess
+from engine_works import EndsWorkers, FailsOnEven, ForgetsSome, Scores, StopsWorker, TellsProcess
 
 COUNT = 9
-
 HEAD = {"num_cpus": 1, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
 """The first node, without the processes that nothing here needs."""
 
@@ -105,6 +105,15 @@ def test_workers_give_what_the_local_engine_gives_whatever_is_lost(
             assert [result.pvalue for result in results] == pytest.approx(
                 [result.pvalue for result in run.test.map(images)], abs=1e-9
             )
+        usual, engine.worker_timeout = engine.worker_timeout, 4.0
+        with pytest.warns(AttentestWarning) as warned:
+            resumed = [item for _, items in engine.run(StopsWorker(folder=tmp_path), range(4)) for item in items]
+        engine.worker_timeout = usual  # a worker that imports torch may be silent for seconds
+        (silent,) = {str(warning.message) for warning in warned}
+        assert re.match(
+            r"the worker process \d+.* has not answered for \d s; after 4 s its tasks go to another", silent
+        )
+        assert sorted(resumed) == [f"{number}: done" for number in range(4)]
         done: list[str] = []
         seen: list[tuple[float, int | None]] = []
         with_workers.lose()

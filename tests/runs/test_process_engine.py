@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,10 @@ import numpy as np
 import pytest
 import torch
 
-from attentest import AttentionTest, InputError, ProcessEngine, bundled_model
+from attentest import AttentestWarning, AttentionTest, InputError, ProcessEngine, bundled_model
 from attentest.runs import process_engine
 from attentest.runs.process_engine import _gpu_shard_size, _gpus, _numbers
-from engine_works import Device, Named, NotHere, TellsProcess, end_at_once
+from engine_works import Device, Large, Named, NotHere, TellsProcess, end_at_once
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 
@@ -114,7 +115,7 @@ def test_workers_are_kept_for_the_next_work_and_import_only_what_it_needs(monkey
         assert {environment["OMP_NUM_THREADS"] for *_, environment in first.values()} == {"3"}
         assert sorted(item for _, items in engine.run(Named(), iter("ab")) for item in items) == ["a: done", "b: done"]
         os.kill(min(used), signal.SIGKILL)  # while it has nothing to do
-        third = processes(engine, TellsProcess(seconds=0.1))
+        third = processes(engine, TellsProcess(seconds=0.3))
         assert len({process for process, *_ in third.values()} - used) == 1
         for number, _ in enumerate(engine.run(TellsProcess(seconds=0.5), range(100))):
             if number == 1:
@@ -157,6 +158,24 @@ def test_a_worker_that_is_killed_in_the_middle_loses_only_its_present_task() -> 
             os.kill(items[0][1], signal.SIGKILL)
     assert [task for task, *_ in done] == list(range(6))
     assert len({process for _, process, *_ in done}) == 2
+
+
+def test_a_worker_that_stops_in_the_middle_of_an_answer_is_ended() -> None:
+    """The driver then waits for the rest of the answer."""
+
+    def stopped_once() -> Iterator[Any]:
+        for number, (_, (item,)) in enumerate(
+            ProcessEngine(workers=1, worker_timeout=2.0, shard=3).run(Large(), range(3))
+        ):
+            yield item
+            if number == 0:
+                time.sleep(0.5)  # meanwhile the worker waits for the driver to read its next answer
+                os.kill(item[1], signal.SIGSTOP)
+
+    with pytest.warns(AttentestWarning, match=r"worker process \d+ has not answered for \d s; after 2 s"):
+        done = list(stopped_once())
+    assert [task for task, *_ in done] == [0, 1, 2]
+    assert len({process for _, process, _ in done}) == 2
 
 
 @pytest.mark.parametrize("when", ["at once", "later"])
@@ -263,5 +282,7 @@ def test_what_cannot_be_an_engine() -> None:
     for name in ("workers", "cores", "shard"):
         with pytest.raises(InputError, match=f"{name} must be at least 1"):
             ProcessEngine(**{name: 0})
+    with pytest.raises(InputError, match="worker_timeout must be"):
+        ProcessEngine(worker_timeout=0)
     assert ProcessEngine(workers=3).describe() == {"engine": "processes", "workers": 3}
     assert ProcessEngine().describe() == {"engine": "processes"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import pytest
 from tqdm.std import tqdm
 
 from attentest import AttentionTest, Certification, InputError, calibrate, plan
-from attentest.progress import progress_reports
+from attentest.cli.output import progress_bar
+from attentest.pipeline.many_images import stream_batches
+from attentest.progress import Forecast, progress_reports, remaining_text
 from toys import SoftmaxScores
 
 IMAGES = [np.array([[3.0, 0.1], [0.2, shade]]) for shade in (0.3, 0.4, 0.5)]
@@ -38,7 +40,13 @@ CALLS: dict[str, tuple[Callable[[AttentionTest, Any], object], str]] = {
     "calibrate": (lambda test, progress: calibrate(test, 2, progress=progress), "2.0/2 images"),
     "plan": (
         lambda test, progress: plan(
-            test, 2, randomise=0.5, region_unit="pixels", deltas=1, side=1, confidence_level=None, progress=progress
+            test.replace(confidence_level=None),
+            2,
+            randomise=0.5,
+            region_unit="pixels",
+            deltas=1,
+            side=1,
+            progress=progress,
         ),
         "2.0/2 tests",
     ),
@@ -110,9 +118,58 @@ def test_a_bar_is_closed_when_a_run_ends_early(
     assert capsys.readouterr().err.endswith("\n")
 
 
-def test_a_bar_is_closed_when_a_stream_is_left(test: AttentionTest) -> None:
+def test_a_bar_is_closed_when_a_stream_is_left(test: AttentionTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []  # so that the end of the stream closes it, not the memory that is freed
+
+    def batches(*arguments: Any, **options: Any) -> Any:
+        kept.append(stream_batches(*arguments, **options))
+        return kept[0]
+
+    monkeypatch.setattr("attentest.pipeline.attention_test.stream_batches", batches)
+    before = open_bars()
     results = test.stream(IMAGES, True)
     next(results)
-    assert open_bars() == 1
+    assert open_bars() == before + 1
     results.close()  # type: ignore[attr-defined]  # a generator
-    assert not open_bars()
+    assert open_bars() == before
+
+
+def seconds_left(reports: Sequence[tuple[float, float | None, float]]) -> list[float | None]:
+    """Return the forecasts after reports of (done, total, time)."""
+    forecast = Forecast()
+    return [forecast.seconds_left(*report) for report in reports]
+
+
+def test_a_forecast_is_made_from_what_is_done_and_not_from_too_little() -> None:
+    assert seconds_left([(0.1 * i, 3, 15.0 * i) for i in range(4)])[1:] == [None, None, pytest.approx(405)]
+    assert seconds_left([(i, 1_000_000, 2.0 * i) for i in range(4)])[-1] == pytest.approx(2e6, rel=1e-3)
+    for done, total, elapsed in ((0.001, 3, 60.0), (1.0, 3, 1.0), (0.1, None, 60.0)):
+        assert seconds_left([(done * i, total, elapsed * i) for i in range(4)]) == [None] * 4
+    assert seconds_left([(i, 3, 60.0 * i) for i in range(4)])[-1] == 0.0
+    assert (remaining_text(405.0), remaining_text(15.0), remaining_text(None)) == (
+        "about 7 min left",
+        "about 15 s left",
+        "",
+    )
+
+
+def test_what_went_before_and_a_slow_beginning_are_no_part_of_a_forecast() -> None:
+    reading = [(i, 12, 0.1 * i) for i in range(13)]
+    checking = [(i, 159, 15.0 + 0.5 * i) for i in range(20)]  # after 13 seconds of a fit
+    left = seconds_left([*reading, *checking])
+    assert left[-1] == pytest.approx(0.5 * (159 - 19))
+    assert left[: len(reading) + 9] == [None] * 22
+    slow = [(0, 20, 0.6), (0.5, 20, 5.4), (4.8, 20, 8.3), (10.9, 20, 11.2), (15.3, 20, 12.4)]
+    assert all(seconds is None or seconds < 10 for seconds in seconds_left(slow))  # a batch, and its first step
+
+
+def test_what_takes_more_than_ten_seconds_says_so_in_one_line_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step, said in ((2.0, ""), (50.0, "drawing: about 5 min in all\n")):
+        times = iter([0.0, *(step * i for i in range(7))])
+        monkeypatch.setattr("attentest.cli.output.monotonic", times.__next__)
+        with progress_bar("testing 3 images") as move:
+            for done in range(7) if said else (0, 0.5, 5, 6):
+                move(0.5 * done, 3, "drawing")
+        assert capsys.readouterr().err == said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +16,8 @@ import pytest
 import torch
 
 from attentest import InputError, RayEngine
+from attentest.runs.ray_engine import _guarded
+from attentest.runs.ray_guard import MARK, members
 from engine_works import Named
 
 
@@ -32,29 +36,45 @@ def listening() -> list[str]:
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in ours]
 
 
-def opened_by_a_local_cluster() -> tuple[set[str], str]:
-    """Return at which addresses a cluster that the engine starts listens, and what it says of work for a GPU."""
+def told_of_a_local_cluster() -> tuple[set[str], str, list[int]]:
+    """Return at which addresses a cluster listens, what it says of work for a GPU, and what became of a SIGTERM."""
     importlib.import_module("ray")  # before the engine, as by a program that uses it for other things
-    before = listening()
+    before, received = listening(), list[int]()
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     with RayEngine(workers=1) as engine:
         opened = set(listening()) - set(before)
+        signal.raise_signal(signal.SIGTERM)
         try:
             list(engine.run(Named(device=torch.device("cuda")), range(2)))
         except InputError as error:
-            return opened, str(error)
-    return opened, ""
+            return opened, str(error), received
+    return opened, "", received
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_local_cluster_listens_to_this_machine_alone() -> None:
+def test_a_local_cluster_listens_to_this_machine_alone_and_leaves_signals_to_the_program() -> None:
     pytest.importorskip("ray")
     # In a process of its own: Ray goes on to take itself for a machine that others cannot reach, and other tests have
     # clusters that can be.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-        opened, refusal = process.submit(opened_by_a_local_cluster).result()
+        opened, refusal, received = process.submit(told_of_a_local_cluster).result()
+    assert received == [signal.SIGTERM]
     assert "no machine of the Ray cluster has a GPU" in refusal
     assert len(opened) >= 3
     assert not [one for one in opened if "0100007F:" not in one]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_nothing_of_a_cluster_is_left_when_its_driver_is_gone() -> None:
+    with _guarded() as mark:
+        left = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}, start_new_session=True)
+        left.send_signal(signal.SIGSTOP)  # it would not end by itself
+        other = subprocess.Popen(["sleep", "60"])
+    assert left.wait(10) == -signal.SIGKILL
+    assert members(mark[MARK]) == []
+    assert other.poll() is None
+    other.kill()
+    other.wait()
 
 
 def test_what_cannot_be_an_engine() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, runtime_checkable
 
@@ -89,15 +90,45 @@ class LocalEngine:
     ) -> Iterator[tuple[list[Task], list[Item]]]:
         """Yield tasks and what they gave, a few at a time; see :class:`Engine`."""
         listed = list(tasks)
-        if not listed:
-            return
-        waiting = iter(listed)
-        for items in work.run(listed, progress):
-            yield [next(waiting) for _ in items], items
+        if listed:
+            for done, items, _ in timed_batches(listed, work.run(listed, progress)):
+                yield done, items
 
     def describe(self) -> dict[str, Any]:
         """Return the name."""
         return {"engine": "local"}
+
+
+LONGEST_REASON = 500
+"""Characters of an error of a worker that are reported; it may have whole tracebacks in it."""
+
+
+class State(Enum):
+    """How it is with a worker that has answered."""
+
+    BUSY = auto()  # with its other tasks
+    FREE = auto()  # ready for other tasks
+    LOST = auto()  # it has ended
+    UNUSABLE = auto()  # it cannot use the work
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a worker answers.
+
+    Parameters
+    ----------
+    state
+        How it is with the worker; the first answer says that it is ready.
+    items
+        What the first of its tasks gave that it has not answered yet.
+    reason
+        Why its other tasks gave nothing, if it does not go on with them; or why it cannot use the work, in a sentence.
+    """
+
+    state: State
+    items: list[Any] = field(default_factory=list)
+    reason: str = "the work gave nothing for it"
 
 
 def timed_batches(
@@ -141,6 +172,11 @@ class FailedImage:
 
     number: int
     reason: str
+
+    def __getattr__(self, name: str) -> Any:
+        private = name.startswith("_")  # copies look for such names before there is a reason
+        why = "" if private else f"image {self.number} has no {name}: it could not be tested, because {self.reason}"
+        raise AttributeError(why or name)
 
 
 def check_on_error(on_error: str) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from ctypes import c_ulong
 from dataclasses import dataclass
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
@@ -20,9 +21,9 @@ from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Any, Self
 
 from attentest.errors import InputError
-from attentest.runs.engine import reason_of
-from attentest.runs.pool import LONGEST_REASON, WAIT_SECONDS, Answered, Failed, Lost, PooledEngine, shard_size
-from attentest.runs.worker_process import FAILED, FINISHED, OVER, STARTING, TASKS, UNUSABLE, WORK, serve
+from attentest.runs.engine import LONGEST_REASON, Answer, State, reason_of
+from attentest.runs.pool import WAIT_SECONDS, PooledEngine, environment, shard_size
+from attentest.runs.worker_process import OVER, STARTING, TASKS, WORK, serve
 
 if TYPE_CHECKING:
     import torch
@@ -62,12 +63,11 @@ class ProcessEngine(PooledEngine["_WorkerProcess"]):
     shard
         Tasks that are sent to a process at a time; by default 32, or fewer where each process would get few shards; on
         a GPU an even share of all, but no more than 500.
+    worker_timeout
+        Seconds after which a process that gives no sign of life is ended, and its tasks are given to another.
     """
 
     name = "processes"
-
-    def __init__(self, *, workers: int | None = None, cores: int | None = None, shard: int | None = None) -> None:
-        super().__init__(workers=workers, cores=cores, shard=shard)
 
     def __enter__(self) -> Self:
         if STARTING in os.environ:  # it would go on for ever
@@ -79,7 +79,7 @@ class ProcessEngine(PooledEngine["_WorkerProcess"]):
         workers, cores = _numbers(self.workers, self.cores, len(gpus))
         return workers, self.shard or (_gpu_shard_size if gpus else shard_size)(total, workers), (gpus, cores)
 
-    def _workers(self, *place: Any) -> _Processes:
+    def _new_workers(self, *place: Any) -> _Processes:
         return _Processes(*place)
 
 
@@ -117,10 +117,11 @@ def _gpu_shard_size(total: int | None, workers: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _WorkerProcess:
-    """A process, the connection to it, and the place of its GPU among those of all workers."""
+    """A process, the connection to it, its signs of life, and the place of its GPU among those of all workers."""
 
     process: SpawnProcess
     connection: Connection
+    signs: c_ulong
     gpu: int
 
 
@@ -138,10 +139,11 @@ class _Processes:
         taken = Counter(worker.gpu for worker in self._living)
         gpu = min(range(len(self._gpus) or 1), key=lambda place: taken[place])
         ours, theirs = context.Pipe()
-        process = context.Process(target=serve, args=(theirs, self._cores), daemon=True)
+        signs = context.RawValue(c_ulong, 0)
+        process = context.Process(target=serve, args=(theirs, signs, self._cores), daemon=True)
         with _prepared(self._environment(gpu)):
             process.start()
-            worker = _WorkerProcess(process, ours, gpu)
+            worker = _WorkerProcess(process, ours, signs, gpu)
             self._living.append(worker)
         theirs.close()  # or the end of the process would not be seen
         return worker
@@ -154,6 +156,15 @@ class _Processes:
         self._informed.discard(worker)
         if worker in self._living:
             self._living.remove(worker)
+
+    def signs(self) -> dict[_WorkerProcess, int]:
+        return {worker: worker.signs.value for worker in tuple(self._living)}
+
+    def name_of(self, worker: _WorkerProcess) -> str:
+        return f"the worker process {worker.process.pid}"
+
+    def kill(self, worker: _WorkerProcess) -> None:
+        worker.process.kill()
 
     def start_work(self, work: Any) -> None:
         self._work = _pickled(work)
@@ -175,7 +186,7 @@ class _Processes:
             for message in messages:
                 worker.connection.send_bytes(message)
 
-    def answers(self) -> Iterator[tuple[_WorkerProcess, Answered | Failed | Lost]]:
+    def answers(self) -> Iterator[tuple[_WorkerProcess, Answer]]:
         workers = {worker.connection: worker for worker in self._living}
         for ready in connection.wait(list(workers), WAIT_SECONDS):
             worker = workers[ready]  # type: ignore[index]  # only connections were given
@@ -187,32 +198,20 @@ class _Processes:
         return {STARTING: "1", **dict.fromkeys(THREADS, str(self._cores)), **seen}
 
 
-def _answer_of(worker: _WorkerProcess) -> Answered | Failed | Lost:
+def _answer_of(worker: _WorkerProcess) -> Answer:
     try:
-        kind, value = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  # from our own worker alone
+        answer: Answer = pickle.loads(worker.connection.recv_bytes())  # noqa: S301  # from our own worker alone
     except (EOFError, OSError):
         worker.process.join(END_SECONDS)
-        return Lost(_reason_of_end(worker.process.exitcode))
-    if kind == UNUSABLE:
-        reason, is_not_there = value
-        remedy = (
-            ": define what it uses in a module that they can import, not in a notebook or on standard input"
-            if is_not_there
-            else ""
-        )
-        raise InputError(f"the worker processes cannot use this work ({reason[:LONGEST_REASON]}){remedy}.")
-    if kind == FAILED:
-        return Failed(value)
-    return Answered([], finished=True) if kind == FINISHED else Answered(value, finished=False)
-
-
-def _reason_of_end(code: int | None) -> str:
-    if code == STARTED_BY_IMPORT:
-        raise InputError(
-            "worker processes import the program that starts them, and this one starts workers when it is imported: "
-            'put the call under if __name__ == "__main__":.'
-        ) from None
-    return f"exit code {code}" if code is None or code >= 0 else f"ended by signal {-code}"
+        code = worker.process.exitcode
+        if code == STARTED_BY_IMPORT:
+            raise InputError(
+                "worker processes import the program that starts them, and this one starts workers when it is "
+                'imported: put the call under if __name__ == "__main__":.'
+            ) from None
+        ended = f"exit code {code}" if code is None or code >= 0 else f"ended by signal {-code}"
+        return Answer(State.LOST, reason=ended)
+    return answer
 
 
 def _pickled(value: Any) -> bytes:
@@ -227,7 +226,7 @@ def _pickled(value: Any) -> bytes:
 
 
 @contextmanager
-def _prepared(environment: dict[str, str]) -> Iterator[None]:
+def _prepared(variables: dict[str, str]) -> Iterator[None]:
     """Let a process that is started meanwhile have an environment, and no interrupts until it ignores them itself.
 
     An interrupt of the driver is only delayed. A program on standard input, which has no file that a worker could
@@ -235,8 +234,6 @@ def _prepared(environment: dict[str, str]) -> Iterator[None]:
     """
     main = vars(sys.modules["__main__"])
     file = main.get("__file__")
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
     if file is not None and not os.path.exists(file):
         main["__file__"] = None
     can_block = hasattr(signal, "pthread_sigmask")
@@ -244,14 +241,10 @@ def _prepared(environment: dict[str, str]) -> Iterator[None]:
         resource_tracker.ensure_running()  # the first process would start it, and it admits interrupts again
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with environment(variables):
+            yield
     finally:
         if can_block:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if file is not None:
             main["__file__"] = file
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
 from itertools import count
+from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
 
 from attentest.checks import whole_number
 from attentest.errors import InputError, counted
-from attentest.runs.engine import reason_of
-from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, Answered, Failed, Lost, PooledEngine, shard_size
+from attentest.runs import ray_guard
+from attentest.runs.engine import Answer, State, reason_of
+from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, PooledEngine, environment, shard_size
+from attentest.runs.watch import WORKER_SECONDS
 
 if TYPE_CHECKING:
     import torch
 
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """With "0" in this environment variable Ray listens to this machine alone, as it does by default on those systems."""
+
+SIGNS = "signs"
+"""Name of the thread of a worker that gives signs of life while another does tasks."""
+
+INSTALL_FAILURE_HANDLER = "_ZN3ray6RayLog27InstallFailureSignalHandlerEPKcb"
+"""The function of Ray's library that installs its handler of SIGTERM and of crashes, by its symbol."""
 
 CONNECT_SECONDS = 5.0
 """How long to wait for an answer at the address of a cluster."""
@@ -41,18 +55,27 @@ class RayEngine(PooledEngine[Any]):
         Cores of each worker.
     shard
         Tasks that are sent to a worker at a time; by default 32, or fewer where each worker would get few shards.
+    worker_timeout
+        Seconds after which a worker that gives no sign of life is ended, and its tasks are given to another.
     """
 
     name = "ray"
     cores: int
 
     def __init__(
-        self, *, address: str | None = None, workers: int | None = None, cores: int = 1, shard: int | None = None
+        self,
+        *,
+        address: str | None = None,
+        workers: int | None = None,
+        cores: int = 1,
+        shard: int | None = None,
+        worker_timeout: float = WORKER_SECONDS,
     ) -> None:
         if address is not None and not isinstance(address, str):
             raise InputError(f"address must be a text such as 'auto' or '10.0.0.1:6379', got {address!r}.", "address")
         self.address = None if address == "local" else address
-        super().__init__(workers=workers, cores=whole_number(cores, "cores", 1, MOST_CORES), shard=shard)
+        cores = whole_number(cores, "cores", 1, MOST_CORES)
+        super().__init__(workers=workers, cores=cores, shard=shard, worker_timeout=worker_timeout)
         self._stack = ExitStack()
         self._ray: Any = None
 
@@ -67,24 +90,17 @@ class RayEngine(PooledEngine[Any]):
             self._stack.close()
 
     def _plan(self, device: torch.device, total: int | None) -> tuple[int, int, tuple[Any, ...]]:
-        on_gpu = device.type == "cuda"
-        most = _most_workers(self._ray, on_gpu, self.cores)
+        on_gpu, resources = device.type == "cuda", self._ray.cluster_resources()
+        most = int(resources.get("GPU", 0) if on_gpu else resources.get("CPU", 0) // self.cores)
+        if most == 0:
+            needed = "a GPU" if on_gpu else counted(self.cores, "core")
+            raise InputError(f"no machine of the Ray cluster has {needed}, which a worker needs: use another device.")
         workers = self.workers or most
         return workers, self.shard or shard_size(total, workers), (on_gpu,)
 
-    def _workers(self, *place: Any) -> _RayWorkers:
+    def _new_workers(self, *place: Any) -> _RayWorkers:
         (on_gpu,) = place
         return _RayWorkers(self._ray, on_gpu=on_gpu, cores=self.cores)
-
-
-def _most_workers(ray: Any, on_gpu: bool, cores: int) -> int:
-    """Return the number of workers that the cluster has room for."""
-    found = ray.cluster_resources()
-    most = int(found.get("GPU", 0) if on_gpu else found.get("CPU", 0) // cores)
-    if most == 0:
-        needed = "a GPU" if on_gpu else counted(cores, "core")
-        raise InputError(f"no machine of the Ray cluster has {needed}, which a worker needs: use another device.")
-    return most
 
 
 class _RayWorkers:
@@ -92,10 +108,14 @@ class _RayWorkers:
 
     def __init__(self, ray: Any, *, on_gpu: bool, cores: int) -> None:
         self._ray, self._cores = ray, cores
-        self._worker = ray.remote(_Worker).options(num_cpus=cores, num_gpus=1 if on_gpu else 0, max_restarts=0)
+        options = {"num_cpus": cores, "num_gpus": 1 if on_gpu else 0, "max_restarts": 0}
+        self._worker = ray.remote(**options, concurrency_groups={SIGNS: 1})(_Worker)
         self._works = count()
         self._work: tuple[int, list[Any]] = (-1, [])
         self._asked: dict[Any, Any] = {}  # the worker of each answer that is to come
+        self._signs: dict[Any, tuple[int, Any]] = {}  # of each worker, and the next one that it was asked for
+        self._names: dict[Any, str] = {}
+        self._lock = Lock()  # signs are looked for by another thread
 
     def start_worker(self) -> Any:
         worker = self._worker.remote(os.getcwd(), self._cores)
@@ -103,8 +123,28 @@ class _RayWorkers:
         return worker
 
     def end_worker(self, worker: Any) -> None:
+        with self._lock:
+            self._signs.pop(worker, None)
         self._asked = {answer: asked for answer, asked in self._asked.items() if asked is not worker}
         self._ray.kill(worker)
+
+    def signs(self) -> dict[Any, int]:
+        with self._lock:
+            for worker, (number, sign) in self._signs.items():
+                if self._ray.wait([sign], timeout=0)[0]:
+                    with suppress(self._ray.exceptions.RayError):  # it is lost, as its next answer says
+                        self._names[worker] = self._ray.get(sign)
+                    self._signs[worker] = number + 1, self._asked_for_sign(worker)
+            return {worker: number for worker, (number, _) in self._signs.items()}
+
+    def name_of(self, worker: Any) -> str:
+        return self._names.get(worker, "a worker")
+
+    def kill(self, worker: Any) -> None:
+        self._ray.kill(worker)
+
+    def _asked_for_sign(self, worker: Any) -> Any:
+        return worker.name.options(concurrency_group=SIGNS).remote()
 
     def start_work(self, work: Any) -> None:
         self._work = next(self._works), [self._ray.put(work)]  # in a list it is passed as a reference
@@ -115,19 +155,21 @@ class _RayWorkers:
     def send(self, worker: Any, tasks: Sequence[Any]) -> None:
         self._asked[worker.items.remote(*self._work, tasks)] = worker
 
-    def answers(self) -> Iterator[tuple[Any, Answered | Failed | Lost]]:
+    def answers(self) -> Iterator[tuple[Any, Answer]]:
         ready, _ = self._ray.wait([*self._asked], num_returns=1, timeout=WAIT_SECONDS)
         for answer in ready:
             worker = self._asked.pop(answer)
+            with self._lock:  # one that is not ready yet may wait for room in the cluster
+                self._signs.setdefault(worker, (1, self._asked_for_sign(worker)))
             yield worker, self._got(answer)
 
-    def _got(self, answer: Any) -> Answered | Failed | Lost:
+    def _got(self, answer: Any) -> Answer:
         try:
-            return Answered(self._ray.get(answer), finished=True)
+            return Answer(State.FREE, self._ray.get(answer))
         except self._ray.exceptions.RayTaskError as error:  # the worker is well, the work is not
-            return Failed(reason_of(error.cause))
+            return Answer(State.FREE, reason=reason_of(error.cause))
         except self._ray.exceptions.RayError as error:
-            return Lost(str(error).splitlines()[0])
+            return Answer(State.LOST, reason=str(error).splitlines()[0])
 
 
 class _Worker:
@@ -141,6 +183,9 @@ class _Worker:
             os.chdir(directory)  # names of files are relative to that of the driver
         self._number: int | None = None
         self._work: Any = None
+
+    def name(self) -> str:
+        return f"the worker process {os.getpid()} on {socket.gethostname()}"
 
     def no_items(self) -> list[Any]:
         return []  # as soon as it can answer at all
@@ -158,39 +203,92 @@ class _Worker:
 def _connected(address: str | None) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine that nothing outside can reach, and yield Ray."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
-    with _this_machine_alone() if address is None else nullcontext():
+    with ExitStack() as stack:
+        if address is None:
+            stack.enter_context(_this_machine_alone())
         try:
             import ray
         except ImportError:
             raise InputError("the engine 'ray' needs Ray: pip install 'attentest[ray]'.") from None
-        own = not ray.is_initialized()
-        try:
-            if own:
+        if not ray.is_initialized():
+            mark = stack.enter_context(_guarded()) if address is None else {}
+            stack.callback(_shut_down, ray)
+            with _own_signals(ray), environment(mark):
                 _start(ray, address)
-            yield ray
-        finally:
-            if own:
-                ray.shutdown()
+        yield ray
+
+
+@contextmanager
+def _guarded() -> Iterator[dict[str, str]]:
+    """Let nothing be left of a cluster that is started with these environment variables, however this process ends."""
+    if sys.platform != "linux":  # Ray's processes end by themselves, after seconds
+        yield {}
+        return
+    mark = uuid4().hex
+    command = [sys.executable, "-I", "-S", ray_guard.__file__, mark]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:  # it is waited for
+        yield {ray_guard.MARK: mark}
+        assert guard.stdin is not None
+        with suppress(OSError):
+            guard.stdin.write(b"ended")
+
+
+@contextmanager
+def _own_signals(ray: Any) -> Iterator[None]:
+    """Let Ray start without answering SIGTERM in place of this program, and without being sent its signals.
+
+    Ray sets a handler in Python that exits with code 15, then one in C++ that prints its stack and aborts.
+    """
+    handler, utils, services = signal.getsignal(signal.SIGTERM), ray._private.utils, ray._private.services
+    if handler is None or current_thread() is not main_thread() or sys.platform == "win32":  # it cannot be set
+        yield
+        return
+    before = utils.set_sigterm_handler, services.ConsolePopen
+    utils.set_sigterm_handler = lambda _: None
+    services.ConsolePopen = partial(services.ConsolePopen, start_new_session=True)
+    try:
+        with suppress(AttributeError, OSError):  # it is installed once: with ours after it, never without ours
+            ctypes.CDLL(ray._raylet.__file__)[INSTALL_FAILURE_HANDLER](None, False)
+        signal.signal(signal.SIGTERM, handler)
+        yield
+    finally:
+        utils.set_sigterm_handler, services.ConsolePopen = before
+        signal.signal(signal.SIGTERM, handler)
+
+
+def _shut_down(ray: Any) -> None:
+    """End a cluster, and answer signals meanwhile: when Ray closes its log, SIGTERM has its default action again."""
+    handler, state = signal.getsignal(signal.SIGTERM), ray._private.state.state
+    if handler is None or current_thread() is not main_thread():  # it cannot be set
+        ray.shutdown()
+        return
+    disconnect = state.disconnect
+
+    def answering() -> None:  # called after the log is closed, and before the processes are ended, which takes a second
+        signal.signal(signal.SIGTERM, handler)
+        disconnect()
+
+    state.disconnect = answering
+    try:
+        ray.shutdown()
+    finally:
+        state.disconnect = disconnect
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager
 def _this_machine_alone() -> Iterator[None]:
     """Let clusters that are started meanwhile listen to this machine alone."""
-    before = os.environ.get(ONE_MACHINE)
-    os.environ[ONE_MACHINE] = "0"
     constants = sys.modules.get("ray._private.ray_constants")  # of a Ray that was imported before, and read it then
     reachable = getattr(constants, "ENABLE_RAY_CLUSTER", False)
     if reachable:
         vars(constants)["ENABLE_RAY_CLUSTER"] = False
     try:
-        yield
+        with environment({ONE_MACHINE: "0"}):
+            yield
     finally:
         if reachable:
             vars(constants)["ENABLE_RAY_CLUSTER"] = True
-        if before is None:
-            del os.environ[ONE_MACHINE]
-        else:
-            os.environ[ONE_MACHINE] = before
 
 
 def _start(ray: Any, address: str | None) -> None:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 import platform
+import shlex
+import shutil
+import sys
+import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import metadata
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import scipy
 import torch
 
 from attentest import __version__
-from attentest.errors import InputError, shortened
+from attentest.errors import AttentestWarning, InputError, shortened
+from attentest.record import differences
+from attentest.registry import NOISE_MODELS
+from attentest.runs.record_lines import End, LineWriter, add_line, file_key, line_values, open_to_add, read_lines
 
-try:
-    import fcntl
-except ImportError:  # only POSIX has it; elsewhere two runs at once are not noticed
-    fcntl = None  # type: ignore[assignment]
+if TYPE_CHECKING:
+    from attentest.runs.engine import Engine
 
 Row: TypeAlias = dict[str, Any]
 """The result of one trial, with the number of its image and the seconds it took."""
@@ -37,12 +44,11 @@ RowCheck: TypeAlias = Callable[[Row], None]
 Keep: TypeAlias = Callable[[Row], Row]
 """Maps a row to what is kept of it in memory, with errors as in a check."""
 
-LOCK = ".lock"  # in a directory that one run at a time may write to
 RESULTS = "results.jsonl"  # the records of tested images in a directory
 RUNS = "runs.jsonl"  # the list of runs in a directory of data
 IDENTITY = ("series", "seed", "model_sha256", "settings")  # header fields that rows of one file have in common
 LARGEST_NUMBER = 1e300  # in rows; a larger one, in particular a whole number of any length, is damage
-ROUNDING = 1e-9  # relative; numbers that are fitted to data differ in their last digits from machine to machine
+MOST_DIFFERENCES = 5  # between two tests that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +58,7 @@ class Records:
     headers: list[dict[str, Any]]  # how the rows were made, one for each run that added some
     rows: dict[int | str, Row]  # by number or name of the image; for one that was tried again, the last
     places: dict[int | str, int]  # of the lines of these rows in the file, in bytes
-    complete_bytes: int  # length of the file up to the end of its last complete line
+    end: End  # of the last complete line
 
     def missing(self, images: Iterable[Image], retry: bool = False) -> list[Image]:
         """Return the images without a row; with ``retry``, also those whose trial failed."""
@@ -88,32 +94,49 @@ class RecordFile:
                 rows[row["image"]] = row if keep is None else keep(row)
                 places[row["image"]] = place
 
-        size = _read_lines(
-            self.path,
-            add,
-            "remove it, and its row is made anew; line 1 says how all rows were made, without it remove the file",
-        )
-        return Records(headers=headers, rows=rows, places=places, complete_bytes=size)
+        def damaged(number: int, reason: str) -> None:
+            raise InputError(
+                f"line {number} of {self.path} is damaged ({reason}): remove it, and its row is made anew."
+                if headers
+                else f"{self.path} is damaged: line 2, which says how all rows were made, is not there (line {number}: "
+                f"{reason}); put back a copy of the file, or move it away and run again."
+            )
+
+        end = read_lines(self.path, add, damaged)
+        return Records(headers=headers, rows=rows, places=places, end=end)
 
     def rows_at(self, places: Iterable[int]) -> Iterator[Row]:
         """Yield the rows at some places of the file, which was read and has not lost lines since."""
         with self.path.open("rb") as file:
+            key = file_key(file, self.path)
             for place in places:
                 file.seek(place)
-                yield json.loads(file.readline())
+                try:
+                    row = line_values(file.readline(), key)
+                except ValueError:
+                    raise InputError(f"{self.path} was changed while it was read: run the command again.") from None
+                del row["line"]
+                yield row
 
     def check_same(self, records: Records, identity: Mapping[str, Any]) -> None:
         """Raise an error if series, seed, model_sha256 or settings, as far as given, are not those of the file."""
         now = json.loads(json.dumps({name: identity[name] for name in IDENTITY if name in identity}))
         for before in records.headers:
+            named: dict[str, tuple[str, ...]] = {}
             for name in now:
-                if (found := _difference(before[name], now[name], name)) is not None:
-                    where, then, wanted = found
-                    what = where.removeprefix("series ").removeprefix("settings ").replace("_", " ")
-                    raise InputError(
-                        f"{self.path} was made with another value of {what} ({then}, now {wanted}): use another output "
-                        "directory, or remove the file."
+                outermost = () if name in ("series", "settings") else (name,)
+                for path, then, wanted in differences(before[name], now[name], outermost):
+                    names = path or (name,)
+                    # The parts of a noise model have no options of their own.
+                    named[f"{' of '.join(names)} ({shortened(then)}, now {shortened(wanted)})"] = (
+                        names[-1:] if "noise" in names[-1] else names
                     )
+            if named:
+                raise InputError(
+                    f"other values of {', '.join(islice(named, MOST_DIFFERENCES))} made {self.path}: use another "
+                    "output directory, or remove the file.",
+                    *chain.from_iterable(named.values()),
+                )
 
     @contextmanager
     def writing(
@@ -123,55 +146,30 @@ class RecordFile:
 
         With ``keep``, only what it returns of each row that the file has is in memory.
         """
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(self.path, "ab")  # noqa: SIM115  # closed below
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written ({error.strerror}).") from None
-        with file:
-            _lock(file, self.path)
+        with open_to_add(self.path) as file, TemporaryFile(dir=self.path.parent, buffering=0) as copy:
             records = self.read(check_row, keep=keep)
             self.check_same(records, header)
-            file.truncate(records.complete_bytes)
-            yield RecordWriter(self.path, file, header, records)
+            file.truncate(records.end.size)
+            file.seek(0)
+            shutil.copyfileobj(file, copy)
+            lines = LineWriter(self.path, file, records.end, copy)
+            yield RecordWriter(lines, header, records)
+            lines.check()
 
 
 class RecordWriter:
-    """Adds rows to an open file whose content was ``records``."""
+    """Adds rows, made as a header says, to a file whose content was ``records``."""
 
-    def __init__(self, path: Path, file: BinaryIO, header: dict[str, Any], records: Records) -> None:
+    def __init__(self, lines: LineWriter, header: dict[str, Any], records: Records) -> None:
         self.records = records
-        self._path, self._file, self._header = path, file, header
+        self._lines, self._header = lines, header
         self._header_written = bool(records.headers) and records.headers[-1] == header
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Write rows; they are on the disk when this returns."""
-        lines = [] if self._header_written else [{"header": self._header}]
-        text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in [*lines, *rows]).encode()
-        try:
-            self._file.write(text)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            with suppress(OSError):
-                self._file.close()  # otherwise closing would try the write again, and its error would hide this one
-            raise InputError(
-                f"{self._path} cannot be written to ({error.strerror}): free some space and run again, earlier rows "
-                "are safe."
-            ) from None
-        self._header_written = True
-
-
-@contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
-    """Lock an existing directory against other runs for as long as the context lasts."""
-    try:
-        file = open(directory / LOCK, "ab")  # noqa: SIM115  # closed below
-    except OSError as error:
-        raise InputError(f"{directory} cannot be written to ({error.strerror}): name another place.") from None
-    with file:
-        _lock(file, directory)
-        yield
+    def add(self, rows: Sequence[Row]) -> int:
+        """Write rows, which are on the disk when this returns, and return the number of lines of the file."""
+        self._lines.add([*([] if self._header_written or not rows else [{"header": self._header}]), *rows])
+        self._header_written |= bool(rows)
+        return self._lines.end.lines
 
 
 def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None) -> list[dict[str, Any]]:
@@ -185,56 +183,70 @@ def read_runs(out: Path, fields: Collection[str], check: RowCheck | None = None)
             check(entry)
         runs.append(entry)
 
-    _read_lines(out / RUNS, add, "remove it, the rows are in other files")
+    def damaged(number: int, reason: str) -> None:
+        raise InputError(
+            f"line {number} of {out / RUNS} is damaged ({reason}): remove it, the rows are in other files."
+        )
+
+    read_lines(out / RUNS, add, damaged)
     return runs
 
 
-def record_run(out: Path, values: dict[str, Any]) -> None:
-    """Add a run to the list of runs; in one write, because several may end at once."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with open(out / RUNS, "a+b") as file:
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)  # drops an unfinished line
-            file.write((json.dumps(values, allow_nan=False) + "\n").encode())
-    except OSError as error:
-        raise InputError(f"{out / RUNS} cannot be written ({error.strerror}).") from None
+class RunLog:
+    """Takes note of the warnings of attentest for as long as the context lasts; they are shown as before.
 
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Lock an open file until it is closed; raise an error if another process has locked it."""
-    if fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another run is writing to {path}: wait for it to end.") from None
-
-
-def _read_lines(path: Path, add: Callable[[dict[str, Any], int], None], advice: str) -> int:
-    """Pass the object on each complete line of a file, if it exists, and its place to ``add``; return where they end.
-
-    Places are in bytes. One line at a time is in memory.
+    Attributes
+    ----------
+    lines
+        Number of lines of the file of records when the run last wrote to it; None if it did not.
     """
-    place = 0
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    values = json.loads(line, parse_constant=_no_number)
-                    if not isinstance(values, dict):
-                        raise ValueError("it is not an object")
-                    add(values, place)
-                except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-                    reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-                    raise InputError(f"line {number} of {path} is damaged ({reason}): {advice}.") from None
-                place += len(line)
-    except FileNotFoundError:
-        return 0
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}).") from None
-    return place
+
+    def __init__(self) -> None:
+        self.lines: int | None = None
+        self._started, self._clock = datetime.now(UTC), time.monotonic()
+        self._warnings: list[str] = []
+        self._show = warnings.showwarning
+
+    def __enter__(self) -> Self:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **also: Any) -> None:
+            if issubclass(category, AttentestWarning) and str(message) not in self._warnings:
+                self._warnings.append(str(message))
+            self._show(message, category, *where, **also)
+
+        warnings.showwarning = show
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        warnings.showwarning = self._show
+
+    @contextmanager
+    def written_to(
+        self, directory: Path | None, writing: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> Iterator[None]:
+        """Add this run to the list of runs in a directory, if there is one, when the context ends, however it does.
+
+        That is done in the context ``writing()``, which may keep an error for later: the run is over, and its numbers
+        are there.
+        """
+        if directory is None:
+            yield
+            return
+        read_runs(directory, ())  # damage, or a file of others, is found before anything is computed
+        finished = False
+        try:
+            yield
+            finished = True
+        finally:
+            values = {
+                "command": shlex.join(["attentest", *sys.argv[1:]]),
+                "started": self._started.strftime("%Y-%m-%d %H:%M UTC"),
+                "seconds": round(time.monotonic() - self._clock, 3),
+                "warnings": self._warnings,
+                "lines": self.lines,
+            }
+            # What stopped a run matters more than that it cannot be recorded.
+            with writing() if finished else suppress(InputError):
+                add_line(directory / RUNS, values)
 
 
 def check_numbers(values: Mapping[str, Any], names: Iterable[str]) -> None:
@@ -250,26 +262,6 @@ def check_texts(values: Mapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         if not isinstance(values[name], str):
             raise ValueError(f"{name} must be a text, got {shortened(values[name])}")
-
-
-def _no_number(name: str) -> Any:
-    """Raise an error for NaN and infinite numbers, which JSON does not have."""
-    raise ValueError(f"{name} is not a number")
-
-
-def _difference(before: Any, now: Any, where: str) -> tuple[str, Any, Any] | None:
-    """Return the first place where two JSON values differ by more than rounding, and both values there."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        # What a noise model says of itself in words follows from its numbers.
-        names = dict.fromkeys(name for name in (*before, *now) if name != "sentence")
-        parts = [(before.get(name), now.get(name), f"{where} {name}") for name in names]
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        parts = [(a, b, f"{where} {i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
-    elif isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):
-        return None
-    else:
-        return None if before == now else (where, before, now)
-    return next((found for part in parts if (found := _difference(*part)) is not None), None)
 
 
 def _checked_header(values: Any) -> dict[str, Any]:
@@ -291,10 +283,27 @@ def _checked_row(values: Row, headers: list[dict[str, Any]]) -> Row:
     if not (isinstance(image, str) or (type(image) is int and 0 <= image <= LARGEST_NUMBER)):
         raise ValueError(f"image must be a whole number from 0, or a name, got {shortened(image)}")
     check_numbers(values, ["seconds"])
+    _check_settings(values, headers[-1]["settings"])
     p = values.get("p", 0.0)
     if not (isinstance(p, (int, float)) and 0 <= p <= 1):
         raise ValueError(f"p must lie between 0 and 1, got {shortened(p)}")
     return values
+
+
+def _check_settings(values: Row, settings: dict[str, Any]) -> None:
+    """Check that an image was tested as the header says, apart from what the image decides itself."""
+    known = settings.get("noise", {}).get("model") in NOISE_MODELS  # otherwise it is estimated from each image
+    common = {name: value for name, value in settings.items() if name != "noise" or known}
+    results = values.get("results")
+    for result in results if isinstance(results, list) else ():
+        made = result.get("settings") if isinstance(result, dict) else None
+        if not isinstance(made, dict):
+            return  # which the reader of results says
+        if made.get("preprocessing") is None:  # the image could be taken as it is
+            common.pop("preprocessing", None)
+        now = {name: made.get(name) for name in common}
+        for path, then, other in differences(common, now, ()):
+            raise ValueError(f"{' of '.join(path)} is {shortened(other)}, and by the header it is {shortened(then)}")
 
 
 def versions() -> dict[str, str]:
@@ -306,4 +315,38 @@ def versions() -> dict[str, str]:
         "transformers": metadata.version("transformers"),  # which takes seconds to import
         "numpy": np.__version__,
         "scipy": scipy.__version__,
+    }
+
+
+def described_machine(device: torch.device) -> dict[str, Any]:
+    """Return the name of a device, the number of threads and the versions, JSON-ready."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "device_type": device.type,
+        "threads": torch.get_num_threads(),
+        "versions": versions(),
+    }
+
+
+def record_header(test: Any, series: dict[str, Any], engine: Engine, seed: int = 0) -> dict[str, Any]:
+    """Return what the records of one file have in common, and where they were made, which may differ within a file.
+
+    Parameters
+    ----------
+    test
+        The test, an ``AttentionTest``.
+    series
+        What else distinguishes these records from others.
+    engine
+        Where the work is done.
+    seed
+        Seed of the images, if they are drawn.
+    """
+    return {
+        "series": {**series, **test.identity},
+        "seed": seed,
+        "model_sha256": test.model_sha256,
+        "settings": test.settings,
+        **described_machine(test.device),
+        **engine.describe(),
     }

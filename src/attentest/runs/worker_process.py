@@ -13,12 +13,15 @@ import pickle
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from ctypes import c_ulong
 from multiprocessing.connection import Connection
 from typing import Any
 
-from attentest.runs.engine import reason_of
+from attentest.runs.engine import LONGEST_REASON, Answer, State, reason_of
+from attentest.runs.watch import SIGN_SECONDS
 
 STARTING = "ATTENTEST_WORKER_IS_STARTING"
 """Environment variable of a worker until it is ready: meanwhile it imports the program that started it."""
@@ -26,30 +29,29 @@ STARTING = "ATTENTEST_WORKER_IS_STARTING"
 WORK, TASKS, OVER = b"work", b"tasks", b"over"
 """What the driver sends: a work; tasks of it; or that the work is over."""
 
-ITEMS, FINISHED, FAILED, UNUSABLE = "items", "finished", "failed", "unusable"
-"""What a worker answers, with a value: items of the next tasks; all tasks are done; the work raised an error; or it
-cannot be unpickled here."""
-
 NOT_HERE = (AttributeError, ImportError)
 """What pickle raises for a class or a function that this process does not have."""
 
 
-def serve(connection: Connection, cores: int) -> None:
+def serve(connection: Connection, signs: c_ulong, cores: int) -> None:
     """Do what the driver sends until it closes the connection or ends.
 
     Parameters
     ----------
     connection
         To the driver.
+    signs
+        Number of signs of life, in memory that the driver reads: it is not held up by what the connection waits for.
     cores
         Number of threads to compute with.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the driver, which ends its workers
     threading.Thread(target=_end_with_driver, daemon=True).start()
+    threading.Thread(target=_give_signs, args=(signs,), daemon=True).start()
     os.environ.pop(STARTING, None)
     work: Any = None
     with suppress(EOFError, OSError):  # the driver has closed the connection
-        connection.send_bytes(_answer(FINISHED))
+        connection.send_bytes(_pickled(Answer(State.FREE)))
         while True:
             kind = connection.recv_bytes()
             if kind == TASKS:
@@ -60,31 +62,38 @@ def serve(connection: Connection, cores: int) -> None:
             _free_memory()
             if kind == WORK:
                 try:
-                    work = _unpickled(connection.recv_bytes(), cores)
+                    work = pickle.loads(connection.recv_bytes())  # noqa: S301  # from the driver alone
+                    if "torch" in sys.modules:  # it has this number from the environment, which may be overruled
+                        sys.modules["torch"].set_num_threads(cores)
                 except Exception as error:  # noqa: BLE001  # whatever it is, the driver has to know
-                    connection.send_bytes(_answer(UNUSABLE, (reason_of(error), isinstance(error, NOT_HERE))))
+                    advice = (
+                        ": define what it uses in a module that they can import, not in a notebook or on standard input"
+                        if isinstance(error, NOT_HERE)
+                        else ""
+                    )
+                    why = f"the worker processes cannot use this work ({reason_of(error)[:LONGEST_REASON]}){advice}."
+                    connection.send_bytes(_pickled(Answer(State.UNUSABLE, reason=why)))
+
+
+def _give_signs(signs: c_ulong) -> None:
+    while True:
+        signs.value += 1
+        time.sleep(SIGN_SECONDS)
 
 
 def _answers(work: Any, tasks: bytes) -> Iterator[bytes]:
     """Yield answers with the items of tasks as the work yields them, and at last whether they are all done."""
     try:
         for items in work.run(pickle.loads(tasks)):  # noqa: S301  # from the driver alone
-            yield _answer(ITEMS, items)
+            yield _pickled(Answer(State.BUSY, items))
     except Exception as error:  # noqa: BLE001  # whatever it is, it is the reason why these tasks are not done
-        yield _answer(FAILED, reason_of(error))
+        yield _pickled(Answer(State.FREE, reason=reason_of(error)))
     else:
-        yield _answer(FINISHED)
+        yield _pickled(Answer(State.FREE))
 
 
-def _answer(kind: str, value: Any = None) -> bytes:
-    return pickle.dumps((kind, value), pickle.HIGHEST_PROTOCOL)
-
-
-def _unpickled(work: bytes, cores: int) -> Any:
-    found = pickle.loads(work)  # noqa: S301  # from the driver alone
-    if "torch" in sys.modules:  # it has this number from the environment, which the program may have overruled
-        sys.modules["torch"].set_num_threads(cores)
-    return found
+def _pickled(answer: Answer) -> bytes:
+    return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
 
 
 def _free_memory() -> None:
