@@ -8,11 +8,11 @@ but the code that uses it. Importing this file imports neither NumPy nor torch.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from functools import wraps
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
 from attentest.errors import NOISE_GUIDE, InputError, shortened
 from attentest.registry import REGION_UNITS, Part
@@ -43,8 +43,17 @@ IMAGE, MODEL, COMPARED, RANDOMISED = (
 )
 """Headings under which help texts list options that are not needed most often."""
 
+MOST_DRAWS = 999
+"""Most draws of the noise that randomised selection adds: more change p by less than its error bar."""
+
+WITHOUT_RANDOMISATION = {"draws": 1, "randomise_seed": 0}
+"""Options of randomised selection, with the values that they have without it."""
+
 LONGEST_SIDE = 10
 """Most digits of the side of an image, as a text."""
+
+RESIZES, SCALES = ("processor", "stretch", "crop", "none"), ("processor", "unit", "none")
+"""How images get the size of the model's input, and how pixel values are scaled for it."""
 
 USUAL_THRESHOLD = 0.6
 """tau, as in the paper."""
@@ -66,11 +75,14 @@ class Option:
     check
         Returns the value as the test uses it, or raises an error; None if any value will do.
     text
-        Makes the value of a text on the command line; None if the command line has no option of that name.
+        Makes the value of a text on the command line; None if a command has no such option, or takes it by its type.
     choices
         Returns the texts that are allowed; None for any.
     flag, metavar, panel, shown_default
         How the command line spells it, what it calls its value, under which heading, and with which default.
+    limits
+        The range of the value, as the help shows it: a text where ``check`` checks it, or the least and the greatest
+        number that the command line takes, None for any.
     label, slider
         What the page asks, empty if it does not offer the option; and the least value, the greatest one and the step
         of a slider there.
@@ -86,7 +98,8 @@ class Option:
     text: Callable[[str], Any] | None = None
     choices: Callable[[], tuple[str, ...]] | None = None
     flag: str = ""
-    metavar: str = "NAME"
+    metavar: str = ""
+    limits: str | tuple[int, int | None] = ""
     panel: str | None = None
     shown_default: str | bool = True
     label: str = ""
@@ -123,14 +136,23 @@ def _gamma(value: Any) -> float:
     return gamma
 
 
-def _seed(value: Any) -> int:
+def _one_of(name: str, choices: tuple[str, ...]) -> Callable[[Any], str]:
+    """Return a check that a value is one of some texts."""
+
+    def check(value: Any) -> str:
+        if value not in choices:
+            raise InputError(
+                f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}, got {shortened(value)}.", name
+            )
+        return str(value)
+
+    return check
+
+
+def _whole(value: Any, name: str, least: int, most: int) -> int:
     from attentest.checks import whole_number
 
-    return whole_number(value, "randomise_seed", 0, 2**63 - 1)
-
-
-def _optional(check: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
-    return lambda value: None if value is None else check(value)
+    return whole_number(value, name, least, most)
 
 
 def _region_unit(value: Any) -> str:
@@ -182,9 +204,9 @@ def _channels(text: str) -> Any:
 class Definition:
     """A test, apart from its model; each option is a field, checked and converted when the definition is made."""
 
-    noise: NoiseLike | ImageNoise = option(
+    noise: NoiseLike | ImageNoise | Literal["poisson"] = option(
         "Standard deviation of the pixel noise, in the units of the image; or a model or a fitted estimator from "
-        "``attentest.noise``; or, approximately, ``FromImage()``.",
+        '``attentest.noise``; or, approximately, ``FromImage()``; or "poisson" for images of counts.',
         check=_convert("noise.derived:as_test_noise"),
     )
     threshold: float | None = option(
@@ -193,6 +215,7 @@ class Definition:
         default=None,
         text=float,
         metavar="TAU",
+        limits="0<x<1",
         shown_default="0.6",
         label="Threshold τ",
         slider=(0.02, 0.98, 0.01),
@@ -203,6 +226,7 @@ class Definition:
         default=None,
         text=float,
         metavar="Q",
+        limits="0<x<1",
         shown_default=False,
         label="Top fraction",
         slider=(0.01, 0.5, 0.01),
@@ -243,6 +267,29 @@ class Definition:
         recorded=False,  # the descriptions of model and preprocessing have it
         of_model=True,
     )
+    resize: str = option(
+        "How an image gets the size of the model's input: as its image processor does it, stretched, as the middle of "
+        "it (crop), or not at all (none).",
+        details="The image processor is the one saved with the model; without one, the defaults of its family hold.",
+        default="processor",
+        check=_one_of("resize", RESIZES),
+        text=str,
+        choices=lambda: RESIZES,
+        panel=MODEL,
+        recorded=False,  # the description of the preprocessing has it
+        of_model=True,
+    )
+    scale: str = option(
+        "How pixel values are scaled for the model: as its image processor does it, from black 0 to white 1 (unit), or "
+        "not at all (none).",
+        default="processor",
+        check=_one_of("scale", SCALES),
+        text=str,
+        choices=lambda: SCALES,
+        panel=MODEL,
+        recorded=False,  # the description of the preprocessing has it
+        of_model=True,
+    )
     intensity_range: tuple[float, float] | None = option(
         "The pixel values of black and white (0,1), where preprocessing rescales floating-point images or scans.",
         details="By default those of the dtype: 0 and 255 for 8 bits, 0 and 65535 for 16, 0 and 1 for booleans, none "
@@ -257,7 +304,7 @@ class Definition:
     channels: Channels = option(
         "What is compared in colour images: their mean, one channel by number, or a weight for each (0.3,0.59,0.11).",
         default="mean",
-        check=_convert("contrast:as_channels"),
+        check=_convert("contrast.contrast:as_channels"),
         text=_channels,
         panel=IMAGE,
     )
@@ -266,7 +313,7 @@ class Definition:
         '``Reference(image)``, ``Filtered("laplacian")`` and others from ``attentest.contrast``; a name, such as '
         '"neighbourhood:5"; or a function from a region (H, W) to weights (H, W).',
         default="background",
-        check=_convert("contrast:as_contrast"),
+        check=_convert("contrast.contrast:as_contrast"),
     )
     randomise: float = option(
         "gamma: let the model choose the region on the image plus this many times its noise, and test the image "
@@ -276,19 +323,32 @@ class Definition:
         check=_gamma,
         text=float,
         metavar="GAMMA",
+        limits=f"0<=x<={MOST_GAMMA:g}",
         panel=RANDOMISED,
         label="Randomised selection γ",
         slider=(0.0, 2.0, 0.1),
     )
-    randomise_seed: int | None = option(
-        "Seed of the noise that randomised selection adds.",
-        details="By default the added noise is a function of the image. A seed gives other noise, and is recorded.",
-        default=None,
-        check=_optional(_seed),
+    draws: int = option(
+        "With randomise: how often noise is drawn, a region chosen and tested; one valid p combines them all. With one "
+        "draw p depends on chance, with 21 hardly. Choose it before looking at the data.",
+        details="P is the number of draws over half of it, rounded up, times the median of their p-values.",
+        default=1,
+        check=lambda value: _whole(value, "draws", 1, MOST_DRAWS),
         text=int,
-        metavar="N",
+        limits=f"1<=x<={MOST_DRAWS}",
         panel=RANDOMISED,
-        shown_default="a function of the image",
+        label="Draws of that noise",
+        slider=(1, 41, 2),
+    )
+    randomise_seed: int = option(
+        "Seed of the noise that randomised selection adds. It comes from this and the image's name: the file's own, "
+        "without its folder, or the image's number.",
+        details="It does not depend on the pixels, so that p changes no more than they do. It is recorded.",
+        default=0,
+        check=lambda value: _whole(value, "randomise_seed", 0, 2**63 - 1),
+        text=int,
+        limits="x>=0",
+        panel=RANDOMISED,
     )
     search: str | Search = option(
         '"spectral" (attentest\'s own), "adaptive", "fixed" or "combination" (the paper\'s), or a configured search, '
@@ -311,7 +371,7 @@ class Definition:
         "The spectral search goes as far as a confidence interval at this level needs; None for p alone, which is "
         "faster. The grid searches have a fixed range, and what lies beyond it makes the interval wider.",
         default=0.95,
-        check=_optional(_convert("checks:confidence")),
+        check=_convert("checks:optional_confidence"),
     )
     device: torch.device | str | None = option(
         'Where to compute, for example "cuda"; by default where the model is.',
@@ -337,25 +397,24 @@ class Definition:
                 object.__setattr__(self, defined.name, check(getattr(self, defined.name)))
         if self.threshold is None and self.top_fraction is None:
             object.__setattr__(self, "threshold", USUAL_THRESHOLD)
-        if self.randomise == 0 and self.randomise_seed is not None:
-            raise InputError(
-                f"randomise_seed {self.randomise_seed} does nothing without randomise: give both, or neither.",
-                "randomise_seed",
-                "randomise",
-            )
+        if self.randomise == 0 and getattr(self.noise, "name", "") == "poisson":
+            object.__setattr__(self, "randomise", 1.0)  # counts are always divided; 1 is half and half
+        for name, usual in WITHOUT_RANDOMISATION.items():
+            if self.randomise == 0 and (value := getattr(self, name)) != usual:
+                raise InputError(
+                    f"{name} {value} does nothing without randomise: give both, or neither.", name, "randomise"
+                )
 
     def replaced(self, **changes: Any) -> Definition:
-        """Return the definition with other values of some options; without randomised selection a seed goes with it."""
-        known = {defined.name: option_of(defined) for defined in fields(self)}
+        """Return the definition with other values of some options; draws and seed go with randomised selection."""
+        known = check_names(type(self), changes)
         for name in changes:
-            if name not in known:
-                raise InputError(f"a test has no option {name}: it has {', '.join(known)}.")
             if known[name].of_model:
                 raise InputError(
                     f"{name} is a fact of the model, which is shared: make a new test with another {name}."
                 )
         if changes.get("randomise") == 0:
-            changes.setdefault("randomise_seed", None)
+            changes = WITHOUT_RANDOMISATION | changes
         for rule, other in (("threshold", "top_fraction"), ("top_fraction", "threshold")):
             if changes.get(rule) is not None:
                 changes.setdefault(other, None)
@@ -384,17 +443,39 @@ class PretrainedDefinition(Definition):
     """A test of a saved model: how it is loaded, too."""
 
     preprocessing: Any = option(
-        '"saved": that of the image processor saved with the model, if there is one. Otherwise as in the class.',
+        '"saved": that of the image processor saved with the model; if there is none, the defaults of its family for '
+        "images that the model cannot take as they are. Otherwise as in the class.",
         default="saved",
         of_model=True,
     )
     allow_pickle: bool = option(
-        "Whether to read pickled weights where there are no safetensors.", default=False, recorded=False, of_model=True
+        "Read pickled weights if there are no safetensors; only for models you trust.",
+        default=False,
+        text=bool,
+        flag="--allow-pickle",
+        panel=MODEL,
+        recorded=False,
+        of_model=True,
     )
     local_files_only: bool = option(
-        "Whether to use only what was downloaded before.", default=False, recorded=False, of_model=True
+        "Use only models that are on disk; download nothing.",
+        default=False,
+        text=bool,
+        flag="--offline",
+        panel=MODEL,
+        recorded=False,
+        of_model=True,
     )
     revision: str | None = option("Branch, tag or commit on the hub.", default=None, recorded=False, of_model=True)
+
+
+def check_names(definition: Any, names: Iterable[str]) -> dict[str, Option]:
+    """Return the options of a definition by name; raise an error if one of the names is not among them."""
+    known = {defined.name: option_of(defined) for defined in fields(definition)}
+    for name in names:
+        if name not in known:
+            raise TypeError(f"a test has no option {name}: it has {', '.join(known)}.")
+    return known
 
 
 def _described(value: Any) -> Any:
@@ -428,10 +509,12 @@ def options_of(
             made_by: Any = (
                 getattr(self, "definition_class", definition) if definition is ModelDefinition else definition
             )
-            unknown = sorted(options.keys() - {defined.name for defined in fields(made_by)})
-            if unknown or len(arguments) != 1:
-                wrong = f"an unexpected argument {unknown[0]!r}" if unknown else f"{len(arguments)} positional ones"
-                raise TypeError(f"{method.__qualname__} got {wrong}: {first[1].name} first, then options by name.")
+            check_names(made_by, options)
+            if len(arguments) != 1:
+                raise TypeError(
+                    f"{method.__qualname__} got {len(arguments)} positional arguments: {first[1].name} first, then "
+                    "options by name."
+                )
             if "noise" not in options:
                 raise TypeError(
                     f"{method.__qualname__} needs noise=, the standard deviation of the pixels' random error or a "

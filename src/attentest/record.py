@@ -5,23 +5,30 @@ Everything that is shown or saved of a result is read from its record: JSON, row
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attentest.checks import confidence, level, positive_number, real_number, whole_number
+from attentest.contrast.context import Context
 from attentest.errors import InputError, shortened
 from attentest.search import Audit
+from attentest.search.problem import STATUSES
 from attentest.statistics.alternative import as_alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval, naive_confidence_interval
-from attentest.statistics.inference import Inference
+from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.draws import COLUMNS, combined_bounds
+from attentest.statistics.inference import (
+    ConfidenceInterval,
+    Inference,
+    confidence_intervals_of,
+    naive_confidence_interval,
+)
 from attentest.statistics.interval_mass import probability
 from attentest.statistics.pvalue import decision
-from attentest.statistics.randomised_law import law_from_values, law_values
+from attentest.statistics.selection_laws import law_from_values, law_values
 from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 VERSION = 1
@@ -30,11 +37,14 @@ VERSION = 1
 USUAL_LEVEL = 0.95
 """Confidence level of a result whose test went for p alone."""
 
+USUAL_ALPHA = 0.05
+"""Level at which the draws of a result are counted where no other one is asked for."""
+
 LARGEST_COUNT = 2**53
 """No number of pixels or evaluations is larger; a larger one in a file is damage."""
 
 ROUNDING = 1e-9
-"""Relative; a best value may lie this far outside of its bounds, all of which are rounded."""
+"""Relative; numbers that follow from others, or are fitted to data, differ in their last digits between machines."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
@@ -121,8 +131,10 @@ class ResultNumbers(Inference):
         confidence_level
             By default that of the test, or 0.95 if it went for p alone.
         """
-        chosen = self.interval_level if confidence_level is None else confidence_level
-        return naive_confidence_interval(self.difference, self.standard_error, self.alternative, chosen)
+        asked = self.interval_level(confidence_level)
+        if isinstance(self.law, BinomialCounts):
+            return confidence_intervals_of([replace(self, law=self.law.naive())], asked)[0]
+        return naive_confidence_interval(self.difference, self.standard_error, self.alternative, asked)
 
     @property
     def confidence_level(self) -> float | None:
@@ -130,10 +142,9 @@ class ResultNumbers(Inference):
         searched: float | None = self.settings["confidence_level"]
         return searched
 
-    @property
-    def interval_level(self) -> float:
-        """Level of the confidence intervals of this result, unless another is asked for."""
-        return self.confidence_level or USUAL_LEVEL
+    def interval_level(self, asked: float | None = None) -> float:
+        """Return the level of a confidence interval: the one asked for, that of the test, or 0.95 if it has none."""
+        return self.confidence_level or USUAL_LEVEL if asked is None else asked
 
     @property
     def connectivity(self) -> int | None:
@@ -146,6 +157,21 @@ class ResultNumbers(Inference):
         """Number of reference images that the noise was estimated from; None if it is known, or known otherwise."""
         images = self.settings["noise"].get("images")
         return images if isinstance(images, int) else None
+
+    @property
+    def is_of_counts(self) -> bool:
+        """Whether counts were tested: estimates and intervals are of the ratio of mean rates, 1 if they are equal."""
+        return isinstance(self.law, BinomialCounts)
+
+    @property
+    def map_kind(self) -> str:
+        """What the map shows, for words and figures: "attention" or "saliency"."""
+        return map_kind(self.settings)
+
+    @property
+    def approximate_noise(self) -> bool:
+        """Whether the noise was estimated from the tested image, so that p is approximate."""
+        return bool(self.settings["noise"].get("approximate", False))
 
     @property
     def noise_doubt(self) -> str | None:
@@ -163,47 +189,65 @@ class ResultRecord(ResultNumbers):
     estimate, estimate_bounds
         Median-unbiased estimate of the difference, and the bounds on it.
     confidence_interval
-        Confidence interval of the difference.
+        Confidence interval of the difference; None if the search went for p alone and none was asked for.
     simultaneous_interval
         Of a component of a region: the interval that covers together with those of the other components.
     region_pixels, part_pixels, seen_pixels, image_pixels
         Number of pixels of the region, of its compared part, of what the model sees, and of the image.
     certificate
         The values of the certificate (:meth:`attentest.Certificate.to_dict`), if there is one.
+    context
+        How large the difference is within the image, if that is known.
+    draws
+        Of several draws of the added noise, the numbers of each
+        (:func:`~attentest.statistics.draws.draws_values`): p, estimate and interval of the record are those of all.
     """
 
     estimate: float
     estimate_bounds: tuple[float, float]
-    confidence_interval: ConfidenceInterval
+    confidence_interval: ConfidenceInterval | None = None
     simultaneous_interval: ConfidenceInterval | None = None
     region_pixels: int
     part_pixels: int
     seen_pixels: int
     image_pixels: int
     certificate: Mapping[str, Any] | None = None
+    context: Context | None = None
+    draws: Mapping[str, Any] | None = None
+
+    def significant_draws(self, alpha: float) -> tuple[int, int]:
+        """Return how many draws have a p-value of their own of at most alpha, and how many draws there were."""
+        logs = [self.log_pvalue] if self.draws is None else self.draws["log_pvalue"]
+        return sum(float(log) <= math.log(alpha) for log in logs), len(logs)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-ready values; infinite numbers become "inf" and "-inf"."""
-        together = self.simultaneous_interval
         values = {
-            "version": VERSION,
-            **{name: getattr(self, name) for name in NUMBERS},
-            "degrees_of_freedom": None if math.isinf(self.degrees_of_freedom) else self.degrees_of_freedom,
-            "confidence_interval": interval_values(self.confidence_interval),
-            "naive_confidence_interval": interval_values(
-                self.naive_confidence_interval(self.confidence_interval.confidence_level)
-            ),
-            **(
-                {}
-                if together is None
-                else {"simultaneous_interval": {**interval_values(together), "count": together.together}}
-            ),
             "law": law_values(self.law),
             "truncation_set": asdict(self.truncation_set),
             "audit": None if self.audit is None else asdict(self.audit),
             "certificate": self.certificate,
+            "context": None if self.context is None else self.context.to_dict(),
+            "draws": self.draws,
             "settings": self.settings,
         }
+        ready: dict[str, Any] = self._numbers() | json_ready(values)
+        return ready
+
+    def _numbers(self) -> dict[str, Any]:
+        """Return its numbers and those that follow from them as JSON-ready values."""
+        interval, together = self.confidence_interval, self.simultaneous_interval
+        values = {
+            "version": VERSION,
+            **{name: getattr(self, name) for name in NUMBERS},
+            "degrees_of_freedom": None if math.isinf(self.degrees_of_freedom) else self.degrees_of_freedom,
+        }
+        if interval is not None:
+            naive = self.naive_confidence_interval(interval.confidence_level)
+            values["confidence_interval"] = interval_values(interval)
+            values["naive_confidence_interval"] = interval_values(naive)
+        if together is not None:
+            values["simultaneous_interval"] = {**interval_values(together), "count": together.together}
         ready: dict[str, Any] = json_ready(values)
         return ready
 
@@ -211,7 +255,7 @@ class ResultRecord(ResultNumbers):
     def from_dict(cls, values: Mapping[str, Any]) -> ResultRecord:
         """Return the record whose :meth:`to_dict` this is; raise an error that names the first value that is not.
 
-        Values that follow from others, such as p from its logarithm, are not read.
+        Values that follow from others, such as p from its logarithm, must be those that follow.
         """
         if values.get("version") != VERSION:
             raise InputError(
@@ -219,10 +263,18 @@ class ResultRecord(ResultNumbers):
                 f"version {VERSION}: use the attentest that wrote it, or test the image again."
             )
         try:
-            return cls._read(values)
+            record = cls._read(values)
+            for name, value in record._numbers().items():
+                for path, then, now in differences(values[name], value, (name,)):
+                    raise ValueError(
+                        f"{' of '.join(path)} is {shortened(then)}, and by the other values it is {shortened(now)}"
+                    )
+            return record
         except KeyError as error:
             raise InputError(f"the record of a result is incomplete: {error.args[0]} is missing.") from None
-        except (ValueError, TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, OverflowError):
+            raise InputError("the record of a result is damaged: a value is not of the kind that it must be.") from None
+        except ValueError as error:
             raise InputError(f"the record of a result is damaged: {str(error).rstrip('.')}.") from None
 
     @classmethod
@@ -230,14 +282,23 @@ class ResultRecord(ResultNumbers):
         settings = _mapping(values["settings"], "settings")
         for name in ("noise", "contrast", "search"):
             _mapping(settings[name], name)
+        _text(settings["contrast"]["name"], "name of contrast")
+        for name in ("region_unit", "noise_doubt"):
+            _text(settings.get(name) or "", name)
+        for name in ("threshold", "top_fraction", "randomise"):
+            real_number(settings.get(name) or 0.0, name)
         searched, _ = settings["confidence_level"], settings["components"]
         if searched is not None:
             confidence(searched)
-        alpha, audit, certificate = values["alpha"], values["audit"], values["certificate"]
-        together, law = values.get("simultaneous_interval"), law_from_values(_real(values, "statistic"), values["law"])
+            _mapping(values["confidence_interval"], "confidence_interval")
+        if values["status"] not in STATUSES:
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, got {shortened(values['status'])}")
+        alpha, audit, certificate, context = (values[name] for name in ("alpha", "audit", "certificate", "context"))
+        law = law_from_values(_real(values, "statistic"), values["law"])
+        together = values.get("simultaneous_interval")
         if law is None:
             raise ValueError(f"law {shortened(values['law'])} is unknown")
-        counts = {name: whole_number(values[name], name, 0, LARGEST_COUNT) for name in COUNTS}
+        counts = {name: _count(values, name) for name in COUNTS}
         if not counts["part_pixels"] <= counts["region_pixels"] <= counts["image_pixels"]:
             raise ValueError("part_pixels, region_pixels and image_pixels must not decrease")
         sets = {name: _union(values["truncation_set"][name], name) for name in ("intervals", "certain", "possible")}
@@ -245,6 +306,17 @@ class ResultRecord(ResultNumbers):
             raise ValueError("the truncation set must contain the observed statistic")
         log_pvalue, log_bounds = _with_bounds(values, "log_pvalue", most=0.0)
         estimate, estimate_bounds = _with_bounds(values, "estimate")
+        interval = values.get("confidence_interval")
+        interval = None if interval is None else interval_from_values(interval)
+        if certificate is not None:
+            _real(_mapping(certificate, "certificate"), "pvalue", 0.0, 1.0)
+            for name in ("draws", "steps"):
+                _count(certificate, name)
+        draws = values["draws"]
+        if draws is not None:
+            _check_draws(
+                _mapping(draws, "draws"), whole_number(settings["draws"], "draws", 2, LARGEST_COUNT), log_bounds
+            )
         return cls(
             law=law,
             truncation_set=TruncationSet(**sets),
@@ -255,29 +327,20 @@ class ResultRecord(ResultNumbers):
             naive_log_pvalue=_real(values, "naive_log_pvalue", most=0.0),
             bonferroni_log_pvalue=_real(values, "bonferroni_log_pvalue", most=0.0),
             alpha=None if alpha is None else level(alpha),
-            status=_text(values["status"], "status"),
+            status=values["status"],
             settings=settings,
-            audit=None if audit is None else Audit(points=audit["points"], contradictions=audit["contradictions"]),
+            audit=None
+            if audit is None
+            else Audit(**{name: _count(audit, name) for name in ("points", "contradictions")}),
             estimate=estimate,
             estimate_bounds=estimate_bounds,
-            confidence_interval=interval_from_values(values["confidence_interval"]),
+            confidence_interval=interval,
             simultaneous_interval=None if together is None else interval_from_values(together),
-            certificate=None if certificate is None else _mapping(certificate, "certificate"),
+            certificate=certificate,
+            context=None if context is None else Context.from_dict(_mapping(context, "context")),
+            draws=draws,
             **counts,
         )
-
-    def to_json(self) -> str:
-        """Return the record as a text of JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> ResultRecord:
-        """Return the record in a text of JSON."""
-        try:
-            values = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"the record of a result is no JSON ({error}).") from None
-        return cls.from_dict(_mapping(values, "the record of a result"))
 
 
 COUNTS = ("region_pixels", "part_pixels", "seen_pixels", "selectable", "image_pixels", "evaluations")
@@ -289,6 +352,31 @@ NUMBERS = (
     *("naive_pvalue", "naive_log_pvalue", "bonferroni_pvalue", "bonferroni_log_pvalue", "status", *COUNTS),
 )
 """Values of a record that have the same name in JSON."""
+
+
+def _check_draws(draws: Mapping[str, Any], count: int, log_bounds: tuple[float, float]) -> None:
+    """Raise an error unless draws, of which so many were asked for, have their numbers and the bounds on p follow."""
+    pairs = zip(draws["log_pvalue"], draws["log_pvalue_bounds"], strict=True)
+    bounds = [
+        _with_bounds({"log_pvalue": p, "log_pvalue_bounds": ends}, "log_pvalue", most=0.0)[1] for p, ends in pairs
+    ]
+    for name in (*COLUMNS, "estimate", "region_pixels"):
+        if [_real({name: value}, name) for value in draws[name]][len(bounds) :] or len(draws[name]) < len(bounds):
+            raise ValueError(f"draws must have one {name} each, got {len(draws[name])} for {len(bounds)}")
+    for now, then in zip(combined_bounds(bounds, count), log_bounds, strict=True):
+        if now != then and abs(now - then) > ROUNDING * (1 + abs(then)):
+            raise ValueError(f"log_pvalue_bounds have {then!r}, and by the draws it is {now!r}")
+
+
+def map_title(settings: Mapping[str, Any]) -> str:
+    """Return what the map of a result shows: of several draws, how often each pixel was chosen."""
+    count = settings.get("draws") or 1
+    return f"how often chosen in {count} draws" if count > 1 else f"{map_kind(settings)} map"
+
+
+def map_kind(settings: Mapping[str, Any]) -> str:
+    """Return "attention" if the model says how its attention became the map, and "saliency" of any other scores."""
+    return "attention" if "attention" in (settings.get("model") or {}) else "saliency"
 
 
 def json_ready(value: Any) -> Any:
@@ -347,6 +435,28 @@ def _union(pairs: Sequence[Sequence[Any]], name: str) -> Intervals:
     if np.isnan(ends).any() or (np.diff(ends.ravel()) < 0).any():
         raise ValueError(f"{name} must be pairs of ascending numbers")
     return ends
+
+
+def differences(before: Any, now: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, Any]]:
+    """Yield where two JSON values differ by more than rounding, the innermost name first, and both values there."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        # What a noise model says of itself in words follows from its numbers.
+        names = dict.fromkeys(name for name in (*before, *now) if name != "sentence")
+        parts = [(before.get(name), now.get(name), (name, *path)) for name in names]
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        parts = [(a, b, path) for a, b in zip(before, now, strict=True)]
+    elif isinstance(before, float) and isinstance(now, float) and math.isclose(before, now, rel_tol=ROUNDING):
+        return
+    else:
+        if before != now:
+            yield path, before, now
+        return
+    for part in parts:
+        yield from differences(*part)
+
+
+def _count(values: Mapping[str, Any], name: str) -> int:
+    return whole_number(values[name], name, 0, LARGEST_COUNT)
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:

@@ -12,7 +12,8 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from attentest.attention import LayerAttention, Rollout, ViTScores, readable, scores_from_attentions
+from attentest.attention import LayerAttention, Rollout, ViTScores, scores_from_attentions
+from attentest.attention.vit import readable
 from attentest.errors import AttentestWarning, InputError
 from families import (
     EXACT,

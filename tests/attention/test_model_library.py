@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from attentest import InputError, ModelError
-from attentest.attention import LayerAttention, ViTScores, readable
+from attentest.attention import LayerAttention, ViTScores
 from attentest.attention.aggregation import HeadFusion, Tokens
 from attentest.attention.attention_reader import plain_attention
-from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
+from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy
 from attentest.attention.huggingface import FAMILIES
-from attentest.attention.model_library import ModelLibrary
+from attentest.attention.vit import readable
 from attentest.registry import ATTENTION_MAPS, MODEL_LIBRARIES, Part
 from toys import tiny_vit
 
@@ -42,8 +42,9 @@ class ToyTransformer(nn.Module):
 def read_toy(module: nn.Module, image_size: Any, device: Any, owned: bool) -> Encoder:
     size = checked_size(8 if image_size is None else image_size, (2, 2))
     grid = size[0] // 2, size[1] // 2
+    copied, weights = float64_copy(module, device, "toy", owned)
     return Encoder(
-        module=float64_copy(module, device, "toy", owned),
+        module=copied,
         forward=lambda model, images: model(images),
         kind="toy",
         channels=1,
@@ -54,7 +55,7 @@ def read_toy(module: nn.Module, image_size: Any, device: Any, owned: bool) -> En
         heads=1,
         width=6,
         mlp_width=6,
-        weights=stored_dtype(module),
+        weights=weights,
     )
 
 
@@ -65,7 +66,7 @@ def toy_library(monkeypatch: pytest.MonkeyPatch) -> None:
         models=("Toy ViT",), package="toy", recognises=lambda one: isinstance(one, ToyTransformer), read=read_toy
     )
     monkeypatch.setitem(sys.modules, "attentest.attention.toy", module)
-    monkeypatch.setitem(MODEL_LIBRARIES._parts, "the toy library", Part("attention.toy:LIBRARY"))
+    monkeypatch.setitem(MODEL_LIBRARIES, "the toy library", Part("attention.toy:LIBRARY"))
 
 
 @pytest.mark.usefixtures("toy_library")
@@ -113,7 +114,7 @@ def test_a_new_attention_map_is_one_line_of_the_registry(monkeypatch: pytest.Mon
     module = ModuleType("attentest.attention.toy")
     module.FirstLayer = FirstLayer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "attentest.attention.toy", module)
-    monkeypatch.setitem(ATTENTION_MAPS._parts, "first-layer", Part("attention.toy:FirstLayer"))
+    monkeypatch.setitem(ATTENTION_MAPS, "first-layer", Part("attention.toy:FirstLayer"))
     model, images = tiny_vit(), torch.randn(2, 1, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     expected = ViTScores(model, attention=LayerAttention(0))(images)
     assert torch.equal(ViTScores(model, attention="first-layer")(images), expected)

@@ -54,7 +54,7 @@ def cache(tiny_model: ViTForImageClassification, tmp_path: Path) -> Path:
 def test_nothing_is_sent_for_models_on_disk(cache: Path, saved_tiny_model: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(8, 8)))
     shutil.copytree(saved_tiny_model, tmp_path / "model")
-    test = "test x.npy --noise 1 --search combination --json --model"
+    test = "test x.npy --noise 1 --tol 0.1 --no-interval --json --model"
     commands = {
         f"{test} google/vit-base-patch16-224 --offline": 2,  # not on disk
         f"{test} attentest/pickled --offline": 2,

@@ -10,7 +10,8 @@ import torch
 import transformers as hf
 from torch import Tensor, nn
 
-from attentest.attention import LayerAttention, Rollout, ViTScores, readable
+from attentest.attention import LayerAttention, Rollout, ViTScores
+from attentest.attention.vit import readable
 from attentest.errors import AttentestError, InputError, ModelError
 from families import FAMILY_MODELS, HEADS, LAYERS, family_model, layers_of, normal
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attentest import AttentionTest, InputError, ModelError
-from attentest.attention import NumpyScores, ScoreFunction, TorchScores, ViTScores, score_properties
+from attentest.attention import NumpyScores, ScoreFunction, TorchScores, ViTScores
+from attentest.attention.score_function import score_properties
 from toys import SoftmaxScores, tiny_vit
 
 

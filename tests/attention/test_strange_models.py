@@ -97,6 +97,14 @@ def test_a_processor_that_is_none_is_refused(content: str, tmp_path: Path) -> No
         load_model(tmp_path)
 
 
+def test_settings_of_a_processor_that_cannot_be_used_are_said_with_their_file(tmp_path: Path) -> None:
+    tiny_vit().save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text('{"do_normalize": true, "image_mean": [], "size": 8}')
+    words = rf"the image processor of {tmp_path} \(its preprocessor_config.json or .*\) cannot be used: "
+    with pytest.raises(InputError, match=words):
+        AttentionTest.from_pretrained(tmp_path, noise=1.0)
+
+
 def test_a_file_is_not_looked_up_on_the_hub(tmp_path: Path) -> None:
     tiny_vit().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="is a file: give the directory"):

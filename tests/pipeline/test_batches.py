@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import os
@@ -24,6 +25,7 @@ from attentest.cli import app
 from attentest.images.image_source import ImageSource
 from attentest.noise import Diagonal, save_noise
 from attentest.pipeline.file_run import BatchRun
+from attentest.runs.engine import FailedImage
 from attentest.search import SpectralSearch
 from command_line import full_disk, kill_at_random
 from toys import SoftmaxScores
@@ -203,13 +205,17 @@ def test_a_directory_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> No
     assert pvalues()[2] == pytest.approx(pvalues()[3])
 
 
-def test_failures_are_tried_again_on_request() -> None:
-    image = Path("scans/1.npy").read_bytes()
-    Path("scans/1.npy").write_bytes(b"x" * len(image))
-    stamp = os.stat("scans/1.npy")
-    assert run("scans", "--out", "o").exit_code == 1
-    Path("scans/1.npy").write_bytes(image)
-    os.utime("scans/1.npy", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+def test_failures_are_tried_again_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = ImageSource.read
+
+    def read(self: ImageSource) -> Any:
+        if self.name == "scans/1.npy":
+            raise OSError("the network is down")
+        return original(self)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ImageSource, "read", read)
+        assert run("scans", "--out", "o").exit_code == 1
     assert run("scans", "--out", "o").exit_code == 1  # the record of the failure
     assert run("scans", "--out", "o", "--retry", "--csv", "table.csv").exit_code == 0
     assert not any(row["error"] for row in table())
@@ -218,8 +224,8 @@ def test_failures_are_tried_again_on_request() -> None:
 def test_another_test_in_the_same_directory_is_refused_with_the_difference() -> None:
     assert run("scans", "--out", "o").exit_code == 0
     for options, message in (
-        (("--threshold", "0.5"), "another value of threshold (0.6, now 0.5)"),
-        (("--decide",), "another value of decide at (None, now 0.05)"),
+        (("--threshold", "0.5"), "other values of --threshold (0.6, now 0.5) made o/results.jsonl: use another"),
+        (("--decide",), "other values of --decide (None, now 0.05) made"),
     ):
         done = run("scans", "--out", "o", *options)
         assert isinstance(done.exception, InputError), done.output
@@ -236,7 +242,7 @@ def test_another_noise_of_the_same_kind_and_size_is_refused() -> None:
         done = CliRunner().invoke(app, command)
         codes.append(done.exit_code == 0)
     assert codes == [True, True, False]
-    assert "another value of noise checksum" in str(done.exception)
+    assert "other values of checksum of --noise (" in str(done.exception)
 
 
 def test_what_is_to_be_saved_is_made_for_images_that_were_tested_without_it() -> None:
@@ -273,8 +279,8 @@ def test_regions_and_maps_are_saved_on_request() -> None:
 
     done = run("scans/0.npy", "--out", "o", "--save", "regions,maps,masks")
     assert done.exit_code == 0, done.output
-    record = json.loads(Path("o/results.jsonl").read_text().splitlines()[1])
-    saved = {kind: Path("o", name) for kind, name in record["saved"].items()}
+    record = json.loads(Path("o/results.jsonl").read_text().splitlines()[2])
+    saved = {kind: Path("o", file["file"]) for kind, file in record["saved"].items()}
     result = AttentionTest.from_pretrained(MODEL, noise=1.0, search=SpectralSearch(tol=1e-2), confidence_level=None)(
         "scans/0.npy"
     )
@@ -354,13 +360,33 @@ def test_failures_are_in_their_places(fragile: AttentionTest) -> None:
     assert found.failures[2].endswith("RuntimeError: the model does not like this image")
     assert "there is no image file nowhere.npy" in found.failures[8]
     kept = [0, 1, 3, 4, 6, 7]
-    assert found.names == tuple(kept)
-    np.testing.assert_allclose(found.pvalues, expected.pvalues[kept], atol=1e-2)
+    assert len(found) == len(images) == len(found.names)
+    assert found.tested.names == tuple(kept)
+    for number, (result, same) in enumerate(zip(found, expected, strict=True)):
+        assert isinstance(result, FailedImage) is (number not in kept)
+        assert found[number] is result
+        assert isinstance(result, FailedImage) or result.image.tolist() == same.image.tolist()
+    with pytest.raises(AttributeError, match=r"image 2 has no pvalue: it could not be tested, because the score"):
+        _ = found[2].pvalue
+    assert copy.copy(found[2]) == found[2]
+    for values, close in ((found.pvalues, expected.pvalues), (found.naive_pvalues, expected.naive_pvalues)):
+        assert np.isnan(values).tolist() == [number not in kept for number in range(9)]
+        np.testing.assert_allclose(values[kept], close[kept], atol=1e-2)
+    assert found[3:6].failures.keys() == {5}
+    tested = found.tested
+    for method in (None, "holm"):  # what could not be tested is no hypothesis
+        assert [found.decisions(0.5, method)[number] for number in kept] == tested.decisions(0.5, method)  # type: ignore[arg-type]
+        assert {found.decisions(0.5, method)[number] for number in (2, 5, 8)} == {None}  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.adjusted_pvalues()[kept], tested.adjusted_pvalues())
+    assert tested.adjusted_pvalues().tolist() == [p for p in found.table()["pvalue_bh"] if p is not None]
+    assert found.rejection_rate(0.5).total == len(tested) == 6
     rows = found.table()
     assert [bool(reason) for reason in rows["error"]] == [number not in kept for number in range(9)]
     assert "3 more could not be tested" in found.summary()
     with pytest.raises(InputError, match="image 5"):
         fragile.map(images)
+    with pytest.raises(InputError, match=r"components .* must be a whole number, got True"):
+        fragile.map(images, components=True)
     with pytest.raises(InputError, match="on_error must be 'raise' or 'row', got 'skip'"):
         fragile.map(images, on_error="skip")  # type: ignore[arg-type]
 

@@ -14,8 +14,7 @@ from attentest import AttentionTest, Results, bundled_model, calibrate
 from attentest.contrast import Background, Filtered, Neighbourhood, Reference, RegionMean, gaussian
 from attentest.noise import AR1, Dense, Isotropic, NoiseModel
 from attentest.simulation.images import null_images, signal_images
-from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.inference import confidence_intervals_of, estimates_of
+from attentest.statistics.inference import ConfidenceInterval, confidence_intervals_of, estimates_of
 from toy_selection import COVARIANCE, PIXELS, SIDE, scores
 
 LEVEL = 0.95

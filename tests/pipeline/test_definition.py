@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from attentest import AttentionTest, InputError, Preprocessing
-from attentest.cli.command import generated_options, with_options_of
+from attentest.cli.command import with_options_of
 from attentest.definition import ModelDefinition, PretrainedDefinition, documentation, option
 from attentest.noise import Diagonal
 from toys import SoftmaxScores, tiny_vit
@@ -29,7 +30,9 @@ def small_number(value: Any) -> int:
 class Extended(ModelDefinition):
     """A definition with one more option: one field."""
 
-    dummy: int = option("A number that does nothing.", default=3, check=small_number, text=int, metavar="N")
+    dummy: int = option(
+        "A number that does nothing.", default=3, check=small_number, text=int, metavar="N", limits="0<=x<=9"
+    )
 
 
 class ExtendedTest(AttentionTest):
@@ -53,7 +56,7 @@ def test_a_new_option_is_one_field() -> None:
 def test_a_new_option_is_on_the_command_line() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Options:
-        defined: Annotated[dict[str, Any], generated_options(Extended)]
+        defined: Annotated[dict[str, Any], Extended]
 
     app, seen = typer.Typer(), []
 
@@ -62,7 +65,9 @@ def test_a_new_option_is_on_the_command_line() -> None:
 
     command.__annotations__ = {"options": Options, "return": None}
     app.command()(with_options_of(Options)(command))
-    assert "A number that does nothing." in CliRunner().invoke(app, ["--help"]).output
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert "A number that does nothing." in shown
+    assert "N [0<=x<=9]" in shown
     assert CliRunner().invoke(app, ["--dummy", "4", "--range", "0,1", "--image-size", "8x6"]).exit_code == 0
     (values,) = seen
     assert (values["dummy"], values["intensity_range"], values["image_size"]) == (4, (0.0, 1.0), (8, 6))
@@ -76,8 +81,10 @@ def test_the_signatures_are_the_fields() -> None:
         for field in fields(definition):
             assert field.name in [line.strip() for line in (called.__doc__ or "").splitlines()]
     assert "{options}" not in (AttentionTest.__doc__ or "") + (AttentionTest.from_pretrained.__doc__ or "")
-    with pytest.raises(TypeError, match="unexpected argument 'nose'"):
-        AttentionTest(SoftmaxScores(), noise=1.0, nose=2.0)  # type: ignore[call-arg]
+    test = AttentionTest(SoftmaxScores(), noise=1.0)
+    for change in (partial(AttentionTest, SoftmaxScores(), noise=1.0), test.replace):  # both answer in the same way
+        with pytest.raises(TypeError, match="a test has no option nose: it has noise, threshold"):
+            change(nose=2.0)
 
 
 def test_another_noise_model_replaces_the_first_one_everywhere() -> None:
@@ -97,9 +104,9 @@ def test_another_noise_model_replaces_the_first_one_everywhere() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"nose": 1.0}, "a test has no option nose"),
         ({"attention": "last-layer"}, "attention is a fact of the model"),
-        ({"randomise": 0.0, "randomise_seed": 3}, "does nothing without randomise"),
+        ({"randomise": 0.0, "randomise_seed": 3}, "randomise_seed 3 does nothing without randomise"),
+        ({"draws": 21}, "draws 21 does nothing without randomise"),
         ({"threshold": 0.3, "top_fraction": 0.2}, "two ways to choose the region"),
     ],
 )
@@ -110,7 +117,8 @@ def test_bad_changes_end_in_one_sentence(changes: dict[str, Any], message: str) 
 
 def test_changes_take_along_what_goes_with_them() -> None:
     seeded = extended(randomise=0.5, randomise_seed=3)
-    assert seeded.replace(randomise=0).definition.randomise_seed is None
+    without = seeded.replace(draws=3).replace(randomise=0).definition
+    assert (without.randomise_seed, without.draws) == (0, 1)
     assert seeded.replace(randomise=1.0).definition.randomise_seed == 3
     by_fraction = seeded.replace(top_fraction=0.2).definition
     assert (by_fraction.threshold, by_fraction.top_fraction) == (None, 0.2)

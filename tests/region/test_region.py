@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from attentest import AttentionTest, InputError
-from attentest.region import as_threshold, attention_map, margins, region_of, unusable_scores
+from attentest.region.attention_map import attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import Threshold, margins, region_of
 from attentest.search import Fixed, GridSearch
 
 
@@ -91,7 +92,7 @@ def test_scores_that_are_not_numbers_are_found() -> None:
 @pytest.mark.parametrize("tau", [0.0, 1.0, -0.1, 1.5, float("nan")])
 def test_threshold_outside_the_open_unit_interval_is_refused(tau: float) -> None:
     with pytest.raises(InputError, match="strictly between 0 and 1"):
-        as_threshold(tau)
+        Threshold(tau)
 
 
 def test_a_pixel_that_is_always_at_tau_is_outside_and_decides_nothing() -> None:

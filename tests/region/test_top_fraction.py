@@ -10,8 +10,9 @@ from torch import Tensor
 
 from attentest import AttentionTest, InputError
 from attentest.attention import TorchScores
-from attentest.region import TopFraction, attention_map
+from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import TopFraction
 from attentest.search import Adaptive, Fixed, GridSearch
 from toys import tiny_vit
 

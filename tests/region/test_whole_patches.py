@@ -17,11 +17,13 @@ from torch import Tensor
 
 from attentest import AttentionTest, InputError
 from attentest.attention import NumpyScores, TorchScores, ViTScores
-from attentest.contrast import Filtered, Neighbourhood, Reference, RegionMean, labelled_components
+from attentest.contrast import Filtered, Neighbourhood, Reference, RegionMean
+from attentest.contrast.contrast import labelled_components
 from attentest.images.preprocessing import Preprocessing
 from attentest.noise import AR1, Isotropic, PerChannel
-from attentest.region import RegionRule, Threshold, TopFraction, attention_map
+from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import RegionRule, Threshold, TopFraction
 from attentest.results.result import AttentionTestResult
 from attentest.search import Adaptive, Fixed, GridSearch, SpectralSearch
 from attentest.statistics.truncation_set import Intervals

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from attentest.presentation.sensitivity import pvalue_text, same_verdict_text
+from attentest.presentation.words import bounded_text, same_verdict_text
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import Inference
 from attentest.statistics.noise_factor import (
@@ -18,7 +18,7 @@ from attentest.statistics.noise_factor import (
     factor_log_pvalues,
     same_verdict,
 )
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import TruncatedNormal
 from attentest.statistics.truncation_set import Intervals, TruncationSet
 
 
@@ -61,8 +61,8 @@ def test_the_range_of_factors_with_the_same_verdict_ends_where_p_is_alpha() -> N
     assert (found.reject, found.high, found.above, found.below) == (False, MOST, "same", "other")
     assert np.exp(factor_log_pvalues(inference, [found.low]).best[0]) == pytest.approx(0.08, rel=1e-5)
     assert same_verdict_text(found) == (
-        'The verdict is "not significant" if the true standard deviation of the noise is 0.97 to 2.00 times the one '
-        "that was assumed; below 0.97 times it is significant."
+        "In the range tried, 0.5 to 2 times the standard deviation of the noise that was assumed, the verdict is "
+        '"not significant" from 0.97 times on; below 0.97 times it is significant.'
     )
 
 
@@ -70,6 +70,10 @@ def test_the_verdict_may_hold_for_all_factors_or_be_open_for_all() -> None:
     certain = one_interval(0.1, np.array([[0.0, np.inf]]))
     found = same_verdict(certain, 0.05)
     assert (found.reject, found.low, found.high) == (False, LEAST, MOST)
+    assert same_verdict_text(found) == (
+        "In the range tried, 0.5 to 2 times the standard deviation of the noise that was assumed, the verdict is "
+        '"not significant" everywhere.'
+    )
     undecided = one_interval(2.5, np.array([[2.4, 2.6]]), np.array([[-np.inf, np.inf]]))
     found = same_verdict(undecided, 0.05)
     assert (found.reject, found.low, found.high) == (None, 1.0, 1.0)
@@ -85,7 +89,7 @@ def test_a_part_that_was_not_searched_leaves_larger_noise_open() -> None:
     assert "did not look far enough" in same_verdict_text(found)
     best, low, high = (logs[0] for logs in factor_log_pvalues(inference, [2.0]))
     assert low == pytest.approx(best)
-    assert pvalue_text(best, low, high) == "0.023 to 0.12"
+    assert bounded_text(np.exp(best), np.exp([low, high])) == "0.023 to 0.12"
 
 
 def test_one_sided_p_values_need_not_grow_with_the_noise() -> None:

@@ -24,6 +24,7 @@ from attentest import (
     plan,
     search,
 )
+from attentest.contrast.contrast import as_contrast
 from attentest.runs.engine import FailedImage
 from toys import SoftmaxScores
 
@@ -80,7 +81,8 @@ def test_results_count_what_could_not_be_tested(tiny_test: AttentionTest) -> Non
     images = [TINY, TINY + 1, np.full((2, 2), np.nan)]
     results = tiny_test.map(images, on_error="row")
     assert repr(results) == "Results(2 results, 1 failure)"
-    assert repr(results[:2]) == "Results(2 results)"
+    assert repr(results[:2]) == repr(results.tested) == "Results(2 results)"
+    assert repr(results[1:]) == "Results(1 result, 1 failure)"
     assert repr(Results([FailedImage(number=0, reason="no")] * 2)) == "Results(0 results, 2 failures)"
     assert repr(tiny_test.components(TINY)) == "ComponentResults(1 result)"
 
@@ -94,7 +96,8 @@ def test_a_calibration_and_a_plan_show_what_they_found(tiny_test: AttentionTest)
     rows = [{"image": 0, "p": 0.5, "p_low": 0.5, "p_high": 0.5, "naive_p": 0.1, "status": "converged"}]
     failed = Calibration.of([*rows, {"image": 1, "error": "no region"}])
     assert "1 null image, 1 failure, rejected 0 at 0.01, 0 at 0.05" in repr(failed)
-    planned = plan(tiny_test, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1, confidence_level=None)
+    p_alone = tiny_test.replace(confidence_level=None)
+    planned = plan(p_alone, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1)
     assert repr(planned) == "Plan(1 design, deltas 0, 1, 2 images each, alpha=0.05)"
     assert repr(planned.tests[0]).startswith("SimulatedTests(pixels, gamma 0.5, delta=0, rejected ")
 
@@ -124,8 +127,8 @@ def test_parameters_that_were_chosen_are_shown() -> None:
         "Preprocessing(resize=(16, 16), rescale=0.0039"
     )
     assert repr(Preprocessing()) == "Preprocessing()"
-    assert repr(ProcessEngine(workers=3)) == "ProcessEngine(workers=3, cores=None, shard=None)"
-    assert repr(RayEngine(workers=3)) == "RayEngine(address=None, workers=3, cores=1, shard=None)"
+    assert repr(ProcessEngine(workers=3)) == "ProcessEngine(workers=3, cores=None, shard=None, worker_timeout=60.0)"
+    assert repr(RayEngine(workers=3)) == "RayEngine(address=None, workers=3, cores=1, shard=None, worker_timeout=60.0)"
 
 
 def test_a_model_estimated_from_a_long_list_is_short() -> None:
@@ -148,7 +151,7 @@ def test_a_model_estimated_from_a_long_list_is_short() -> None:
         contrast.Reference(),
         contrast.Reference(IMAGES[0], noise=noise.Diagonal(np.ones((8, 8)))),
         contrast.Filtered(np.ones((3, 3))),
-        contrast.as_contrast(lambda region: region * 1.0),
+        as_contrast(lambda region: region * 1.0),
         search.SpectralSearch(),
         search.as_search("combination"),
         attention.Rollout(),

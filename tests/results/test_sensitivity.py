@@ -17,12 +17,11 @@ from attentest.attention import ViTScores
 from attentest.contrast import Reference
 from attentest.noise import AR1, Averaged, Dense, Isotropic, Stationary
 from attentest.noise.model import complete
-from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
-from attentest.statistics.confidence_interval import ConfidenceInterval, Estimates
-from attentest.statistics.inference import Inference
-from attentest.statistics.noise_factor import SameVerdict, SensitivityCurve
+from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity, recorded_sensitivity
+from attentest.statistics.inference import ConfidenceInterval, Estimates, Inference
+from attentest.statistics.noise_factor import FACTORS, SHOWN_FACTORS, SameVerdict, SensitivityCurve
 from attentest.statistics.pvalue import LogPvalues
-from attentest.statistics.truncated_law import TruncatedNormal
+from attentest.statistics.selection_laws import TruncatedNormal
 from attentest.statistics.truncation_set import TruncationSet
 from toys import tiny_vit
 
@@ -114,7 +113,9 @@ def test_randomised_selection_stays_what_it_was(scores: CountedScores) -> None:
     assert found.lengths is not None
     assert found.assumed_length == found.lengths.values[1]
     agrees(found.lengths, 1, result)
-    assert found.lengths.pvalues[0] < found.lengths.pvalues[1] < found.lengths.pvalues[2]
+    assert len(set(found.lengths.pvalues)) == 3
+    named = test.sensitivity(IMAGE, result=test(IMAGE, name="other"), lengths=[0.0])  # the noise of that result
+    agrees(named.lengths, 1, test(IMAGE, name="other"))
 
 
 def test_without_lengths_the_result_is_all_that_is_needed(scores: CountedScores) -> None:
@@ -219,6 +220,29 @@ def test_it_says_where_the_verdict_changes() -> None:
     assert [row[0] for row in found.table()][-1] == "correlation length 3 px"
 
 
+def test_report_and_terminal_say_the_same_of_the_factors_and_the_note() -> None:
+    law = TruncatedNormal(statistic=np.array([2.5]))
+    certain = np.array([[1.5, 5.0]])
+    known = TruncationSet(intervals=certain, certain=certain, possible=np.array([[1.5, np.inf]]))
+    inference = Inference(law=law, truncation_set=known, alternative="two-sided", standard_error=0.5)
+    printed = replace(factor_sensitivity(inference, alpha=0.05, confidence_level=0.95, factors=FACTORS), note="Why.")
+    unsure = printed.factors.values[printed.factors.unsure]
+    assert 0 < len(unsure) < len(FACTORS)
+    assert not np.isclose(unsure[0], SHOWN_FACTORS).any() or not np.isclose(unsure[-1], SHOWN_FACTORS).any()
+    reported = recorded_sensitivity(inference, printed.to_dict(), alpha=0.05, confidence_level=0.95)
+    assert reported.summary() == printed.summary()
+    assert reported.table() == printed.table()
+    assert "Why." in reported.summary()
+
+
+def test_one_factor_is_spoken_of_in_the_singular() -> None:
+    found = made()
+    widths = [0.0, 0.0, np.inf]
+    intervals = [ConfidenceInterval(low=0.0, high=1.0, confidence_level=0.9, error=error) for error in widths]
+    one = replace(found, factors=replace(found.factors, intervals=intervals))
+    assert "For a factor of 2 the interval may be shorter than shown" in one.summary()
+
+
 def test_tables_have_a_row_for_each_noise() -> None:
     frame = made().to_pandas()
     assert frame["factor"].tolist() == [0.5, 1.0, 2.0, 1.0, 1.0, 1.0]
@@ -241,10 +265,24 @@ def test_the_picture_shows_both_curves_and_where_the_verdict_changes() -> None:
     assert "flips at 1.25" in [text.get_text() for text in axes[0].texts]
     assert "scan $1.npy" in [text.get_text() for text in axes[0].figure.texts]
     drawn = [line for line in axes[2].lines if len(line.get_xdata()) == 3]
-    np.testing.assert_allclose(drawn[0].get_ydata(), [0.01, 0.02, 0.3])
+    np.testing.assert_allclose(drawn[0].get_ydata(), np.log10([0.01, 0.02, 0.3]))
     assert len(replace(found, lengths=None).plot(width=80.0)) == 2
     with pytest.raises(InputError, match="a list of 3 Matplotlib Axes"):
         found.plot(axes[:2])
+
+
+def test_the_picture_shows_p_values_that_are_too_small_for_a_float() -> None:
+    found = made()
+    logs = LogPvalues(*(np.array([-8000.0, -2000.0, -500.0]) for _ in range(3)))
+    tiny = replace(found, factors=replace(found.factors, log_pvalues=logs), lengths=None)
+    panel = tiny.plot()[0]
+    (drawn,) = [line for line in panel.lines if len(line.get_xdata()) == 3]
+    heights = np.asarray(drawn.get_ydata())
+    assert heights[1:] == pytest.approx(np.array([-2000.0, -500.0]) / np.log(10))
+    low, high = panel.get_ylim()
+    assert all(low < height < high for height in (*heights[1:], np.log10(tiny.alpha)))
+    panel.figure.canvas.draw()
+    assert any("10^{-" in label.get_text() for label in panel.get_yticklabels())
 
 
 @pytest.mark.slow

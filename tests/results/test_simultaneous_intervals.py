@@ -12,8 +12,8 @@ from scipy import stats
 from attentest import AttentionTest, ComponentResults
 from attentest.errors import InputError
 from attentest.pipeline.hypotheses import parts_of
+from attentest.presentation.footnotes import row_notes
 from attentest.presentation.rows import row_of, rows_of_line
-from attentest.presentation.words import component_notes
 from attentest.results.components import component_records
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.inference import (
@@ -24,9 +24,8 @@ from attentest.statistics.inference import (
 )
 from attentest.statistics.multiple_testing import adjusted_pvalues, level_of_each
 from attentest.statistics.pvalue import log_pvalues
-from attentest.statistics.randomised_law import RandomisedNormal
-from attentest.statistics.truncated_law import TruncatedNormal
-from toys import tiny_vit
+from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal
+from toys import image_of_components, tiny_vit
 from truncated import known_set, normal
 
 SETS = [np.array([[-1.0, 2.5]]), np.array([[-4.0, -0.5], [0.2, 5.0]]), np.array([[-8.0, 8.0]])]
@@ -125,16 +124,14 @@ def test_levels() -> None:
 @pytest.fixture(scope="module")
 def components() -> ComponentResults:
     test = AttentionTest(tiny_vit(), noise=1.0, threshold=0.5, alternative="equal-tailed", randomise=0.5)
-    found = test.components(np.random.default_rng(2).normal(size=(8, 8)))
-    assert len(found) == 3
-    return found
+    return test.components(image_of_components(test, 3))
 
 
 def test_components_have_them(components: ComponentResults) -> None:
     count = len(components)
     each = components.confidence_intervals(0.95)
     for one, result in zip(each, components, strict=True):
-        alone = result.confidence_interval(1 - 0.05 / count)
+        alone = result.confidence_interval(level_of_each(0.95, count))
         assert (one.low, one.high, one.error) == (alone.low, alone.high, alone.error)
         assert (one.confidence_level, one.together) == (0.95, count)
         assert f"together={count}" in repr(one)
@@ -182,9 +179,13 @@ def test_notes_where_holm_and_the_interval_differ(
     (records,) = component_records([list(components)], 0.95)
     row = {**row_of("x", records[0]), "pvalue_low": p, "pvalue_high": p, "alternative": alternative}
     assert row["simultaneous_low"] <= 0 <= row["simultaneous_high"]
-    notes = component_notes(row, rejected, 0.05, 0.95)
+    notes = row_notes(row, rejected, 0.05, 0.95, simultaneous=True)
     assert [note[: len(expected or "")] for note in notes] == ([] if expected is None else [expected])
-    assert component_notes(row, rejected, 0.05, None) == component_notes(row, rejected, 0.1, 0.95) == []
+    assert (
+        row_notes(row, rejected, 0.05, None, simultaneous=True)
+        == row_notes(row, rejected, 0.1, 0.95, simultaneous=True)
+        == []
+    )
 
 
 def test_levels_of_each_follow_results_of_several_laws() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from attentest.region import ThresholdMargins, attention_map, margins, region_of
+from attentest.region.attention_map import attention_map
 from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import ThresholdMargins, margins, region_of
 from attentest.search.spectral.cells import Interpolants, Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE, basis
 

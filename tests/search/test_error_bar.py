@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -53,12 +54,69 @@ def outside_the_bar(seeds: range, least: float, most: float) -> list[int]:
 
 
 def test_dips_of_the_promised_width_are_found() -> None:
-    assert outside_the_bar(range(40), 0.1, 0.3) == []
+    assert outside_the_bar(range(16), 0.1, 0.3) == []
 
 
 @pytest.mark.slow
 def test_a_thousand_dips() -> None:
     assert outside_the_bar(range(10_000, 11_000), 0.1, 0.3) == []
+
+
+class DenseSet(NamedTuple):
+    """What the dense grid finds."""
+
+    pvalue: float
+    intervals: NDArray[np.float64]
+
+
+ONCE_ESCAPED = {
+    273: DenseSet(
+        0.3690033366320123,
+        np.array(
+            [
+                [-10.669577226138143, -10.664123952969849],
+                [-10.192619858935675, -3.9493748237882658],
+                [-3.9181365520666294, -1.277046170737973],
+                [-1.0332790200053112, 0.964324267007652],
+                [1.0035068212517155, 1.0237456211133458],
+                [3.7687630074405405, 3.773016324091639],
+            ]
+        ),
+    ),
+    507: DenseSet(
+        0.6453849589846176,
+        np.array(
+            [
+                [-0.5530503257090698, 0.14626736007989732],
+                [0.2266680393972004, 2.6852955388637767],
+                [2.6982533861376847, 2.938824226352968],
+                [7.826562144535474, 7.8692927258944945],
+                [10.193055731892237, 10.347044049529204],
+            ]
+        ),
+    ),
+    155: DenseSet(0.3470745646604648, np.array([[1.433354323555362, 1.4659228708306031]])),
+}
+"""Of sharp models whose p was once outside its bar."""
+
+
+def dense_set(seed: int) -> DenseSet:
+    """Return what the dense grid finds for a sharp model: 30,000 evaluations."""
+    model, image, settings = sharp_vit(seed)
+    dense = AttentionTest(model, search=DENSE, confidence_level=None, **settings)(image)
+    return DenseSet(dense.pvalue, dense.intervals)
+
+
+@pytest.mark.parametrize("seed", [24, 243])
+def test_a_bar_that_the_search_for_the_interval_widened_is_narrowed_again(seed: int) -> None:
+    """There a piece is found to be wrong while the interval is searched for, after p has converged."""
+    z_obs, margin = curve_with_a_dip(seed, 0.02, 0.1)
+    problem = curve_problem([z_obs], margin, exact=True, confidence_level=0.95)
+    for most in (4_000, 150):
+        (outcome,) = SpectralSearch(max_evaluations=most).find(problem)
+        known = outcome.truncation_set
+        low, high = (math.exp(log) for log in bounds_on_log_p(z_obs, known.certain, known.possible))
+        assert (outcome.status == "converged") == (high - low <= SpectralSearch().tol * (1 + GRID_ERROR))
 
 
 def check_sharp_vit(seed: int, precision: str) -> str:
@@ -80,7 +138,7 @@ def check_sharp_vit(seed: int, precision: str) -> str:
     if found.status != "converged":
         assert found.pvalue_text(4).endswith(f"({found.status})")
         return found.status
-    dense = AttentionTest(model, search=DENSE, confidence_level=None, **settings)(image)
+    dense = ONCE_ESCAPED.get(seed) or dense_set(seed)
     low, high = found.pvalue_bounds
     if not low - GRID_ERROR <= dense.pvalue <= high + GRID_ERROR:
         # The grid overlooks what is narrower than its step, so the model decides where the two differ.
@@ -100,6 +158,13 @@ def check_sharp_vit(seed: int, precision: str) -> str:
 def test_sharp_models_that_once_escaped(seed: int, precision: str) -> None:
     """Spikes of width 0.01 and less in saturated attention, seen by no node or by one that was forgotten."""
     check_sharp_vit(seed, precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ONCE_ESCAPED)
+def test_the_dense_sets_are_those_of_the_grid(seed: int) -> None:
+    for known, found in zip(ONCE_ESCAPED[seed], dense_set(seed), strict=True):
+        np.testing.assert_allclose(found, known, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -148,7 +213,7 @@ def test_scores_that_jump_leave_a_wide_bar(margin: Callable[[Tensor], Tensor]) -
 def test_the_audit_finds_what_the_interpolation_missed() -> None:
     """A spike far narrower than is promised: where an audit point falls on it, p is mended."""
     contradicted = 0
-    for z_obs in np.linspace(0.2, 0.3, 30):
+    for z_obs in np.linspace(0.2, 0.3, 30)[::3]:
         place = z_obs + 0.3 + 7 * (z_obs - 0.2)
 
         def margin(z: Tensor, place: float = place) -> Tensor:
@@ -167,7 +232,7 @@ def test_the_audit_finds_what_the_interpolation_missed() -> None:
 
 
 def test_a_strict_search_finds_narrower_dips() -> None:
-    narrow = range(300, 340)
+    narrow = range(300, 316)
     strict = [seed for seed in narrow if _misses(seed, SpectralSearch(strict=True))]
     assert strict == []
     with pytest.raises(InputError, match="strict must be True or False"):
@@ -187,7 +252,7 @@ def _misses(seed: int, search: SpectralSearch) -> bool:
 
 
 def test_a_batch_agrees_with_single_images_to_the_tolerance() -> None:
-    images = np.random.default_rng(3).normal(size=(6, 8, 8))
+    images = np.random.default_rng(3).normal(size=(3, 8, 8))
     test = AttentionTest(tiny_vit(), noise=1.0, search=SpectralSearch(tol=1e-4), confidence_level=None)
     for image, together in zip(images, test.map(images), strict=True):
         alone = test(image)

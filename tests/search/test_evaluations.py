@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attentest.search import SearchProblem
-from attentest.search.spectral.evaluations import Evaluations, Requests
+from attentest.search.spectral.evaluations import Evaluations
 from toys import CurveMargins
 from truncated import normal
 
@@ -67,10 +67,9 @@ def test_requests_share_evaluations_and_know_what_was_known_before() -> None:
     calls: list[tuple[int, float]] = []
     evaluations = Evaluations(recording_problem(calls), rough=False)
     evaluations.at(np.array([0]), np.array([1.0]))
-    requests = Requests(evaluations)
-    pieces = requests.add(np.array([0, 1]), np.array([[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]]))
-    check = requests.add(np.array([1]), np.array([[4.0]]))
-    requests.send()
-    assert pieces()[..., 0, 1].tolist() == [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]]
-    assert check()[0, 0, 0].tolist() == [1.0, 4.0]
-    assert (requests.known_before, evaluations.known, len(calls)) == (1, 6, 6)
+    nodes = np.array([0, 1]), np.array([[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]])
+    check = np.array([1]), np.array([[4.0]])
+    at_nodes, at_check = evaluations.at_each([nodes, check])
+    assert at_nodes[..., 0, 1].tolist() == [[0.0, 1.0, 2.0], [2.0, 3.0, 4.0]]
+    assert at_check[0, 0, 0].tolist() == [1.0, 4.0]
+    assert (evaluations.known, len(calls)) == (6, 6)

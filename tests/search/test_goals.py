@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attentest.search import GridSearch, SpectralSearch
-from attentest.search.grid.steps import Fixed
+from attentest.search.grid import Fixed
 from attentest.statistics.truncation_set import union
 from toys import curve_problem
 from truncated import interval_of, known_set

@@ -30,12 +30,12 @@ from toy_selection import (
 )
 
 KERNEL = np.array([[0.2, -1.0, 0.3], [0.5, 1.5, -0.4], [0.0, 0.7, 0.1]])
-DRAWS = 60_000
+DRAWS = 30_000
 SIGMAS = 4.5
 """Monte-Carlo standard errors within which a rate must lie: with the hundred or so below, one in 1,500 runs fails by
 chance, and the seeds are fixed."""
 
-ENOUGH = 600
+ENOUGH = 400
 """Draws that a rate is worth taking of."""
 
 Eta = Callable[[NDArray[np.bool_]], NDArray[np.float64]]

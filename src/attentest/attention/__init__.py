@@ -15,12 +15,8 @@ from attentest.attention.aggregation import (
 )
 from attentest.attention.saved_model import SavedModel, load_model
 from attentest.attention.score_function import (
-    NumpyFunction,
     NumpyScores,
-    RoughScoreFunction,
     ScoreFunction,
-    ScoreProperties,
-    TorchFunction,
     TorchScores,
     function_scores,
     score_properties,
@@ -32,21 +28,13 @@ __all__ = [
     "Aggregation",
     "AggregationLike",
     "LayerAttention",
-    "NumpyFunction",
     "NumpyScores",
     "Rollout",
-    "RoughScoreFunction",
     "SavedModel",
     "ScoreFunction",
-    "ScoreProperties",
-    "TorchFunction",
     "TorchScores",
     "ViTScores",
-    "as_score_function",
-    "function_scores",
     "load_model",
-    "readable",
-    "score_properties",
     "scores_from_attentions",
 ]
 

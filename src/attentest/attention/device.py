@@ -42,18 +42,18 @@ def default_memory(device: torch.device) -> int:
 def usable_device(device: torch.device | str) -> torch.device:
     """Return a device that is available and computes in float64; raise an error for any other."""
     try:
-        chosen = torch.device(device)
+        usable = torch.device(device)
     except (RuntimeError, TypeError):  # torch's own message lists dozens of types of device
         raise InputError(
             f"device must be cpu, cuda, or cuda:N for the GPU of number N, got {shortened(device)}.", "device"
         ) from None
     try:
-        if chosen.type not in FLOAT64_DEVICES:
+        if usable.type not in FLOAT64_DEVICES:
             raise RuntimeError("it does not compute in float64")
-        torch.empty(1, dtype=torch.float64, device=chosen)
+        torch.empty(1, dtype=torch.float64, device=usable)
     except (RuntimeError, AssertionError) as error:
         reason = shorten(str(error).partition("\n")[0], LONGEST_REASON, placeholder=" ...").rstrip(".")
         raise InputError(
             f"device {shortened(str(device))} cannot be used ({reason}): use cpu, or cuda or cuda:N where torch has it."
         ) from None
-    return chosen
+    return usable

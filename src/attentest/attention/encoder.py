@@ -1,4 +1,4 @@
-"""A vision transformer as attentest uses it: a copy in float64 that exposes its attention weights."""
+"""A vision transformer as attentest uses it, a float64 copy that exposes its attention, and libraries of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from attentest.attention.aggregation import Tokens
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
 from attentest.errors import AttentestWarning, InputError, ModelError, counted, shortened
+from attentest.registry import MODEL_LIBRARIES
 
 LARGEST_SIDE = 2**14
 """Largest side of a model's input in pixels."""
@@ -80,9 +81,83 @@ class Encoder:
         return replace(self, module=copy.deepcopy(self.module, converted).to(dtype))
 
 
-def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> nn.Module:
-    """Return a module in float64 and evaluation mode: a copy, or, if it is owned, the module itself."""
+@dataclass(frozen=True, kw_only=True)
+class ModelLibrary:
+    """How the models of one library are recognised and read.
+
+    Parameters
+    ----------
+    models
+        The models that are read, as error messages list them, such as ("ViT", "DeiT").
+    package
+        Name of the library's package. Its modules pass images unchanged to the vision transformer within them.
+    recognises
+        Returns whether a module is a vision transformer of this library that can be read.
+    read
+        Called with such a module, the size of the input (a side, (height, width), or None for that of training), the
+        device (None: where the model is) and whether the module may be changed instead of copied; returns an encoder
+        that computes in float64.
+    """
+
+    models: tuple[str, ...]
+    package: str
+    recognises: Callable[[nn.Module], bool]
+    read: Callable[[nn.Module, Any, torch.device | str | None, bool], Encoder]
+
+
+def model_libraries() -> dict[str, ModelLibrary]:
+    """Return the registered libraries by name."""
+    return {name: part.load() for name, part in MODEL_LIBRARIES.items()}
+
+
+def readable_models() -> str:
+    """Return the models that can be read as error messages list them: "ViT or DeiT of Hugging Face, ViT of timm"."""
+    listed = []
+    for name, library in model_libraries().items():
+        *most, last = library.models
+        listed.append(f"{', '.join(most)} or {last} of {name}" if most else f"{last} of {name}")
+    return ", ".join(listed)
+
+
+REASONS = {
+    "which attends within windows, so no layer's attention spans the image": (
+        "swin", "vitdet", "sam", "dinat", "nat", "maxvit", "maxxvit", "davit", "gcvit", "nest", "twins", "donut",
+    ),
+    "which is hierarchical, so its layers do not share one grid of patches": (
+        "hiera", "pvt", "cvt", "segformer", "levit", "mvit", "pit", "coat", "crossvit", "mobilevit", "glpn",
+    ),
+    "which has no self-attention over patches": (
+        "resnet", "convnext", "regnet", "efficientnet", "mobilenet", "densenet", "vgg", "bit", "resnext", "mixer",
+    ),
+    "whose attention is not a plain softmax over all patches": (
+        "xcit", "cait", "volo", "focalnet", "swiftformer", "efficientformer", "poolformer", "perceiver", "beit3",
+    ),
+}  # fmt: skip
+"""Why known types of model cannot be read, by the beginnings of their names or of words in them."""
+
+
+def unreadable(kind: object, model: str) -> ModelError:
+    """Return the error for a model, as a message calls it, of a type that no library reads."""
+    name = str(kind).lower().replace("-", "_")
+    reasons = (
+        reason
+        for reason, beginnings in REASONS.items()
+        if any(name.startswith(beginning) or f"_{beginning}" in name for beginning in beginnings)
+    )
+    return ModelError(
+        f"{model} is of type {kind!r}, {next(reasons, 'which attentest does not know')}: give one of these: "
+        f"{readable_models()}, or a function from images to scores: AttentionTest(function, image_shape=...)."
+    )
+
+
+def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str, owned: bool) -> tuple[Any, str]:
+    """Return a module in float64 and evaluation mode, and the narrowest floating-point dtype of its weights before.
+
+    The module is a copy, or, if it is owned, the module itself; the dtype is its name, for example "float16".
+    """
     parameters = list(module.parameters())
+    dtypes = {p.dtype for p in parameters if p.dtype.is_floating_point}
+    stored = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
     if not parameters:
         raise ModelError(f"the model of type {kind!r} has no weights.")
     try:
@@ -104,15 +179,16 @@ def float64_copy(module: nn.Module, device: torch.device | str | None, kind: str
         ) from None
     if not owned:
         _drop_hooks(duplicate)
-    return duplicate.eval().requires_grad_(False)
+    return duplicate.eval().requires_grad_(False), str(stored).removeprefix("torch.")
 
 
 def _drop_hooks(duplicate: nn.Module) -> None:
     """Remove the caller's forward hooks from a copy: a hook that collects activations would collect thousands more."""
     dropped = 0
     for module in duplicate.modules():
+        makers = [str(getattr(hook, "__module__", "")) for hook in module._forward_hooks.values()]
         # Hooks of transformers itself only collect outputs, so no warning is needed.
-        dropped += sum(not _of_transformers(hook) for hook in module._forward_hooks.values())
+        dropped += sum(not maker.startswith("transformers.") for maker in makers)
         module._forward_hooks.clear()
     if dropped:
         warnings.warn(
@@ -121,17 +197,6 @@ def _drop_hooks(duplicate: nn.Module) -> None:
             AttentestWarning,
             stacklevel=2,
         )
-
-
-def _of_transformers(hook: Callable[..., Any]) -> bool:
-    return str(getattr(hook, "__module__", "")).startswith("transformers.")
-
-
-def stored_dtype(module: nn.Module) -> str:
-    """Return the narrowest floating-point dtype among a module's weights, for example "float16"."""
-    dtypes = {p.dtype for p in module.parameters() if p.dtype.is_floating_point}
-    narrowest = min(dtypes, key=lambda dtype: torch.finfo(dtype).bits, default=torch.float32)
-    return str(narrowest).removeprefix("torch.")
 
 
 def pair(size: Any) -> tuple[int, int]:

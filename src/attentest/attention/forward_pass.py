@@ -95,16 +95,13 @@ def plain_weights(encoder: Encoder) -> PlainWeights | None:
     convolutions = [part for part in module.modules() if isinstance(part, nn.Conv2d)]
     if layers is None or len(convolutions) != 1 or convolutions[0].weight.shape[2:] != encoder.patch_size:
         return None
-    plain = [_plain_layer(layer) for layer in layers]
+    plain = tuple(layer for layer in map(_plain_layer, layers) if layer is not None)
     first = _part(module, "norm before layers")
     norm = _norm(first)
     constant = _constant(encoder, layers[0] if norm is None else first)
-    if constant is None:
+    if constant is None or len(plain) < len(layers):
         return None
-    known = tuple(layer for layer in plain if layer is not None)
-    if len(known) < len(plain):
-        return None
-    return PlainWeights(patches=convolutions[0].weight.flatten(1), constant=constant, norm=norm, layers=known)
+    return PlainWeights(patches=convolutions[0].weight.flatten(1), constant=constant, norm=norm, layers=plain)
 
 
 def _layers(module: nn.Module, count: int) -> list[nn.Module] | None:
@@ -120,24 +117,16 @@ def _layers(module: nn.Module, count: int) -> list[nn.Module] | None:
 
 
 def _plain_layer(layer: nn.Module) -> PlainLayer | None:
-    first_norm, second_norm = (_norm(_part(layer, f"{place} norm")) for place in ("first", "second"))
-    first_scale, second_scale = (_scale(_part(layer, f"{place} scale")) for place in ("first", "second"))
-    inputs = _inputs(layer)
-    out, up, down = (_affine(_part(layer, part)) for part in ("output", "up", "down"))
-    activation = _part(layer, "activation")
-    if first_norm is None or second_norm is None or inputs is None or out is None or up is None or down is None:
-        return None
-    if activation is None:
-        return None
-    return PlainLayer(
-        first_norm=first_norm,
-        inputs=inputs,
-        out=out._replace(scale=first_scale),
-        second_norm=second_norm,
-        up=up,
-        activation=activation,
-        down=down._replace(scale=second_scale),
-    )
+    parts: dict[str, Any] = {
+        "first_norm": _norm(_part(layer, "first norm")),
+        "inputs": _inputs(layer),
+        "out": _affine(_part(layer, "output"), _part(layer, "first scale")),
+        "second_norm": _norm(_part(layer, "second norm")),
+        "up": _affine(_part(layer, "up")),
+        "activation": _part(layer, "activation"),
+        "down": _affine(_part(layer, "down"), _part(layer, "second scale")),
+    }
+    return None if any(part is None for part in parts.values()) else PlainLayer(**parts)
 
 
 def _part(module: nn.Module, part: str) -> Any:
@@ -154,16 +143,12 @@ def _norm(part: Any) -> Norm | None:
     return Norm(part.weight, part.bias, part.eps)
 
 
-def _affine(part: Any) -> Affine | None:
+def _affine(part: Any, scale: Any = None) -> Affine | None:
+    """Return a linear module as a map, with the factors of a module that scales the features of tokens, if it does."""
     if not isinstance(part, nn.Linear):
         return None
-    return Affine(part.weight, part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias)
-
-
-def _scale(part: Any) -> Tensor | None:
-    """Return the factors of a module that scales the features of tokens, if it does."""
-    scale: Tensor | None = getattr(part, "lambda1", getattr(part, "gamma", None))
-    return scale
+    bias = part.weight.new_zeros(len(part.weight)) if part.bias is None else part.bias
+    return Affine(part.weight, bias, getattr(scale, "lambda1", getattr(scale, "gamma", None)))
 
 
 def _inputs(layer: nn.Module) -> Affine | None:

@@ -19,14 +19,9 @@ from attentest.attention.attention_reader import (
     resampled_positions,
     set_constant_method,
 )
-from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
-from attentest.attention.model_library import ModelLibrary
+from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy, pair
 from attentest.attention.stored_vit import ViTModel
 from attentest.errors import ModelError
-
-
-def _forward(encoder: nn.Module, images: Tensor) -> Any:
-    return encoder(images)
 
 
 def _forward_any_size(encoder: nn.Module, images: Tensor) -> Any:
@@ -63,6 +58,8 @@ class Family:
         Whether its position embeddings are smoothed when they are resampled to a coarser grid.
     pooler
         Whether its encoder has a pooling layer by default, which is no part of the attention.
+    processor
+        Its image processor in transformers, whose defaults hold where none was saved with a model.
     forward
         Passes images through the encoder, where that takes more than calling it.
     """
@@ -74,19 +71,33 @@ class Family:
     class_token: bool = True
     antialias: bool = False
     pooler: bool = False
+    processor: str = "ViTImageProcessor"
     forward: Callable[[nn.Module, Tensor], Any] | None = None
 
 
 FAMILIES = (
     Family("ViT", ("vit",), "ViTModel", pooler=True),
-    Family("DeiT", ("deit",), "DeiTModel", prefix=2, pooler=True),
-    Family("BEiT", ("beit",), "BeitModel", pooler=True),
-    Family("DINOv2", ("dinov2",), "Dinov2Model"),
-    Family("DINOv2 with registers", ("dinov2_with_registers",), "Dinov2WithRegistersModel", antialias=True),
-    Family("DINOv3 ViT", ("dinov3_vit",), "DINOv3ViTModel"),
+    Family("DeiT", ("deit",), "DeiTModel", prefix=2, pooler=True, processor="DeiTImageProcessor"),
+    Family("BEiT", ("beit",), "BeitModel", pooler=True, processor="BeitImageProcessor"),
+    Family("DINOv2", ("dinov2",), "Dinov2Model", processor="BitImageProcessor"),
+    Family(
+        "DINOv2 with registers",
+        ("dinov2_with_registers",),
+        "Dinov2WithRegistersModel",
+        antialias=True,
+        processor="BitImageProcessor",
+    ),
+    Family("DINOv3 ViT", ("dinov3_vit",), "DINOv3ViTModel", processor="DINOv3ViTImageProcessor"),
     Family("ViT-MAE", ("vit_mae",), "ViTMAEModel", forward=_forward_unmasked),
-    Family("CLIP vision", ("clip", "clip_vision_model"), "CLIPVisionModel"),
-    Family("SigLIP vision", ("siglip", "siglip_vision_model"), "SiglipVisionModel", prefix=0, class_token=False),
+    Family("CLIP vision", ("clip", "clip_vision_model"), "CLIPVisionModel", processor="CLIPImageProcessor"),
+    Family(
+        "SigLIP vision",
+        ("siglip", "siglip_vision_model"),
+        "SiglipVisionModel",
+        prefix=0,
+        class_token=False,
+        processor="SiglipImageProcessor",
+    ),
 )
 """The families that are read, in the order in which messages list them."""
 
@@ -130,8 +141,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     patch_size = pair(config.patch_size)
     size = checked_size(pair(config.image_size) if image_size is None else image_size, patch_size)
     grid = size[0] // patch_size[0], size[1] // patch_size[1]
-    weights = stored_dtype(module)  # before an owned one is converted
-    encoder: Any = float64_copy(module, device, kind, owned)
+    encoder, weights = float64_copy(module, device, kind, owned)
     if not isinstance(encoder, ViTModel):
         _expose_attention(encoder)
     if hasattr(encoder.config, "mask_ratio"):
@@ -141,7 +151,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
     registers = int(getattr(config, "num_register_tokens", 0) or 0)
     return Encoder(
         module=encoder,
-        forward=family.forward or (_forward_any_size if any_size else _forward),
+        forward=family.forward or (_forward_any_size if any_size else nn.Module.__call__),
         kind=kind,
         channels=int(config.num_channels),
         image_size=size,

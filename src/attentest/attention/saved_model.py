@@ -1,22 +1,26 @@
-"""Saved vision transformers, loaded from a directory or the Hugging Face hub without running code they contain."""
+"""Saved vision transformers, loaded from a directory or the Hugging Face hub without running code they contain.
+
+What the config.json of a model declares is checked before the model is built.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from attentest.attention.encoder import checked_size, unreadable
 from attentest.attention.huggingface import Family, encoder_class, family_of_type
-from attentest.attention.model_config import ModelConfig
 from attentest.attention.model_files import WEIGHTS, ModelFiles, StoredWeights, no_network, quiet_transformers
-from attentest.attention.model_library import refusal
 from attentest.attention.stored_vit import ViTSettings, module_name, stored_vit
-from attentest.errors import ModelError, counted
+from attentest.checks import positive_number, real_number, whole_number
+from attentest.errors import InputError, ModelError, counted, shortened
 
 UNUSED_WEIGHTS = re.compile(
     r"(^|\.)(classifier|cls_classifier|distillation_classifier|pooler|head|lm_head|decoder|mask_token|text_model|"
@@ -28,16 +32,126 @@ UNUSED_WEIGHTS = re.compile(
 ADVICE = "weights and configuration do not belong together: give those that save_pretrained wrote at one time."
 """End of the messages about weights that are not those of the configuration."""
 
+MOST_LAYERS, MOST_CHANNELS, LARGEST_WIDTH, MOST_REGISTERS = 2**12, 2**12, 2**20, 2**12
+"""Far more than any model has: a larger number is a mistake."""
+
+MOST_LABELS = 10**6
+"""Most classes: the library makes a name for each of them."""
+
+DTYPE_SETTINGS = ("dtype", "torch_dtype")
+"""Names of the setting of the dtype, new and old."""
+
 LAYER = re.compile(r"(^|\.)(layers?|blocks)\.\d+\.")
 """Names of weights of a layer, all of which affect the attention."""
 
 
+class ModelConfig:
+    """The configuration of a saved model.
+
+    Parameters
+    ----------
+    settings
+        The content of config.json.
+    source
+        Where the model is, for errors.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], source: str) -> None:
+        self.settings, self._source = settings, source
+        vision = settings.get("vision_config")
+        # A model of images and texts nests the settings of its vision transformer.
+        self._vision = vision if isinstance(vision, Mapping) else settings
+        self._sections = (settings,) if self._vision is settings else (settings, self._vision)
+
+    @property
+    def model_type(self) -> Any:
+        """The type of the model, as transformers names it."""
+        return self.settings.get("model_type")
+
+    @contextmanager
+    def _checking(self) -> Iterator[None]:
+        try:
+            yield
+        except InputError as error:
+            raise ModelError(f"the config.json of {self._source} cannot be used: {error}") from None
+
+    def check_dtype(self) -> None:
+        """Check that torch has the dtype; a model of several parts may name a dtype for each of them."""
+        with self._checking():
+            for setting, value in ((name, section.get(name)) for section in self._sections for name in DTYPE_SETTINGS):
+                for name in value.values() if isinstance(value, Mapping) else (value,):
+                    known = isinstance(name, str) and isinstance(getattr(torch, name, None), torch.dtype)
+                    if name is not None and not known:
+                        raise InputError(
+                            f"{setting!r} must be the name of a dtype of torch, such as float32, float16 or bfloat16, "
+                            f"got {shortened(name)}: correct it, or remove it, since weights are used as they are "
+                            "stored."
+                        )
+
+    def check_activation(self, known: Collection[str]) -> None:
+        """Check that the activation is among those that transformers knows; if it is left out, it has its default."""
+        with self._checking():
+            for name in (section["hidden_act"] for section in self._sections if "hidden_act" in section):
+                if not (isinstance(name, str) and name in known):
+                    raise InputError(
+                        f"'hidden_act' must be one of {', '.join(sorted(known))}, got {shortened(name)}: use the "
+                        "config.json that was saved with the weights."
+                    )
+
+    def least_weights(self, defaults: Any) -> int:
+        """Return the least number of weights of such a model: those of its projections, which every family has.
+
+        Parameters
+        ----------
+        defaults
+            Configuration of the library with the values of what is left out.
+        """
+        with self._checking():
+            for section in self._sections:
+                if section.get("num_labels") is not None:
+                    whole_number(section["num_labels"], "'num_labels'", 0, MOST_LABELS)
+            patch_size = self._sides("patch_size", defaults)
+            checked_size(self._sides("image_size", defaults), patch_size)
+            width = self._number("hidden_size", defaults, 1, LARGEST_WIDTH)
+            self._number("num_attention_heads", defaults, 1, width)
+            real_number(self._value("layer_norm_eps", defaults, 0.0), "'layer_norm_eps'")
+            layers = self._number("num_hidden_layers", defaults, 1, MOST_LAYERS)
+            channels = self._number("num_channels", defaults, 1, MOST_CHANNELS)
+            registers = self._number("num_register_tokens", defaults, 0, MOST_REGISTERS, 0)
+            if self._value("intermediate_size", defaults) is None:
+                ratio = positive_number(self._value("mlp_ratio", defaults, 4), "'mlp_ratio'")
+                mlp_width = int(width * min(ratio, LARGEST_WIDTH))
+            else:
+                mlp_width = self._number("intermediate_size", defaults, 1, LARGEST_WIDTH)
+        layer = 4 * width**2 + 2 * width * mlp_width
+        return layers * layer + width * (patch_size[0] * patch_size[1] * channels + registers)
+
+    def _value(self, name: str, defaults: Any, otherwise: Any = None) -> Any:
+        value = self._vision.get(name)
+        return getattr(defaults, name, otherwise) if value is None else value
+
+    def _number(self, name: str, defaults: Any, least: int, most: int, otherwise: Any = None) -> int:
+        return whole_number(self._value(name, defaults, otherwise), repr(name), least, most)
+
+    def _sides(self, name: str, defaults: Any) -> tuple[int, int]:
+        size = self._value(name, defaults)
+        sides = size if isinstance(size, (list, tuple)) else [size, size]
+        if len(sides) != 2:
+            raise InputError(f"{name!r} must be a side or a height and a width, got {len(sides)} numbers.")
+        height, width = (whole_number(side, repr(name), 1, LARGEST_WIDTH) for side in sides)
+        return height, width
+
+
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one."""
+    """A loaded encoder, in the dtype it was saved in, and the configuration of its image processor, if it has one.
+
+    ``usual_processor`` is the name of the image processor of its family, whose defaults hold otherwise.
+    """
 
     encoder: nn.Module
     processor: dict[str, Any] | None
+    usual_processor: str
 
     def __repr__(self) -> str:
         processor = "None" if self.processor is None else f"<{len(self.processor)} settings>"
@@ -76,15 +190,16 @@ def load_model(
         settings = files.json("config.json", needed=True)
         if settings is None:
             raise ModelError(f"{files.what} has no config.json: it is not a saved model.")
-        encoder = _encoder(ModelConfig(settings, files.source), files)
+        config = ModelConfig(settings, files.source)
+        family = family_of_type(config.model_type)
+        if family is None:
+            raise unreadable(config.model_type, f"the model {files.where}")
+        encoder = _encoder(family, config, files)
         processor = files.json("preprocessor_config.json") or files.json("processor_config.json")
-        return SavedModel(encoder=encoder, processor=processor or None)
+        return SavedModel(encoder=encoder, processor=processor or None, usual_processor=family.processor)
 
 
-def _encoder(config: ModelConfig, files: ModelFiles) -> nn.Module:
-    family = family_of_type(config.model_type)
-    if family is None:
-        raise refusal(config.model_type, f"the model {files.where}")
+def _encoder(family: Family, config: ModelConfig, files: ModelFiles) -> nn.Module:
     is_vit = ViTSettings.model_type in family.model_types
     config.check_dtype()
     with nullcontext() if is_vit else quiet_transformers():

@@ -28,7 +28,7 @@ Scores: TypeAlias = Callable[[Tensor], Tensor]
 class ScoreFunction(Protocol):
     """Raw attention scores of images: smooth in the pixels, before upsampling and normalisation.
 
-    A score function may also have these attributes, which :func:`score_properties` reads:
+    A score function may also have these attributes:
 
     exact : bool
         Whether scores are computed in float64 throughout. If it is False, the default, rounding errors are measured,
@@ -37,7 +37,8 @@ class ScoreFunction(Protocol):
         The part of the input, from its upper left corner, that the patches cover; by default the whole input.
     describe()
         Returns what results record about the model, as a mapping of JSON-ready values; by default
-        ``{"type": name of the class}``.
+        ``{"type": name of the class}``. If it has an entry "attention", which says how attention becomes scores, the
+        map is called an attention map in words and figures, and otherwise a saliency map.
     rough(images)
         Returns the same scores computed with less precision, as float64. Without it every score is computed by
         calling the score function.
@@ -59,18 +60,6 @@ class ScoreFunction(Protocol):
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the scores (m, gh, gw) of images (m, C, H, W), in float64, each independent of the others."""
-
-
-@runtime_checkable
-class RoughScoreFunction(ScoreFunction, Protocol):
-    """A score function that also computes less precise scores, perhaps faster."""
-
-    @property
-    def rough_is_faster(self) -> bool:
-        """Whether rough scores take less time."""
-
-    def rough(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) computed with less precision, as float64."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

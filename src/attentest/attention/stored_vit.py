@@ -86,13 +86,13 @@ def stored_vit(config: Mapping[str, Any], weights: Path) -> nn.Module | None:
 def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
     """Return the settings in a configuration, None if it has one that is not known here."""
     known = {field.name: type(field.default) for field in fields(ViTSettings)}
-    given = {name: value for name, value in config.items() if name not in UNUSED_SETTINGS}
-    for name in {"image_size", "patch_size"} & given.keys():
-        if isinstance(given[name], list) and [type(side) for side in given[name]] == [int, int]:
-            given[name] = tuple(given[name])
-    if any(name not in known or type(value) not in (known[name], tuple) for name, value in given.items()):
+    stated = {name: value for name, value in config.items() if name not in UNUSED_SETTINGS}
+    for name in {"image_size", "patch_size"} & stated.keys():
+        if isinstance(stated[name], list) and [type(side) for side in stated[name]] == [int, int]:
+            stated[name] = tuple(stated[name])
+    if any(name not in known or type(value) not in (known[name], tuple) for name, value in stated.items()):
         return None
-    settings = ViTSettings(**given)
+    settings = ViTSettings(**stated)
     divides = settings.hidden_size % settings.num_attention_heads == 0
     return settings if divides and settings.hidden_act == "gelu" else None
 

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import pass_input_to_reader, resampled_positions, set_constant_method
-from attentest.attention.encoder import Encoder, checked_size, float64_copy, pair, stored_dtype
-from attentest.attention.model_library import ModelLibrary
+from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy, pair
 from attentest.errors import ModelError
 
 
@@ -23,8 +22,7 @@ def _is_transformer(module: nn.Module) -> bool:
 def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
     """Return a float64 copy of a timm model that exposes its attention, for one size of image."""
     kind = f"timm {type(module).__name__}"
-    weights = stored_dtype(module)  # before an owned one is converted
-    model: Any = float64_copy(module, device, kind, owned)
+    model, weights = float64_copy(module, device, kind, owned)
     attentions: list[Any] = [getattr(block, "attn", None) for block in model.blocks]
     if not attentions or any(not (hasattr(a, "fused_attn") and hasattr(a, "attn_drop")) for a in attentions):
         raise ModelError(
@@ -43,7 +41,7 @@ def _read(module: nn.Module, image_size: Any, device: torch.device | str | None,
         module=model,
         forward=_forward,
         kind=kind,
-        channels=_channels(model),
+        channels=int(next(m for m in model.patch_embed.modules() if isinstance(m, nn.Conv2d)).in_channels),
         image_size=size,
         patch_size=(size[0] // grid[0], size[1] // grid[1]),
         tokens=Tokens(
@@ -87,11 +85,6 @@ def _set_size(model: Any, kind: str, image_size: Any) -> None:
         positions = resampled_positions(before, grid, pair(embed.grid_size), antialias=True)
         model.pos_embed = nn.Parameter(positions, requires_grad=False)
     model.to(dtype=torch.float64).requires_grad_(False)
-
-
-def _channels(model: Any) -> int:
-    projection = next(m for m in model.patch_embed.modules() if isinstance(m, nn.Conv2d))
-    return int(projection.in_channels)
 
 
 def _forward(model: nn.Module, images: Tensor) -> Any:

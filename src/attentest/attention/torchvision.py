@@ -10,8 +10,7 @@ from torch.nn.functional import linear
 
 from attentest.attention.aggregation import Tokens
 from attentest.attention.attention_reader import plain_attention, resampled_positions
-from attentest.attention.encoder import Encoder, checked_size, float64_copy, stored_dtype
-from attentest.attention.model_library import ModelLibrary
+from attentest.attention.encoder import Encoder, ModelLibrary, checked_size, float64_copy
 
 
 def _is_transformer(module: nn.Module) -> bool:
@@ -25,8 +24,7 @@ def _is_transformer(module: nn.Module) -> bool:
 def _read(module: nn.Module, image_size: Any, device: torch.device | str | None, owned: bool) -> Encoder:
     """Return a float64 copy of a torchvision model that exposes its attention, for one size of image."""
     kind = "torchvision VisionTransformer"
-    weights = stored_dtype(module)  # before an owned one is converted
-    model: Any = float64_copy(module, device, kind, owned)
+    model, weights = float64_copy(module, device, kind, owned)
     patch = int(model.patch_size), int(model.patch_size)
     size = checked_size(int(model.image_size) if image_size is None else image_size, patch)
     grid = size[0] // patch[0], size[1] // patch[1]

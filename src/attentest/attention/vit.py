@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from attentest.attention.aggregation import AggregationLike, as_aggregation
 from attentest.attention.attention_reader import AttentionReader
 from attentest.attention.device import default_memory
-from attentest.attention.encoder import Encoder
+from attentest.attention.encoder import Encoder, ModelLibrary, model_libraries, unreadable
 from attentest.attention.forward_pass import PlainForward
 from attentest.attention.fused_forward import FusedForward
-from attentest.attention.model_library import ModelLibrary, model_libraries, refusal
 from attentest.attention.score_function import LARGEST_BATCH, Scores
 from attentest.checks import whole_number
 from attentest.errors import AttentestError, AttentestWarning, ModelError
@@ -209,15 +208,16 @@ def read_encoder(
     model: nn.Module, image_size: Any = None, device: torch.device | str | None = None, owned: bool = False
 ) -> Encoder:
     """Return a float64 copy of the vision transformer within a module; raise an error if it has none or several."""
-    found = _transformers_in(model)
-    if not found:
+    transformers = _transformers_in(model)
+    if not transformers:
         kind = getattr(getattr(model, "config", None), "model_type", None) or type(model).__name__
-        raise refusal(str(kind), "the model")
-    if len(found) > 1:
+        raise unreadable(str(kind), "the model")
+    if len(transformers) > 1:
         raise ModelError(
-            f"the {type(model).__name__} given holds {len(found)} vision transformers: give the one that is meant."
+            f"the {type(model).__name__} given holds {len(transformers)} vision transformers: give the one that is "
+            "meant."
         )
-    ((transformer, library),) = found
+    ((transformer, library),) = transformers
     encoder = library.read(transformer, image_size, device, owned)
     _warn_of_wrapper(model, transformer, encoder.kind)
     return encoder
@@ -226,14 +226,14 @@ def read_encoder(
 def _transformers_in(model: nn.Module) -> list[tuple[nn.Module, ModelLibrary]]:
     """Return the vision transformers within a module that are not parts of one another, with their libraries."""
     libraries = model_libraries().values()
-    found: list[tuple[nn.Module, ModelLibrary]] = []
+    transformers: list[tuple[nn.Module, ModelLibrary]] = []
     inner: set[int] = set()
     for module in model.modules():
         library = None if id(module) in inner else next((kind for kind in libraries if kind.recognises(module)), None)
         if library is not None:
-            found.append((module, library))
+            transformers.append((module, library))
             inner.update(id(part) for part in module.modules())
-    return found
+    return transformers
 
 
 def _warn_of_wrapper(model: nn.Module, transformer: nn.Module, kind: str) -> None:

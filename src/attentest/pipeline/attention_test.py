@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self, cast, overload
@@ -12,16 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from attentest.attention import (
-    NumpyFunction,
-    ScoreFunction,
-    TorchFunction,
-    ViTScores,
-    as_score_function,
-    load_model,
-)
+from attentest.attention import ScoreFunction, ViTScores, as_score_function, load_model
+from attentest.attention.score_function import NumpyFunction, TorchFunction
 from attentest.checks import as_generator, float_array, level
-from attentest.contrast import Contrast
+from attentest.contrast.contrast import Contrast, as_connectivity
 from attentest.definition import Definition, ModelDefinition, PretrainedDefinition, documentation, options_of
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
@@ -29,13 +24,13 @@ from attentest.images.sample import ImageLike
 from attentest.markup import definition_table
 from attentest.noise import ImageNoise, NoiseModel
 from attentest.noise.model import described
-from attentest.pipeline.geometry import noise_of, preprocessing_and_size
-from attentest.pipeline.inputs import Input, batches
+from attentest.pipeline.inputs import Input, batches, numbered_images, preprocessing_and_size
 from attentest.pipeline.many_images import stream_batches
 from attentest.pipeline.noise_sensitivity import sensitivity_of
 from attentest.pipeline.run import MarginCurves, Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import ProgressLike, progress_reports
+from attentest.record import map_kind
 from attentest.results.batch import Results
 from attentest.results.components import ComponentResults
 from attentest.results.result import AttentionTestResult
@@ -75,7 +70,6 @@ class AttentionTest:
         self, model: torch.nn.Module | ScoreFunction | NumpyFunction | TorchFunction, definition: ModelDefinition
     ) -> None:
         preprocessing, image_size = preprocessing_and_size(definition.preprocessing, definition.image_size)
-        definition = replace(definition, preprocessing=preprocessing)
         if isinstance(model, torch.nn.Module) and definition.image_shape is None:
             scores: ScoreFunction = _scores(model, definition, image_size)
         else:
@@ -88,8 +82,7 @@ class AttentionTest:
             scores = as_score_function(
                 model, definition.device, definition.batch_size, definition.memory_budget, definition.image_shape
             )
-        self.pipeline = Pipeline(definition=definition, scores=scores)
-        self.pipeline.check()
+        self.pipeline = Pipeline(_with_preprocessing(definition, preprocessing, scores), scores)
 
     @classmethod
     @options_of(PretrainedDefinition)
@@ -110,10 +103,14 @@ class AttentionTest:
             revision=definition.revision,
         )
         options = {field.name: getattr(definition, field.name) for field in fields(Definition)}
-        if isinstance(definition.preprocessing, str) and definition.preprocessing == "saved":
-            options["preprocessing"] = saved.processor
-        preprocessing, image_size = preprocessing_and_size(options["preprocessing"], definition.image_size)
+        as_saved = isinstance(definition.preprocessing, str) and definition.preprocessing == "saved"
+        processor = saved.processor if as_saved else definition.preprocessing
+        preprocessing, image_size = preprocessing_and_size(
+            processor, definition.image_size, saved_with=source if as_saved else None
+        )
         scores = _scores(saved.encoder, definition, image_size, owned=True)
+        if as_saved and preprocessing is None:
+            preprocessing = Preprocessing.usual(saved.usual_processor, scores.image_shape)
         of_model = {"attention": "rollout", "image_size": None, "device": None, "batch_size": None}  # of the scores now
         return cls(scores, **{**options, "preprocessing": preprocessing, **of_model})
 
@@ -127,9 +124,7 @@ class AttentionTest:
             those of the model (attention, preprocessing, image_size, device, batch_size).
         """
         other = copy.copy(self)
-        definition = self.pipeline.definition.replaced(**changes)
-        other.pipeline = Pipeline(definition=definition, scores=self.pipeline.scores)
-        other.pipeline.check()
+        other.pipeline = Pipeline(self.definition.replaced(**changes), self.pipeline.scores)
         return other
 
     @property
@@ -150,7 +145,7 @@ class AttentionTest:
     @property
     def noise(self) -> NoiseModel | ImageNoise:
         """The noise model, or the estimator that makes one from each image."""
-        return noise_of(self.definition)
+        return self.pipeline.inputs.noise
 
     @property
     def contrast(self) -> Contrast:
@@ -187,6 +182,7 @@ class AttentionTest:
         image: ImageLike,
         *,
         reference: ImageLike | None = None,
+        name: str | int | None = None,
         decide_at: float | None = None,
         certification: Certification | None = None,
         progress: ProgressLike = None,
@@ -201,6 +197,9 @@ class AttentionTest:
             takes. A grey image for a colour model stays one channel in the statistics.
         reference
             The image's own reference, for the contrast ``Reference()``; it replaces that of ``Reference(image)``.
+        name
+            Name or number of the image, from which with the seed the noise of randomised selection comes; by default
+            the name of its file, or 0. Images that are analysed together must have different ones.
         decide_at
             Decide at this level: the spectral search stops as soon as its error bar excludes it (the grid searches run
             to their end), and the result's ``reject`` says on which side p lies. Confidence intervals may then be
@@ -214,13 +213,14 @@ class AttentionTest:
             True for a progress bar, in terminals and notebooks; or a function, which is called with (share done, 1).
         """
         request = Request(decide_at=decide_at, certification=certification)
-        return self._tested(image, reference, request, progress)[0]
+        return self._tested(image, reference, name, request, progress)[0]
 
     def components(
         self,
         image: ImageLike,
         *,
         reference: ImageLike | None = None,
+        name: str | int | None = None,
         connectivity: int = 1,
         decide_at: float | None = None,
         certification: Certification | None = None,
@@ -233,27 +233,28 @@ class AttentionTest:
 
         Parameters
         ----------
-        image, reference, decide_at, certification, progress
+        image, reference, name, decide_at, certification, progress
             As in calling the test.
         connectivity
             1: pixels that share an edge are connected; 2: those that share a corner too.
         """
         request = Request(decide_at=decide_at, certification=certification, connectivity=connectivity)
-        return ComponentResults(self._tested(image, reference, request, progress))
+        return ComponentResults(self._tested(image, reference, name, request, progress))
 
     def _tested(
-        self, image: ImageLike, reference: ImageLike | None, request: Request, progress: ProgressLike
+        self,
+        image: ImageLike,
+        reference: ImageLike | None,
+        name: str | int | None,
+        request: Request,
+        progress: ProgressLike,
     ) -> list[AttentionTestResult]:
         """Return the results of one image: of its region, or of the components of it."""
-        tested = self.pipeline.inputs.one(image, reference)
+        self.pipeline.check(request)
+        tested = self.pipeline.inputs.one(image, reference, name)
         with progress_reports(progress, 1) as report:
-
-            def share_done(share: float) -> None:
-                if report is not None:
-                    report(share, 1)
-
-            results = self.pipeline.run([tested], request, report=share_done)
-            share_done(1.0)
+            results = self.pipeline.run([tested], request, lambda share: report(share, 1))
+            report(1.0, 1)
         return results[0]
 
     @overload
@@ -264,6 +265,7 @@ class AttentionTest:
         *,
         components: None = None,
         references: Iterable[ImageLike] | None = None,
+        names: Sequence[str | int] | None = None,
         on_error: OnError = "raise",
         decide_at: float | None = None,
         certification: Certification | None = None,
@@ -277,6 +279,7 @@ class AttentionTest:
         *,
         components: int,
         references: Iterable[ImageLike] | None = None,
+        names: Sequence[str | int] | None = None,
         on_error: OnError = "raise",
         decide_at: float | None = None,
         certification: Certification | None = None,
@@ -289,6 +292,7 @@ class AttentionTest:
         *,
         components: int | None = None,
         references: Iterable[ImageLike] | None = None,
+        names: Sequence[str | int] | None = None,
         on_error: OnError = "raise",
         decide_at: float | None = None,
         certification: Certification | None = None,
@@ -308,9 +312,13 @@ class AttentionTest:
             the results of an image are then :class:`ComponentResults`.
         references
             Each image's own reference, for the contrast ``Reference()``.
+        names
+            A name or number for each image, for tables and as in calling the test; by default their numbers from 0,
+            and for the noise of randomised selection the names of files.
         on_error
             What to do with an image that cannot be read or tested: "raise", stop with an error; "row", go on with the
-            others and report it in ``results.failures`` and as a row with its reason in ``results.table()``.
+            others. It is then a :class:`FailedImage` in its place, NaN among the p-values, and a row with its reason in
+            ``results.table()``; ``results.tested`` has the others.
         decide_at, certification
             As in calling the test.
         engine
@@ -323,12 +331,13 @@ class AttentionTest:
             progress,
             components=components,
             references=references,
+            names=names,
             on_error=on_error,
             decide_at=decide_at,
             certification=certification,
             engine=engine,
         )
-        return Results(results) if components is None else list(results)
+        return Results(results, names) if components is None else list(results)
 
     def stream(
         self,
@@ -337,6 +346,7 @@ class AttentionTest:
         *,
         components: int | None = None,
         references: Iterable[ImageLike] | None = None,
+        names: Sequence[str | int] | None = None,
         on_error: OnError = "raise",
         decide_at: float | None = None,
         certification: Certification | None = None,
@@ -347,27 +357,39 @@ class AttentionTest:
         They are :class:`AttentionTestResult`, or with ``components`` :class:`ComponentResults`. With ``on_error="row"``
         an image that cannot be tested is a :class:`FailedImage` in its place.
         """
-        request = Request(decide_at=decide_at, certification=certification, connectivity=components)
-        for batch in stream_batches(
-            self.pipeline, images, request, progress, references=references, on_error=on_error, engine=engine
-        ):
-            for tested in batch:
-                if isinstance(tested, FailedImage):
-                    yield tested
-                else:
-                    yield tested[0] if components is None else ComponentResults(tested)
+        connectivity = None if components is None else as_connectivity(components, "components")
+        request = Request(decide_at=decide_at, certification=certification, connectivity=connectivity)
+        batches_of_results = stream_batches(
+            self.pipeline,
+            images,
+            request,
+            progress,
+            references=references,
+            names=names,
+            on_error=on_error,
+            engine=engine,
+        )
+        with closing(batches_of_results):  # bar and workers end when a stream is left, not when memory is freed
+            for batch in batches_of_results:
+                for tested in batch:
+                    if isinstance(tested, FailedImage):
+                        yield tested
+                    else:
+                        yield tested[0] if components is None else ComponentResults(tested)
 
-    def attention_region(self, image: ImageLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def attention_region(
+        self, image: ImageLike, *, name: str | int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Return the attention map (H, W) and the region (H, W) that would be tested; nothing is tested.
 
-        Both are those of the result: with randomised selection, of the randomised image.
+        Both are those of the result: with randomised selection, of the randomised image, of its first draw.
 
         Parameters
         ----------
-        image
+        image, name
             As in calling the test.
         """
-        observation = self.pipeline.observe([self.pipeline.inputs.one(image)])
+        observation = self.pipeline.observe([self.pipeline.inputs.one(image, identity=name)])
         return observation.maps_on_images()[0], observation.regions_on_images()[0]
 
     def attention_maps(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
@@ -380,11 +402,10 @@ class AttentionTest:
         images
             As in :meth:`map`.
         """
-        maps = []
-        pipeline = self.pipeline
-        for batch in batches(pipeline.inputs.each(images, None), pipeline.scores.batch_size, pipeline.memory // 2):
-            inputs = [item for item in batch if isinstance(item, Input)]
-            maps.append(pipeline.observe(inputs, 0).maps_on_images())
+        maps, pipeline = [], self.pipeline
+        inputs = pipeline.inputs.each(numbered_images(images, None))
+        for batch in batches(inputs, pipeline.scores.batch_size, pipeline.memory // 2):
+            maps.append(pipeline.observe([item for item in batch if isinstance(item, Input)]).maps_on_images())
         if not maps:
             raise InputError("there are no images to look at: the iterable is empty.")
         return np.concatenate(maps)
@@ -394,6 +415,7 @@ class AttentionTest:
         image: ImageLike,
         *,
         reference: ImageLike | None = None,
+        name: str | int | None = None,
         result: AttentionTestResult | None = None,
         lengths: ArrayLike | None = None,
         factors: ArrayLike = FACTORS,
@@ -408,8 +430,8 @@ class AttentionTest:
 
         Parameters
         ----------
-        image, reference, progress
-            As in calling the test.
+        image, reference, name, progress
+            As in calling the test; by default the name is that of the result.
         result
             The result of the image, if it is known; it is computed otherwise.
         lengths
@@ -421,23 +443,33 @@ class AttentionTest:
         alpha
             Significance level of the verdicts.
         """
-        tested = self.pipeline.inputs.one(image, reference)
+        if name is None and result is not None:
+            name = result.settings.get("randomise_name")
+        tested = self.pipeline.inputs.one(image, reference, name)
         with progress_reports(progress, 1) as report:
             return sensitivity_of(
                 self.pipeline, tested, result, lengths=lengths, factors=factors, alpha=level(alpha), report=report
             )
 
-    def margins(self, image: ImageLike, distances: ArrayLike, *, reference: ImageLike | None = None) -> MarginCurves:
+    def margins(
+        self,
+        image: ImageLike,
+        distances: ArrayLike,
+        *,
+        reference: ImageLike | None = None,
+        name: str | int | None = None,
+    ) -> MarginCurves:
         """Return the paper's functions f_i of an image along its line; :func:`attentest.plot_margins` draws them.
 
         Parameters
         ----------
-        image, reference
-            As in calling the test.
+        image, reference, name
+            As in calling the test; of several draws, the first.
         distances : (m,)
             Points on the line, as distances from the observed z; each is a model evaluation.
         """
-        return self.pipeline.margins(self.pipeline.inputs.one(image, reference), float_array(distances, "distances"))
+        tested = self.pipeline.inputs.one(image, reference, name)
+        return self.pipeline.margins(tested, float_array(distances, "distances"))
 
     def validate(self, image: ImageLike, *, reference: ImageLike | None = None) -> None:
         """Raise an error if the test cannot take an image; nothing is computed."""
@@ -459,7 +491,7 @@ class AttentionTest:
         """
         if self.contrast.reference is not None:
             raise InputError("pixels of an image with a reference cannot be permuted: use another contrast.")
-        if self.pipeline.randomisation is not None:
+        if self.definition.randomise != 0:
             raise InputError(
                 "the permutation test is that of the paper, without randomised selection: use randomise=0."
             )
@@ -495,16 +527,16 @@ class AttentionTest:
         definition, model = self.definition, self.pipeline.settings["model"]
         preprocessing, level = definition.preprocessing, definition.confidence_level
         randomised = f"randomised, gamma = {definition.randomise:g}" if definition.randomise else "not randomised"
-        equal_tails = definition.alternative == "equal-tailed"
+        equal_tails, kind = definition.alternative == "equal-tailed", map_kind(self.pipeline.settings)
         return {
             "model": f"{_type(model)} on {self.device}",
             **({"attention": _parameters(model["attention"])} if "attention" in model else {}),
             "model input": f"{' x '.join(map(str, self.image_shape))} (channels x height x width)",
             **({} if preprocessing is None else {"preprocessing": preprocessing}),
             "region": (
-                f"{definition.region_unit} with attention above {definition.threshold:g}"
+                f"{definition.region_unit} with {kind} above {definition.threshold:g}"
                 if definition.threshold is not None
-                else f"{definition.top_fraction:.3g} of the {definition.region_unit}, those of greatest attention"
+                else f"{definition.top_fraction:.3g} of the {definition.region_unit}, those of greatest {kind}"
             ),
             "selection": randomised,
             "contrast": self.contrast,
@@ -534,6 +566,16 @@ def _scores(
     )
 
 
+def _with_preprocessing(
+    definition: ModelDefinition, preprocessing: Preprocessing | None, scores: ScoreFunction
+) -> ModelDefinition:
+    """Return the definition with the preprocessing that it chooses, for the size of the model's input."""
+    if (definition.resize, definition.scale) != ("processor", "processor"):
+        kept = Preprocessing() if preprocessing is None else preprocessing
+        preprocessing = kept.chosen(definition.resize, definition.scale, scores.image_shape[1:])
+    return replace(definition, preprocessing=preprocessing)
+
+
 def _type(model: Mapping[str, Any]) -> str:
     """Return the type of a model; a score function of the user's describes itself as it likes."""
     return str(model.get("type", "score function"))
@@ -543,7 +585,7 @@ def _parameters(described: Any) -> str:
     """Return a name and parameters as one line; parameters that are None are left out."""
     if not isinstance(described, Mapping):
         return str(described)
-    given = {name: value for name, value in described.items() if value is not None}
-    name = given.pop("name", None)
-    listed = ", ".join(f"{key} {value}" for key, value in given.items())
+    parameters = {name: value for name, value in described.items() if value is not None}
+    name = parameters.pop("name", None)
+    listed = ", ".join(f"{key} {value}" for key, value in parameters.items())
     return ": ".join(part for part in (name, listed) if part)

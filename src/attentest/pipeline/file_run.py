@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,20 +17,25 @@ from urllib.parse import quote
 import numpy as np
 import torch
 
+from attentest.errors import AttentestWarning, InputError, counted
 from attentest.files import make_directory, write_complete
-from attentest.images.image_source import ImageSource
+from attentest.images.image_source import ImageSource, told_apart
 from attentest.images.sample import ImageLike, as_sample
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.pipeline.many_images import Tested, stream_batches
+from attentest.pipeline.inputs import numbered_images
+from attentest.pipeline.many_images import ImageTests, Tested
 from attentest.pipeline.noise_sensitivity import LEFT_OUT
 from attentest.pipeline.run import Request
-from attentest.presentation.report.tested_batch import PICTURES
+from attentest.presentation.picture import content_digest
+from attentest.presentation.report.tested_batch import PICTURES, saved_file
+from attentest.presentation.rows import ImageRows, rows_of_line
 from attentest.progress import Progress
 from attentest.results.batch import small_picture
 from attentest.results.components import component_records
 from attentest.results.result import AttentionTestResult, records_of
-from attentest.runs.engine import FailedImage, reason_of, timed_batches
-from attentest.runs.records import Records, Row
+from attentest.runs.engine import Engine, FailedImage, reason_of, timed_batches
+from attentest.runs.record_lines import alone_in
+from attentest.runs.records import RESULTS, RecordFile, Records, Row, record_header
 
 SUFFIXES = {"masks": ".png", "regions": ".npy", "maps": ".npy", PICTURES: ".npz"}
 """What can be saved of an image, and the suffix of its file."""
@@ -52,23 +59,38 @@ class SavedArrays:
     kinds: Sequence[str]
     optional: Sequence[str] = ()
 
-    def has(self, saved: Any) -> bool:
-        """Return whether all that must be there was saved, given the files by their kinds, if there are any."""
-        needed = set(self.kinds) - set(self.optional)
-        return not needed or (isinstance(saved, dict) and needed <= set(saved))
+    def has(self, record: Row) -> bool:
+        """Return whether all that must be there of an image was saved and still is."""
+        files = [saved_file(record, kind)[0] for kind in self.kinds if kind not in self.optional]
+        return all(name and (self.directory / name).is_file() for name in files)
 
-    def save(self, image: ImageSource, results: Sequence[AttentionTestResult]) -> dict[str, str]:
-        """Save what was asked for of an image, and return the files by their kinds, relative to the directory.
+    def save(self, image: ImageSource, results: Sequence[AttentionTestResult]) -> dict[str, dict[str, Any]]:
+        """Save what was asked for of an image, and return what its record says of it, by kind.
 
-        ``results`` are those of its region, or of the components of it.
+        These are under "saved" the files, relative to the directory, with hashes of their content, and under "unsaved"
+        the reasons why others could not be saved: the image was tested all the same. ``results`` are those of its
+        region, or of the components of it.
         """
-        saved = {}
+        saved: dict[str, dict[str, Any]] = {"saved": {}}
         for kind in self.kinds:
             path = Path(kind) / f"{file_stem(image.name)}{SUFFIXES[kind]}"
-            make_directory(self.directory / kind)
-            write_complete(self.directory / path, _content(kind, results), f"the {kind}")
-            saved[kind] = str(path)
+            content = _content(kind, results)
+            try:
+                make_directory(self.directory / kind)
+                write_complete(self.directory / path, content, f"the {kind}")
+            except InputError as error:
+                saved.setdefault("unsaved", {})[kind] = str(error)
+            else:
+                saved["saved"][kind] = {"file": str(path), "blake2b": content_digest(content)}
         return saved
+
+    def check(self, records: Iterable[Row]) -> list[str]:
+        """Return why some that is optional was not saved; raise an error if something else was not."""
+        reasons = [of_kind for record in records for of_kind in record.get("unsaved", {}).items()]
+        for kind, reason in reasons:
+            if kind not in self.optional:
+                raise InputError(reason)
+        return [reason for _, reason in reasons]
 
 
 def file_stem(name: str) -> str:
@@ -81,27 +103,21 @@ def file_stem(name: str) -> str:
 def _content(kind: str, results: Sequence[AttentionTestResult]) -> bytes:
     if kind == PICTURES:
         return small_picture(results).to_bytes()
+    content, shown = io.BytesIO(), results[0].shown()
     if kind == "masks":
-        return _picture(results[0].region)
-    return _array(results[0].attention if kind == "maps" else results[0].region)
+        from PIL import Image
 
-
-def _array(values: Any) -> bytes:
-    content = io.BytesIO()
-    np.save(content, values)
-    return content.getvalue()
-
-
-def _picture(mask: Any) -> bytes:
-    from PIL import Image
-
-    content = io.BytesIO()
-    Image.fromarray(np.where(mask, 255, 0).astype(np.uint8)).save(content, "PNG")
+        Image.fromarray(np.where(shown["region"], 255, 0).astype(np.uint8)).save(content, "PNG")
+    else:
+        np.save(content, shown["attention" if kind == "maps" else "region"])
     return content.getvalue()
 
 
 TESTED_SHARE = 0.2
 """Share of the work on an image that its test is, where four more are made for its sensitivity to the noise."""
+
+READ = ("file", "reference", "reference_file")
+"""What a record says about the files that were read: hash of the image, name and hash of its reference."""
 
 Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 
@@ -110,7 +126,7 @@ Keep: TypeAlias = Callable[[ImageSource, "list[AttentionTestResult]"], None]
 class BatchRun:
     """Tests of image files.
 
-    The line of an image has its name, the seconds that it took, size and time of change of its file, and under
+    The line of an image has its name, the seconds that it took, a hash of its file and of its reference, and under
     "results" the record of its result (``result.to_dict()``), or those of the components of its region; or under
     "error" the reason why it could not be tested.
 
@@ -123,14 +139,15 @@ class BatchRun:
     references
         Their reference images: none, one for all, or one for each.
     confidence_level
-        Level of the confidence intervals in the records.
+        Level of the confidence intervals in the records; None for none.
     request
         What is asked about each image.
     sensitivity
         Significance level of the sensitivity to the noise that each record has under "sensitivity"
         (:meth:`AttentionTest.sensitivity`); None for none. For whole regions.
     save
-        What to save of each image, if anything; the record has the files under "saved".
+        What to save of each image, if anything; the record has the files under "saved". Where something that is not
+        optional cannot be saved, adding the record raises an error after it is written.
     keep
         Called with every image that was tested and its results, one or one for each component of its region, before
         they are dropped; in the process that tests it.
@@ -139,11 +156,15 @@ class BatchRun:
     test: AttentionTest
     images: Sequence[ImageSource]
     references: Sequence[ImageSource] = ()
-    confidence_level: float = 0.95
+    confidence_level: float | None = 0.95
     request: Request = field(default_factory=Request)
     sensitivity: float | None = None
     save: SavedArrays | None = None
     keep: Keep | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "images", told_apart(self.images))
+        self.test.pipeline.check(self.request)
 
     def describe(self) -> dict[str, Any]:
         """Return what the records of one directory have in common, apart from the test, JSON-ready."""
@@ -159,16 +180,58 @@ class BatchRun:
             place
             for place, image in enumerate(self.images)
             if (record := records.rows.get(image.name)) is None
-            or record.get("file") != _stamp(image)
-            or record.get("reference") != self._reference_name(place)
+            or {name: record.get(name) for name in READ} != self._read(place, is_image="error" not in record)
             or (retry and "error" in record)
             or (
                 self.sensitivity is not None
                 and "error" not in record
                 and record.get("sensitivity", {}).get("alpha") != self.sensitivity
             )
-            or (self.save is not None and "error" not in record and not self.save.has(record.get("saved")))
+            or (self.save is not None and "error" not in record and not self.save.has(record))
         ]
+
+    @contextmanager
+    def recorded(
+        self, engine: Engine, rows: ImageRows, out: Path | None, retry: bool
+    ) -> Iterator[tuple[Iterable[Row], list[int], Callable[[Sequence[Row]], int | None]]]:
+        """Take the rows that a directory has; yield their records, the places of other images, and what adds records.
+
+        Without a directory there are none, and nothing is written. A directory of another test raises an error. What
+        adds records returns the number of lines that their file has then.
+        """
+        if out is None:
+            yield [], list(range(len(self.images))), lambda records: None
+            return
+
+        def keep(record: Row) -> Row:
+            rows.set(record["image"], rows_of_line(record))
+            kept: Row = {name: record[name] for name in (*READ, "error", "saved") if name in record}
+            if "sensitivity" in record:
+                kept["sensitivity"] = {"alpha": record["sensitivity"]["alpha"]}
+            return kept
+
+        make_directory(out)
+        file = RecordFile(out / RESULTS)
+        header = record_header(self.test, self.describe(), engine)
+        with alone_in(out), file.writing(header, keep) as writer:
+            places = self.missing(writer.records, retry)
+            for place in places:  # their rows are of other files of these names, or of failures to be tried again
+                rows.set(self.images[place].name, [])
+            unsaved: list[str] = []
+
+            def add(records: Sequence[Row]) -> int:
+                lines = writer.add(records)
+                if self.save is not None:
+                    unsaved.extend(self.save.check(records))
+                return lines
+
+            yield file.rows_at(writer.records.places[name] for name in rows.names), places, add
+            if unsaved:
+                warnings.warn(
+                    f"{counted(len(unsaved), 'image')} without a picture in reports: {unsaved[0]}",
+                    AttentestWarning,
+                    stacklevel=2,
+                )
 
     @property
     def device(self) -> torch.device:
@@ -177,26 +240,45 @@ class BatchRun:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the records of images, given by their places, batch by batch."""
-        bar = _Bar(progress=progress, total=len(tasks), tested_share=1.0 if self.sensitivity is None else TESTED_SHARE)
-        images, references = [self.images[place] for place in tasks], self._references(tasks)
-        batches = stream_batches(
-            self.test.pipeline, images, self.request, bar.tested, references=references, on_error="row"
+        share, finished = 1.0 if self.sensitivity is None else TESTED_SHARE, 0
+
+        def tell(before: float, weight: float, done: float, _: int | None) -> None:
+            if progress is not None:
+                progress(before + weight * done, len(tasks))
+
+        found: dict[int, list[Any]] = {}
+
+        def images() -> Iterator[ImageSource]:
+            for place in tasks:
+                found[place] = self._status(place)
+                yield self.images[place]
+
+        tests = ImageTests(pipeline=self.test.pipeline, request=self.request, on_error="row", total=len(tasks))
+        batches = tests.run(
+            numbered_images(images(), self._references(tasks)),
+            # Images of a batch that is tested are not finished yet.
+            lambda done, total: tell(finished, share, done - finished, total),
         )
-        for some, batch, start in timed_batches(tasks, batches):
+        for places, batch, start in timed_batches(tasks, batches):
             values = self._values(batch)
-            for number, (place, tested, found) in enumerate(zip(some, batch, values, strict=True)):
+            for number, (place, tested, record) in enumerate(zip(places, batch, values, strict=True)):
                 if isinstance(tested, FailedImage):
                     continue
                 if self.sensitivity is not None:
-                    varied = partial(bar.varied, len(batch), number)
-                    found["sensitivity"] = self._sensitivity(place, tested[0], self.sensitivity, varied)
+                    before = finished + share * len(batch) + (1 - share) * number
+                    varied = partial(tell, before, 1 - share)
+                    record["sensitivity"] = self._sensitivity(place, tested[0], self.sensitivity, varied)
                 if self.save is not None:
-                    found["saved"] = self.save.save(self.images[place], tested)
+                    record |= self.save.save(self.images[place], tested)
                 if self.keep is not None:
                     self.keep(self.images[place], tested)
-            bar.finished += len(batch)
+            finished += len(batch)
             seconds = (time.perf_counter() - start) / len(batch)
-            yield [self._record(place, found, seconds) for place, found in zip(some, values, strict=True)]
+            yield [
+                # What was changed since it was read is another image.
+                self._record(place, record, seconds, changed=found.pop(place) != self._status(place))
+                for place, record in zip(places, values, strict=True)
+            ]
 
     def lost(self, task: int, reason: str) -> Row:
         """Return the record of an image, given by its place, that could not be tested for a reason outside the test."""
@@ -206,10 +288,10 @@ class BatchRun:
         """Return the records of each image of a batch, or the reason of its failure."""
         regions = [list(tested) for tested in batch if not isinstance(tested, FailedImage)]
         if self.request.connectivity is None:
-            records = [[record] for record in records_of([each for (each,) in regions], self.confidence_level)]
+            records = [[record] for record in records_of([result for (result,) in regions], self.confidence_level)]
         else:
             records = component_records(regions, self.confidence_level)
-        values = iter([record.to_dict() for record in some] for some in records)
+        values = iter([record.to_dict() for record in of_image] for of_image in records)
         return [
             {"error": tested.reason} if isinstance(tested, FailedImage) else {"results": next(values)}
             for tested in batch
@@ -217,18 +299,31 @@ class BatchRun:
 
     def _sensitivity(self, place: int, result: AttentionTestResult, alpha: float, progress: Progress) -> dict[str, Any]:
         """Return the sensitivity of a tested image as JSON-ready values, without correlation lengths if they fail."""
-        given: dict[str, Any] = {"reference": self._reference(place), "result": result, "alpha": alpha}
+        image, reference = self.images[place], self._reference(place)
         try:
-            found = self.test.sensitivity(self.images[place], **given, progress=progress)
+            curves = self.test.sensitivity(image, reference=reference, result=result, alpha=alpha, progress=progress)
         except Exception as error:  # noqa: BLE001  # whatever the error is, the image was tested and the others go on
-            found = replace(result.sensitivity(alpha=alpha), note=f"{LEFT_OUT}: {reason_of(error)}")
-        return found.to_dict()
+            curves = replace(result.sensitivity(alpha=alpha), note=f"{LEFT_OUT}: {reason_of(error)}")
+        return curves.to_dict()
 
-    def _record(self, place: int, values: dict[str, Any], seconds: float) -> Row:
-        image = self.images[place]
-        which = {"image": image.name, "seconds": round(seconds, 6), "file": _stamp(image)}
-        reference = self._reference_name(place)
-        return {**which, **({} if reference is None else {"reference": reference}), **values}
+    def _record(self, place: int, values: dict[str, Any], seconds: float, changed: bool = False) -> Row:
+        which = {"image": self.images[place].name, "seconds": round(seconds, 6)}
+        read = {} if changed else self._read(place, is_image="error" not in values)
+        return {**which, **{name: value for name, value in read.items() if value is not None}, **values}
+
+    def _status(self, place: int) -> list[Any]:
+        """Return what changes whenever a file does that is read for the test of an image."""
+        reference = self._reference(place)
+        return [None if source is None else source.status() for source in (self.images[place], reference)]
+
+    def _read(self, place: int, is_image: bool) -> dict[str, Any]:
+        """Return what is read for the test of an image, as it is now; it is known again by its content."""
+        reference = self._reference(place)
+        stamps = (
+            self.images[place].stamp(is_image=is_image),
+            *((None, None) if reference is None else (reference.name, reference.stamp(is_image=is_image))),
+        )
+        return dict(zip(READ, stamps, strict=True))
 
     def _references(self, places: Sequence[int]) -> list[ImageLike] | None:
         """Return the reference of each image; one for all is read once."""
@@ -240,36 +335,3 @@ class BatchRun:
 
     def _reference(self, place: int) -> ImageSource | None:
         return self.references[place if len(self.references) > 1 else 0] if self.references else None
-
-    def _reference_name(self, place: int) -> str | None:
-        reference = self._reference(place)
-        return None if reference is None else reference.name
-
-
-@dataclass(kw_only=True)
-class _Bar:
-    """Divides the progress of each image between its test and what is done with its result."""
-
-    progress: Progress | None
-    total: int
-    tested_share: float
-    finished: int = 0
-
-    def tested(self, done: float, total: int | None) -> None:
-        """Report how many images are tested, of which those of this batch are not finished yet."""
-        self._move(self.finished + self.tested_share * (done - self.finished))
-
-    def varied(self, count: int, number: int, share: float, total: int | None) -> None:
-        """Report how much is done of one of the images of a batch that is tested."""
-        self._move(self.finished + self.tested_share * count + (1 - self.tested_share) * (number + share))
-
-    def _move(self, done: float) -> None:
-        if self.progress is not None:
-            self.progress(done, self.total)
-
-
-def _stamp(image: ImageSource) -> list[int] | None:
-    try:
-        return image.stamp()
-    except OSError:  # there is no such file any more, and the record says so
-        return None

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.contrast import Contrast, labelled_components, takes_stacks
+from attentest.contrast.contrast import Contrast, labelled_components, per_pixel, takes_stacks
 from attentest.errors import InputError
 from attentest.images.sample import add_values, stacked
 from attentest.noise import NoiseModel
@@ -56,28 +56,11 @@ class Lines:
         return self.covariance_eta / self.standard_error[:, None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReferenceTerms:
-    """What references R add to contrasts, (k,) each.
-
-    Parameters
-    ----------
-    values, variances
-        eta' R, and eta' Sigma_R eta.
-    degrees
-        Degrees of freedom of the estimates of these variances: infinite for noise that is known.
-    """
-
-    values: NDArray[np.float64]
-    variances: NDArray[np.float64]
-    degrees: NDArray[np.float64]
-
-
 def lines_through(
     images: NDArray[np.float64],
     eta: NDArray[np.float64],
     noise: Sequence[NoiseModel],
-    references: ReferenceTerms | None = None,
+    references: tuple[NDArray[np.float64], NDArray[np.float64], Sequence[NoiseModel]] | None = None,
     added: NDArray[np.float64] | None = None,
     added_noise: Sequence[NoiseModel] | None = None,
 ) -> Lines:
@@ -92,8 +75,9 @@ def lines_through(
     noise
         Noise model of each image.
     references
-        With references, image and reference form one vector with independent noise, and the line passes through both;
-        what is returned is its projection on the image, which is all that the model sees.
+        Observed references R (k, n), the contrast (k, n) of each, and their noise models, none if they are exact. Image
+        and reference form one vector with independent noise, and the line passes through both; what is returned is its
+        projection on the image, which is all that the model sees.
     added : (k, n)
         Noise W that was added to the images before the model saw them, and to no reference. The contrast of X and that
         of W move X + W in the same direction, but X moves less where a reference takes its share of the noise. The
@@ -103,15 +87,21 @@ def lines_through(
         X + W beside its coordinate z = T + v' W must depend on neither, so that Sigma_W v must point along the line:
         v = x / b' x with Sigma_W x = b. For Sigma_W = Sigma this is eta up to a factor.
     """
-    error = np.sqrt(2 / by_model(_degrees_of_freedom, noise, eta))  # of the estimated variance, relative to it
+    error = _variance_errors(noise, eta)
     covariance_eta = covariance_times(noise, eta)
     variance = np.einsum("ki,ki->k", eta, covariance_eta)
     floor = eta.shape[1] * np.finfo(np.float64).eps * _sums_of_absolute_products(eta, covariance_eta)
     floor = np.maximum(floor, by_model(_rounding_of_variances, noise, eta))  # below it, a variance is zero
     values = np.einsum("ki,ki->k", eta, images)
     own = variance
+    reference_error: NDArray[np.float64] | float = 0.0
     if references is not None:
-        variance, values = variance + references.variances, values + references.values
+        pixels, reference_eta, reference_noise = references
+        values = values + np.einsum("ki,ki->k", reference_eta, pixels)
+        if reference_noise:
+            covariances = covariance_times(reference_noise, reference_eta)
+            variance = variance + np.einsum("ki,ki->k", reference_eta, covariances)
+            reference_error = _variance_errors(reference_noise, reference_eta)
     if not np.all(np.isfinite(variance)):
         raise InputError("the variance of the compared difference overflows: use smaller units for contrast and noise.")
     if np.any(variance <= floor):
@@ -123,7 +113,9 @@ def lines_through(
     statistic, own_share = values / scale, own / variance
     if references is not None:
         # Both may be the same estimate: their errors are added as if they were.
-        error = own_share * error + (1 - own_share) * np.sqrt(2 / references.degrees)
+        error = own_share * error + (1 - own_share) * reference_error
+    with np.errstate(divide="ignore"):
+        degrees = np.asarray(2 / error**2)
     z_obs = statistic
     if added is not None:
         if np.any(own <= floor):
@@ -145,7 +137,7 @@ def lines_through(
         z_obs=z_obs,
         standard_error=scale,
         own_share=own_share,
-        degrees=_degrees(error),
+        degrees=degrees,
     )
 
 
@@ -176,12 +168,6 @@ def _sums_of_absolute_products(first: NDArray[np.float64], second: NDArray[np.fl
     return sums
 
 
-def _degrees(error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the degrees of freedom (k,) of variances with relative standard errors (k,)."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(2 / error**2)
-
-
 def covariance_times(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return Sigma eta (k, n) of contrasts (k, n) with the noise model of each."""
     for model in noise:
@@ -201,8 +187,10 @@ def by_model(
     return np.concatenate([function(model, row[None]) for model, row in zip(noise, eta, strict=True)])
 
 
-def _degrees_of_freedom(noise: NoiseModel, eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    return complete(noise).degrees_of_freedom(eta)
+def _variance_errors(noise: Sequence[NoiseModel], eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the relative standard errors (k,) of estimated variances of contrasts (k, n), 0 for known noise."""
+    degrees = by_model(lambda model, rows: complete(model).degrees_of_freedom(rows), noise, eta)
+    return np.asarray(np.sqrt(2 / degrees))
 
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -258,15 +246,15 @@ class Parts:
     def chunks(self, size: int) -> Iterator[Parts]:
         """Yield the parts, ``size`` at a time."""
         for start in range(0, len(self), size):
-            some = slice(start, start + size)
-            yield replace(self, image=self.image[some], component=self.component[some])
+            rows = slice(start, start + size)
+            yield replace(self, image=self.image[rows], component=self.component[rows])
 
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
     """Return the compared parts of regions (k, H, W): each as a whole, or its components of a connectivity."""
     if connectivity is None:
-        each = np.arange(len(regions))
-        return Parts(image=each, regions=regions, labels=None, component=np.zeros_like(each))
+        images = np.arange(len(regions))
+        return Parts(image=images, regions=regions, labels=None, component=np.zeros_like(images))
     labelled = [labelled_components(region, connectivity) for region in regions]
     counts = [count for _, count in labelled]
     return Parts(
@@ -280,27 +268,23 @@ def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
 def lines_of(observation: Observation, parts: Parts, contrast: Contrast) -> Lines:
     """Return the lines (r,) along which only the contrast of each part varies."""
     tested = [observation.batch[image] for image in parts.image]
-    terms = None
+
+    def vectors(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return parts.per_part(values.reshape(len(values), -1))
+
+    references = None
     if tested[0].reference is not None:
-        references = stacked([item.reference.pixels for item in observation.batch if item.reference is not None])
-        reference_eta = _eta(contrast.reference_weights, observation, parts)
-        flattened = parts.per_part(references.reshape(len(references), -1))
-        values = np.einsum("ki,ki->k", reference_eta, flattened)
-        variances, degrees = np.zeros(len(parts)), np.full(len(parts), np.inf)
-        reference_noise = [item.reference_noise for item in tested if item.reference_noise is not None]
-        if reference_noise:
-            variances = np.einsum("ki,ki->k", reference_eta, covariance_times(reference_noise, reference_eta))
-            degrees = by_model(_degrees_of_freedom, reference_noise, reference_eta)
-        terms = ReferenceTerms(values=values, variances=variances, degrees=degrees)
-        del references, reference_eta, flattened
-    images = parts.per_part(observation.images.reshape(len(observation.images), -1))
-    added = observation.added
+        references = (
+            vectors(stacked([item.reference.pixels for item in observation.batch if item.reference is not None])),
+            _eta(contrast.reference_weights, observation, parts),
+            [item.reference_noise for item in tested if item.reference_noise is not None],
+        )
     return lines_through(
-        images,
+        vectors(observation.images),
         _eta(contrast.weights, observation, parts),
         [item.noise for item in tested],
-        terms,
-        None if added is None else parts.per_part(added.reshape(len(added), -1)),
+        references,
+        None if observation.added is None else vectors(observation.added),
         [item.selection_noise or item.noise for item in tested],
     )
 
@@ -310,23 +294,9 @@ def _eta(weigh: Callable[..., NDArray[np.float64]], observation: Observation, pa
     masks, regions, shape = parts.masks(), parts.per_part(parts.regions), observation.images.shape[1:]
     seen, channel_weights = observation.seen, observation.batch[0].geometry.channel_weights
     if takes_stacks(weigh):
-        return _per_pixel(weigh(masks, regions, seen), channel_weights, shape)
+        return per_pixel(weigh(masks, regions, seen), channel_weights, shape)
     weights = (weigh(mask, region, seen) for mask, region in zip(masks, regions, strict=True))
-    return np.concatenate([_per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
-
-
-def _per_pixel(
-    weights: NDArray[np.float64], channel_weights: NDArray[np.float64], shape: tuple[int, ...]
-) -> NDArray[np.float64]:
-    """Return weights (m, H, W) or (m, C, H, W) as contrasts (m, n) of images (C, H, W)."""
-    if weights.ndim == 3:
-        weights = channel_weights[:, None, None] * weights[:, None]
-    if weights.shape[1:] != shape:
-        raise InputError(
-            f"the contrast gives weights of shape {weights.shape[1:]}, but the image has (C, H, W) = {shape}: give "
-            "(H, W) for all channels together, or one plane for each."
-        )
-    return weights.reshape(len(weights), -1)
+    return np.concatenate([per_pixel(part_weights[None], channel_weights, shape) for part_weights in weights])
 
 
 KEY = b"attentest 1"
@@ -346,7 +316,7 @@ def seeds_of(observation: Observation, parts: Parts) -> NDArray[np.uint64]:
 
 def _digest(pixels: NDArray[np.float64], seen: NDArray[np.bool_] | None) -> bytes:
     """Return a digest of the pixels (C, H, W) that the model sees (H, W), None for all."""
-    found = hashlib.blake2b(key=KEY, digest_size=16)
+    digest = hashlib.blake2b(key=KEY, digest_size=16)
     for plane in pixels:
-        add_values(found, plane if seen is None else plane[seen])
-    return found.digest()
+        add_values(digest, plane if seen is None else plane[seen])
+    return digest.digest()

@@ -1,27 +1,35 @@
-"""Images to test, with their references and noise models, each converted and estimated once; randomised selection."""
+"""Images to test, with their references, noise models and the way to the model's input, each converted once."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from attentest.contrast import Contrast, check_pair
+from attentest.attention import ScoreFunction
+from attentest.checks import real_number
+from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
-from attentest.errors import InputError
-from attentest.images.sample import ImageLike, Sample, add_values, as_sample, check_image, stacked
+from attentest.errors import InputError, shortened
+from attentest.images.image_source import identity_of
+from attentest.images.preprocessing import InputMap, Preprocessing, checked_levels, described_shape, identity_map
+from attentest.images.sample import ImageLike, Layout, Sample, add_values, as_sample, check_image
 from attentest.noise import ImageNoise, NoiseModel
-from attentest.noise.model import complete
-from attentest.pipeline.geometry import Geometries, Geometry, contrast_of, noise_of
+from attentest.noise.model import check_shape, complete
+from attentest.region.patch_grid import PatchGrid
 from attentest.runs.engine import FailedImage, OnError, reason_of
+
+MOST_GEOMETRIES = 16
+"""Number of image shapes whose geometry a test keeps."""
 
 ARRAYS_PER_IMAGE = 8
 """Arrays of the size of an image that its test holds at a time, at most: one image more in a batch takes 5 to 6, with
@@ -34,6 +42,51 @@ model it was up to 0.3 wide where rounding changes pixels by 2e-7, and up to 1 f
 
 ENDED = object()
 """Sentinel: one of the two iterables ended first."""
+
+Identity: TypeAlias = "int | str"
+"""What the noise that randomised selection adds to an image comes from, beside the seed: its number or its name."""
+
+NumberedImage: TypeAlias = "tuple[int, tuple[ImageLike, ImageLike | None, Identity]]"
+"""The number of an image among all images, and the image with its reference and its identity."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Geometry:
+    """Images of one shape: their map to the model's input, the weights of their channels, and the patches on them.
+
+    Parameters
+    ----------
+    shape
+        The (C, H, W) of the images.
+    inputs
+        Map from the images to the model's input.
+    preprocessing
+        What the map does; None if images reach the model as they are.
+    channel_weights : (C,)
+        Weight of each channel in the contrast.
+    region_unit
+        What regions consist of: "pixels" or "patches".
+    covered
+        Height and width of the part of the model's input that the patches cover.
+    device
+        Where the model computes.
+    """
+
+    shape: tuple[int, int, int]
+    inputs: InputMap
+    preprocessing: Preprocessing | None
+    channel_weights: NDArray[np.float64]
+    region_unit: str
+    covered: tuple[int, int]
+    device: torch.device
+    _patch_grids: dict[tuple[int, int], PatchGrid] = field(default_factory=dict, init=False)
+
+    def patch_grid(self, grid: tuple[int, int]) -> PatchGrid:
+        """Return a grid (rows, columns) of patches."""
+        if grid not in self._patch_grids:
+            size, placement = self.shape[1:], self.inputs.placement
+            self._patch_grids[grid] = PatchGrid(size, grid, self.covered, placement, self.device, self.region_unit)
+        return self._patch_grids[grid]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +106,10 @@ class Input:
     selection_noise
         Noise model that randomised selection draws from, where it is not that of the image: another one is then
         considered for an image whose region was chosen already.
+    identity, draw
+        Which noise randomised selection adds: that of an image of this number or name, and which draw of it.
+    number
+        Its number in error messages, if they are to say which image they are about.
     """
 
     image: Sample
@@ -61,113 +118,177 @@ class Input:
     reference: Sample | None = None
     reference_noise: NoiseModel | None = None
     selection_noise: NoiseModel | None = None
+    identity: Identity = 0
+    draw: int = 0
+    number: int | None = None
 
     @property
     def noisy_reference(self) -> str | None:
         """Digest of the reference image, None without one or if it is exact: images that share it are dependent."""
         if self.reference is None or self.reference_noise is None:
             return None
-        found = hashlib.blake2b(digest_size=16)
-        add_values(found, self.reference.pixels)
-        return found.hexdigest()
+        digest = hashlib.blake2b(digest_size=16)
+        add_values(digest, self.reference.pixels)
+        return digest.hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Inputs:
-    """Makes inputs of images; images that do not fit the test are refused.
+    """Makes inputs of images of any shapes; an image that does not fit the test raises an error.
 
     Parameters
     ----------
     definition
-        The test.
-    geometries
-        How images reach the model.
+        The test: preprocessing, intensity range, channels, units of regions, and noise and contrast, which may be for
+        one shape only.
+    scores
+        The model.
+    covered
+        Height and width of the part of its input that the patches cover.
     """
 
-    definition: Definition
-    geometries: Geometries
+    def __init__(self, definition: Definition, scores: ScoreFunction, covered: tuple[int, int]) -> None:
+        self._definition, self._scores, self._covered = definition, scores, covered
+        # Noise and contrast were converted when the definition was made.
+        self.noise = cast("NoiseModel | ImageNoise", definition.noise)
+        self.contrast = cast(Contrast, definition.contrast)
+        self._intensity_range = _intensity_range(definition.intensity_range, definition.preprocessing)
+        self._geometries: dict[Layout, Geometry] = {}
+        # To find out whether noise is estimated from each image takes longer than a small image.
+        self._estimates_noise = isinstance(self.noise, ImageNoise)
+        self._deviations: dict[tuple[int, int], float] = {}  # of a pixel, by its place and the number of pixels
+        if definition.preprocessing is None and not isinstance(self.noise, ImageNoise):
+            channels, height, width = scores.image_shape
+            if self.noise.size not in (None, height * width, channels * height * width):
+                raise InputError(
+                    f"the noise model is for {self.noise.size} pixels, but the model's images have "
+                    f"{channels * height * width}."
+                )
 
-    @property
-    def noise(self) -> NoiseModel | ImageNoise:
-        """Noise model, or an estimator that makes one from each image."""
-        return noise_of(self.definition)
+    def one(
+        self,
+        image: ImageLike,
+        reference: ImageLike | None = None,
+        identity: Identity | None = None,
+        number: int | None = None,
+    ) -> Input:
+        """Return an image as an input, with its reference, identity, and number if it is one of many.
 
-    @property
-    def contrast(self) -> Contrast:
-        """Contrast, with a reference or without."""
-        return contrast_of(self.definition)
-
-    @cached_property
-    def _deviations(self) -> dict[tuple[int, int], float]:
-        """Standard deviations of pixels by the noise model, if it is one for all images, as far as they are known.
-
-        The key is the place of a pixel and the number of them in an image.
+        By default its identity is the name of its file, or 0, as that of the first of many.
         """
-        return {}
-
-    @cached_property
-    def _estimates_noise(self) -> bool:
-        """Whether the noise is estimated from each image; to find that out takes longer than a small image."""
-        return isinstance(self.noise, ImageNoise)
-
-    def one(self, image: ImageLike, reference: ImageLike | None = None) -> Input:
-        """Return one image as an input, with its reference."""
+        identity = (identity_of(image) or 0) if identity is None else checked_identity(identity)
         sample = as_sample(image)
-        geometry = self.geometries.of((sample.shape, sample.levels))
-        noise: Any = self.noise
-        if self._estimates_noise:
-            noise = noise.for_image(sample.pixels)
+        geometry = self._geometry((sample.shape, sample.levels))
+        noise = self._noise_of(sample)
         self._check_rounding(sample, noise)
-        wanted = self.contrast.reference
-        given = self._given_reference(reference)
-        if wanted is None or given is None:
-            return Input(image=sample, geometry=geometry, noise=noise)
-        own: Sample = _about_the_reference(as_sample, given)
-        check_pair(sample.shape, own.shape)
-        return Input(
-            image=sample,
-            geometry=geometry,
-            noise=noise,
-            reference=own,
-            reference_noise=None if wanted.exact else self._reference_noise(own),
-        )
+        tested = Input(image=sample, geometry=geometry, noise=noise, identity=identity, number=number)
+        kind, chosen = self.contrast.reference, self._chosen_reference(reference)
+        if kind is None or chosen is None:
+            return tested
+        with _about("the reference"):
+            reference_sample = as_sample(chosen)
+        check_pair(sample.shape, reference_sample.shape)
+        reference_noise = None if kind.exact else kind.noise
+        if not kind.exact and kind.noise is None:
+            with _about("the reference"):
+                reference_noise = self._noise_of(reference_sample)
+        return replace(tested, reference=reference_sample, reference_noise=reference_noise)
 
     def like(self, tested: Input, pixels: NDArray[np.float64]) -> Input:
         """Return other pixels (C, H, W) as an input of the same kind, without a reference."""
-        noise = self.noise.for_image(pixels) if isinstance(self.noise, ImageNoise) else self.noise
-        return replace(tested, image=replace(tested.image, pixels=pixels), noise=noise)
+        image = replace(tested.image, pixels=pixels)
+        return replace(tested, image=image, noise=self._noise_of(image))
 
-    def check(self, image: ImageLike, reference: ImageLike | None = None) -> None:
-        """Refuse an image that the test cannot take, without converting it."""
-        layout = check_image(image)
-        self.geometries.of(layout)
-        given = self._given_reference(reference)
-        if given is not None:
-            check_pair(layout[0], _about_the_reference(check_image, given)[0])
-
-    def each(
-        self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None, on_error: OnError = "raise"
-    ) -> Iterator[Input | FailedImage]:
+    def each(self, images: Iterable[NumberedImage], on_error: OnError = "raise") -> Iterator[Input | FailedImage]:
         """Yield the inputs of images; an error says which image it is about, or takes its place."""
-        for number, (image, reference) in enumerate(paired(images, references)):
+        for number, (image, reference, identity) in images:
             if on_error == "raise":
-                yield _numbered(number, self.one, image, reference)
+                with _about(f"image {number}"):
+                    tested = self.one(image, reference, identity, number)
+                yield tested
+                del tested  # a batch that was tested must not live on while the next is read
                 continue
             try:
-                yield self.one(image, reference)
+                yield self.one(image, reference, identity)
             except Exception as error:  # noqa: BLE001  # whatever the error is, the other images go on
                 yield FailedImage(number=number, reason=reason_of(error))
 
-    def check_each(self, images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> None:
-        """Refuse images of which the test cannot take one; an error says which."""
-        for number, (image, reference) in enumerate(paired(images, references)):
-            _numbered(number, self.check, image, reference)
+    def check_each(self, images: Iterable[NumberedImage]) -> None:
+        """Raise an error if the test cannot take one of the images, which it names; nothing is converted."""
+        for number, (image, reference, _) in images:
+            with _about(f"image {number}"):
+                layout = check_image(image)
+                self._geometry(layout)
+                chosen = self._chosen_reference(reference)
+                if chosen is not None:
+                    with _about("the reference"):
+                        reference_layout = check_image(chosen)
+                    check_pair(layout[0], reference_layout[0])
+
+    def _geometry(self, layout: Layout) -> Geometry:
+        """Return the geometry of images with a layout."""
+        shape, levels = layout
+        key = shape, levels if self._intensity_range is None else self._intensity_range
+        if key not in self._geometries:
+            geometry = self._new_geometry(*key)
+            if len(self._geometries) >= MOST_GEOMETRIES:
+                self._geometries.pop(next(iter(self._geometries)))
+            self._geometries[key] = geometry
+        return self._geometries[key]
+
+    def _new_geometry(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Geometry:
+        definition, expected = self._definition, self._scores.image_shape
+        preprocessing: Preprocessing | None = definition.preprocessing
+        if preprocessing is not None and preprocessing.assumed and self._intensity_range is None:
+            fits = shape[0] in (1, expected[0]) and shape[1:] == expected[1:]
+            # Image processors are for colour: what a model of one channel takes is not known to be scaled.
+            preprocessing = None if fits and (expected[0] == 1 or levels is None) else preprocessing
+        if preprocessing is not None:
+            inputs = preprocessing.plan(shape, expected[0], levels)
+            if inputs.input_shape != expected:
+                raise InputError(
+                    f"the model takes images of {described_shape(expected)}, but preprocessing makes this one "
+                    f"{described_shape(inputs.input_shape)}: give it a resize or a crop to that size, such as "
+                    "resize='stretch' (--resize stretch)."
+                )
+        else:
+            advice = None
+            if shape[0] not in (1, expected[0]):
+                advice = "convert it to grey first, or use a model of that many channels"
+            elif shape[1:] != expected[1:]:
+                advice = "resize it first, or say how it is to be done with resize='stretch' (--resize stretch)"
+            if advice is not None:
+                raise InputError(
+                    f"the model takes images of {described_shape(expected)}, but this one has "
+                    f"{described_shape(shape)}: {advice}."
+                )
+            inputs = identity_map(shape, expected[0])
+        check_shape(self.noise, shape)
+        self.contrast.check_image(shape)
+        return Geometry(
+            shape=shape,
+            inputs=inputs.to(self._scores.device),
+            preprocessing=preprocessing,
+            channel_weights=channel_weights(definition.channels, shape[0]),
+            region_unit=definition.region_unit,
+            covered=self._covered,
+            device=self._scores.device,
+        )
+
+    def _noise_of(self, image: Sample) -> NoiseModel:
+        """Return the noise model of an image: that of the test, or one that is estimated from the image."""
+        noise: Any = self.noise
+        model: NoiseModel = noise.for_image(image.pixels) if self._estimates_noise else noise
+        return model
 
     def _check_rounding(self, image: Sample, noise: NoiseModel) -> None:
-        """Refuse an image whose pixels are so large that float64 does not resolve their noise."""
+        """Raise an error for an image whose pixels are so large that float64 does not resolve their noise."""
         pixels = image.pixels.reshape(-1)
         where = max(int(pixels.argmax()), int(pixels.argmin()), key=lambda place: abs(pixels[place]))
-        sigma = self._deviation(noise, where, pixels.size)
+        key, known = (where, pixels.size), {} if self._estimates_noise else self._deviations
+        if key not in known:
+            variance = float(complete(noise).covariances(np.array([where]), pixels.size)[0, 0])
+            known[key] = math.sqrt(max(variance, 0.0))
+        sigma = known[key]
         if sigma > 0 and abs(float(pixels[where])) > LARGEST_PIXEL * sigma:
             raise InputError(
                 f"an image has a pixel of {pixels[where]:.4g}, whose noise has the standard deviation {sigma:.4g}, and "
@@ -175,37 +296,20 @@ class Inputs:
                 "so subtract a constant from the image, such as its mean, or check the noise."
             )
 
-    def _deviation(self, noise: NoiseModel, place: int, n: int) -> float:
-        """Return the standard deviation of one of the n pixels of an image."""
-        known = {} if self._estimates_noise else self._deviations
-        if (place, n) not in known:
-            variance = float(complete(noise).covariances(np.array([place]), n)[0, 0])
-            known[place, n] = math.sqrt(max(variance, 0.0))
-        return known[place, n]
-
-    def _given_reference(self, reference: ImageLike | None) -> ImageLike | None:
+    def _chosen_reference(self, reference: ImageLike | None) -> ImageLike | None:
         """Return the reference image to use; None if the contrast needs none."""
-        wanted = self.contrast.reference
-        if wanted is None:
+        kind = self.contrast.reference
+        if kind is None:
             if reference is not None:
                 raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
             return None
-        given = wanted.sample if reference is None else reference
-        if given is None:
+        chosen = kind.sample if reference is None else reference
+        if chosen is None:
             raise InputError(
                 "the contrast compares with a reference image, and there is none: give Reference(image) one for all "
                 "images, or each image its own with reference= (references= in map)."
             )
-        return given
-
-    def _reference_noise(self, reference: Sample) -> NoiseModel:
-        wanted = self.contrast.reference
-        if wanted is not None and wanted.noise is not None:
-            return wanted.noise
-        if isinstance(self.noise, ImageNoise):
-            model: NoiseModel = _about_the_reference(self.noise.for_image, reference.pixels)
-            return model
-        return self.noise
+        return chosen
 
 
 def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> Iterator[list[Input | FailedImage]]:
@@ -215,16 +319,16 @@ def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> It
     """
     batch: list[Input | FailedImage] = []
     geometry = None
-    for each in inputs:
-        if isinstance(each, Input):
-            if batch and geometry is not None and each.geometry is not geometry:
+    for item in inputs:
+        if isinstance(item, Input):
+            if batch and geometry is not None and item.geometry is not geometry:
                 yield batch
                 batch = []
-            geometry = each.geometry
-        batch.append(each)
-        pixels = each.image.pixels.size if isinstance(each, Input) else 0
+            geometry = item.geometry
+        batch.append(item)
+        pixels = item.image.pixels.size if isinstance(item, Input) else 0
         one_more = ARRAYS_PER_IMAGE * 8 * pixels * (len(batch) + 1)
-        del each  # a batch that was tested must not live on while the next is read
+        del item  # a batch that was tested must not live on while the next is read
         if len(batch) == most or one_more > memory:
             yield batch
             batch = []
@@ -232,67 +336,90 @@ def batches(inputs: Iterable[Input | FailedImage], most: int, memory: int) -> It
         yield batch
 
 
-def paired(images: Iterable[ImageLike], references: Iterable[ImageLike] | None) -> Iterator[tuple[Any, Any]]:
-    """Yield images with their references; refuse iterables of different lengths."""
-    if references is None:
-        yield from ((image, None) for image in images)
-        return
-    for number, (image, reference) in enumerate(zip_longest(images, references, fillvalue=ENDED)):
-        if image is ENDED or reference is ENDED:
-            more = "references" if image is ENDED else "images"
-            raise InputError(f"there must be as many references as images, but only {more} go on after {number}.")
-        yield image, reference
+def numbered_images(
+    images: Iterable[ImageLike],
+    references: Iterable[ImageLike] | None,
+    names: Iterable[Identity] | None = None,
+) -> Iterator[NumberedImage]:
+    """Yield images with references and identities, numbered from 0; iterables of different lengths raise an error.
 
-
-def _numbered(number: int, function: Any, image: Any, reference: Any) -> Any:
-    try:
-        return function(image, reference)
-    except InputError as error:
-        raise InputError(f"image {number}: {error}", *error.parameters) from None
-
-
-def _about_the_reference(function: Any, value: Any) -> Any:
-    try:
-        return function(value)
-    except InputError as error:
-        raise InputError(f"the reference: {error}", *error.parameters) from None
-
-
-KEY = b"attentest randomised selection 1"
-"""Changes with every change of how the noise is drawn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Randomisation:
-    """How the image is randomised before the model chooses the region.
-
-    Parameters
-    ----------
-    gamma
-        Standard deviation of the added noise in units of that of the image's own noise.
-    seed
-        By default the added noise is a function of the image, so that it cannot be drawn again until p is small. A seed
-        gives other noise, and is recorded.
+    The identity of an image is its name, that of its file, or else its number. No two have the same: a name that was
+    there already gets the number too.
     """
-
-    gamma: float
-    seed: int | None = None
-
-    def added(self, inputs: Sequence[Input]) -> NDArray[np.float64]:
-        """Return the noise (k, C, H, W) that is added to images: gamma times noise as each of them has."""
-        return stacked([self.gamma * self._drawn(each) for each in inputs])
-
-    def _drawn(self, given: Input) -> NDArray[np.float64]:
-        pixels = given.image.pixels
-        found = hashlib.blake2b(key=KEY, digest_size=32)
-        add_values(found, pixels)
-        found.update(b"" if self.seed is None else self.seed.to_bytes(8, "little"))
-        rng = np.random.Generator(np.random.PCG64(int.from_bytes(found.digest(), "little")))
-        return (given.selection_noise or given.noise).sample(rng, 1, pixels.size).reshape(pixels.shape)
+    every: dict[str, Iterable[Any] | None] = {"images": images, "references": references, "names": names}
+    listed = {name: values for name, values in every.items() if values is not None}
+    known: set[Identity] = set()
+    for number, values in enumerate(zip_longest(*listed.values(), fillvalue=ENDED)):
+        given = dict(zip(listed, values, strict=True))
+        if ended := [name for name, value in given.items() if value is ENDED]:
+            more = next(name for name in given if name not in ended)
+            others = " and ".join(name for name in listed if name != "images")
+            raise InputError(f"there must be as many {others} as images, but only {more} go on after {number}.")
+        image, reference = given["images"], given.get("references")
+        identity = identity_of(image) or number if names is None else checked_identity(given["names"])
+        known.add(identity := f"{identity} {number}" if identity in known else identity)
+        yield number, (cast(ImageLike, image), cast("ImageLike | None", reference), identity)
 
 
-def randomisation_of(definition: Definition) -> Randomisation | None:
-    """Return how the images of a test are randomised before the model sees them; None if they are not."""
-    if definition.randomise == 0:
+def checked_identity(name: Any) -> Identity:
+    """Return the name of an image; raise an error if it is no text or whole number."""
+    if not isinstance(name, (str, int, np.integer)) or isinstance(name, bool):
+        raise InputError(f"the name of an image must be a text or a whole number, got {shortened(name)}.", "name")
+    return name if isinstance(name, str) else int(name)
+
+
+@contextmanager
+def _about(subject: str) -> Iterator[None]:
+    """Let errors begin with what they are about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{subject}: {error}", *error.parameters) from None
+
+
+def preprocessing_and_size(
+    preprocessing: Any, image_size: int | tuple[int, int] | None, saved_with: object = None
+) -> tuple[Preprocessing | None, int | tuple[int, int] | None]:
+    """Return the preprocessing, and the size of the model's input that goes with it.
+
+    ``saved_with`` is the model with which it was saved, if it was, for errors.
+    """
+    if preprocessing is None:
+        return None, image_size
+    try:
+        converted = Preprocessing.from_processor(preprocessing)
+    except InputError as error:
+        if saved_with is None:
+            raise
+        raise InputError(
+            f"the image processor of {saved_with} (its preprocessor_config.json or processor_config.json) cannot be "
+            f"used: {error}"
+        ) from None
+    if image_size is not None:
+        size = (image_size, image_size) if isinstance(image_size, int) else image_size
+        return converted.with_size(size), size
+    if isinstance(converted.resize, int) and converted.crop is None:
+        raise InputError(
+            f"the preprocessing makes the shorter side {converted.resize} pixels long and the other follows the image, "
+            "but the model's input must have one size: give image_size, as (height, width).",
+            "image_size",
+        )
+    return converted, converted.crop or converted.resize
+
+
+def _intensity_range(value: Any, preprocessing: Preprocessing | None) -> tuple[float, float] | None:
+    if value is None:
         return None
-    return Randomisation(gamma=definition.randomise, seed=definition.randomise_seed)
+    if preprocessing is None or preprocessing.rescale is None:
+        raise InputError(
+            "intensity_range is for preprocessing that rescales, and there is none: pixel values reach the model as "
+            "they are.",
+            "intensity_range",
+        )
+    try:
+        black, white = (real_number(level, "intensity_range") for level in value)
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        raise InputError(f"intensity_range must be a pair (black, white), got {value!r}.", "intensity_range") from None
+    return checked_levels((black, white))

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
-from attentest.pipeline.inputs import Input, batches, paired
+from attentest.pipeline.inputs import Identity, Input, NumberedImage, batches, numbered_images
 from attentest.pipeline.run import Pipeline, Request
-from attentest.progress import Progress, ProgressLike, check_progress, with_progress
+from attentest.progress import Progress, ProgressLike, check_progress, progress_reports
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, FailedImage, LocalEngine, OnError, as_engine, check_on_error, reason_of
 from attentest.search import Report
 
 Tested: TypeAlias = "list[AttentionTestResult] | FailedImage"
 """The results of one image: of its region, or of the components of it."""
-
-NO_IMAGES = "there are no images to test: the iterable is empty."
 
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 
@@ -39,9 +36,10 @@ def stream_batches(
     progress: ProgressLike = None,
     *,
     references: Iterable[ImageLike] | None = None,
+    names: Iterable[Identity] | None = None,
     on_error: OnError = "raise",
     engine: str | Engine = "local",
-) -> Iterator[list[Tested]]:
+) -> Generator[list[Tested], None, None]:
     """Yield lists of the results of images that were tested together; those of an image are a list again.
 
     Parameters
@@ -50,7 +48,7 @@ def stream_batches(
         The test.
     request
         What is asked about each image: it has one result, or one for each connected component of its region.
-    images, progress, references, on_error, engine
+    images, progress, references, names, on_error, engine
         As in :meth:`AttentionTest.map`.
     """
     for listed, name in ((images, "images"), (references, "references")):
@@ -61,155 +59,135 @@ def stream_batches(
             )
     check_progress(progress)
     check_on_error(on_error)
+    pipeline.check(request)
     total = len(images) if isinstance(images, REITERABLE) else None
-    if on_error == "raise" and total is not None and (references is None or isinstance(references, REITERABLE)):
-        pipeline.inputs.check_each(images, references)  # find a bad image before hours of computation, not after
-    where = as_engine(engine)
-    run = _in_this_process if isinstance(where, LocalEngine) else partial(_on_workers, where)
-    stream = partial(run, pipeline, request, images, references, total=total, on_error=on_error)
-    return with_progress(stream, progress, total)
+    if (
+        on_error == "raise"
+        and total is not None
+        and all(listed is None or isinstance(listed, REITERABLE) for listed in (references, names))
+    ):
+        # Find a bad image before hours of computation, not after.
+        pipeline.inputs.check_each(numbered_images(images, references, names))
+    work = ImageTests(pipeline=pipeline, request=request, on_error=on_error, total=total)
+    return _stream(work, as_engine(engine), numbered_images(images, references, names), progress)
 
 
-def _in_this_process(
-    pipeline: Pipeline,
-    request: Request,
-    images: Iterable[ImageLike],
-    references: Iterable[ImageLike] | None,
-    *,
-    total: int | None,
-    progress: Progress | None,
-    on_error: OnError,
-) -> Iterator[list[Tested]]:
-    """Yield the results of ``total`` images, batch by batch."""
-    together = pipeline.search.images_together(pipeline.scores.batch_size)
-    if request.certification is not None:
-        together = min(together, request.certification.images_together(pipeline.scores.batch_size))
-    if total:  # batches of about the same size: a small one takes longer per image
-        together = math.ceil(total / math.ceil(total / together))
-    done = 0
-    for batch in batches(pipeline.inputs.each(images, references, on_error), together, pipeline.memory // 2):
-        testable = [item for item in batch if isinstance(item, Input)]
-
-        def report(share: float, start: int = done, count: int = len(batch)) -> None:
-            if progress is not None:
-                progress(start + share * count, total)
-
-        results = iter(_results(pipeline, testable, request, done, report, on_error))
-        outcomes = [item if isinstance(item, FailedImage) else next(results) for item in batch]
-        yield [
-            FailedImage(number=number, reason=outcome) if isinstance(outcome, str) else outcome
-            for number, outcome in enumerate(outcomes, start=done)
-        ]
-        done += len(batch)
-        report(0.0, start=done)
-        del batch, testable, results, outcomes  # large images must not live on while the next are read
+def _stream(
+    work: ImageTests, engine: Engine, tasks: Iterable[NumberedImage], progress: ProgressLike
+) -> Generator[list[Tested], None, None]:
+    """Yield the results of images in their order; those that failed have their numbers."""
+    done, local = 0, isinstance(engine, LocalEngine)
+    with progress_reports(progress, work.total) as report:
+        for batch in work.run(tasks, report) if local else _in_order(engine, work, tasks, report):
+            yield [
+                replace(tested, number=number) if isinstance(tested, FailedImage) else tested
+                for number, tested in enumerate(batch, start=done)
+            ]
+            done += len(batch)
+            del batch  # large images must not live on while the next are read
     if done == 0:
-        raise InputError(NO_IMAGES)
+        raise InputError("there are no images to test: the iterable is empty.")
 
 
-def _results(
-    pipeline: Pipeline, inputs: Sequence[Input], request: Request, first: int, report: Report, on_error: OnError
-) -> list[list[AttentionTestResult] | str]:
-    """Return the results of each input, or the reason for its failure.
-
-    A batch that fails is tried again in halves, down to the image that is the cause. A batch that takes too much memory
-    is halved in any case.
-    """
-    if not inputs:
-        return []
-    try:
-        return list(pipeline.run(inputs, request, first if on_error == "raise" else None, report))
-    except Exception as error:
-        halved = len(inputs) > 1 and (on_error == "row" or _out_of_memory(error))
-        if on_error == "raise" and not halved:
-            raise
-        if not halved:
-            return [reason_of(error)]
-    _free_memory()
-    half = len(inputs) // 2
-    return [
-        *_results(pipeline, inputs[:half], request, first, report, on_error),
-        *_results(pipeline, inputs[half:], request, first + half, report, on_error),
-    ]
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    """Return whether an error, or the one that it is about, is a lack of memory."""
-    return error is not None and (isinstance(error, OUT_OF_MEMORY) or _out_of_memory(error.__cause__))
-
-
-def _free_memory() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-class NumberedImage(NamedTuple):
-    """An image with its number among all images, and its reference."""
-
-    number: int
-    image: ImageLike
-    reference: ImageLike | None
+def _in_order(
+    engine: Engine, work: ImageTests, tasks: Iterable[NumberedImage], progress: Progress
+) -> Iterator[list[Tested]]:
+    """Yield the results of images that workers test, as soon as all before them are known."""
+    finished: dict[int, Tested] = {}
+    done = 0
+    on_workers = replace(work, on_error="row")
+    for tested_tasks, results in engine.run(on_workers, tasks if work.total is None else list(tasks), progress):
+        finished.update((number, tested) for (number, _), tested in zip(tested_tasks, results, strict=True))
+        ready = []
+        while done in finished:
+            tested = finished.pop(done)
+            if work.on_error == "raise" and isinstance(tested, FailedImage):
+                raise InputError(f"image {done}: {tested.reason}")
+            ready.append(tested)
+            done += 1
+        if ready:
+            yield ready
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTests:
-    """Tests of numbered images, for an engine; an image that cannot be tested is a failed one."""
+    """Tests of numbered images, for an engine.
+
+    Parameters
+    ----------
+    pipeline
+        The test.
+    request
+        What is asked about each image.
+    on_error
+        What to do with an image that cannot be tested.
+    total
+        Number of images, where it is not that of the tasks.
+    """
 
     pipeline: Pipeline
     request: Request
+    on_error: OnError
+    total: int | None = None
 
     @property
     def device(self) -> torch.device:
         """The device of the test."""
         return self.pipeline.scores.device
 
-    def run(self, tasks: Sequence[NumberedImage], progress: Progress | None = None) -> Iterator[list[Tested]]:
+    def run(self, tasks: Iterable[NumberedImage], progress: Progress | None = None) -> Iterator[list[Tested]]:
         """Yield the results of images, batch by batch."""
-        waiting = iter(tasks)
-        # All images have a reference, or none has.
-        references = [task.reference for task in tasks if task.reference is not None] or None
-        images = [task.image for task in tasks]
-        for batch in stream_batches(
-            self.pipeline, images, self.request, progress, references=references, on_error="row"
-        ):
-            yield [
-                replace(tested, number=task.number) if isinstance(tested, FailedImage) else tested
-                for tested, task in zip(batch, waiting, strict=False)
-            ]
+        total = len(tasks) if isinstance(tasks, Sized) else self.total
+        return self.results(self.pipeline.inputs.each(tasks, self.on_error), total, progress)
 
     def lost(self, task: NumberedImage, reason: str) -> Tested:
         """Return an image as a failed one."""
-        return FailedImage(number=task.number, reason=reason)
+        return FailedImage(number=task[0], reason=reason)
+
+    def results(
+        self, inputs: Iterable[Input | FailedImage], total: int | None, progress: Progress | None
+    ) -> Iterator[list[Tested]]:
+        """Yield the results of ``total`` inputs, batch by batch, as many at a time as fit in memory."""
+        pipeline, certification = self.pipeline, self.request.certification
+        together = pipeline.search.images_together(pipeline.scores.batch_size)
+        if certification is not None:
+            together = min(together, certification.images_together(pipeline.scores.batch_size))
+        if total:  # batches of about the same size: a small one takes longer per image
+            together = math.ceil(total / math.ceil(total / together))
+        done = 0
+        for batch in batches(inputs, together, pipeline.memory // 2):
+
+            def report(share: float, start: int = done, count: int = len(batch)) -> None:
+                if progress is not None:
+                    progress(start + share * count, total)
+
+            results = iter(self._tested([item for item in batch if isinstance(item, Input)], report))
+            yield [item if isinstance(item, FailedImage) else next(results) for item in batch]
+            done += len(batch)
+            report(0.0, start=done)
+            del batch, results  # large images must not live on while the next are read
+
+    def _tested(self, inputs: Sequence[Input], report: Report) -> list[Tested]:
+        """Return the results of each input, or the failure of it.
+
+        A batch that fails is tried again in halves, down to the image that is the cause. A batch that takes too much
+        memory is halved in any case.
+        """
+        if not inputs:
+            return []
+        try:
+            return list(self.pipeline.run(inputs, self.request, report))
+        except Exception as error:
+            if len(inputs) == 1 or not (self.on_error == "row" or _out_of_memory(error)):
+                if self.on_error == "raise":
+                    raise
+                return [FailedImage(number=0, reason=reason_of(error))]
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        half = len(inputs) // 2
+        return [*self._tested(inputs[:half], report), *self._tested(inputs[half:], report)]
 
 
-def _on_workers(
-    engine: Engine,
-    pipeline: Pipeline,
-    request: Request,
-    images: Iterable[ImageLike],
-    references: Iterable[ImageLike] | None,
-    *,
-    total: int | None,
-    progress: Progress | None,
-    on_error: OnError,
-) -> Iterator[list[Tested]]:
-    """Yield the results of images in their order as soon as all before them are known."""
-    numbered: Iterable[NumberedImage] = (
-        NumberedImage(number, image, reference) for number, (image, reference) in enumerate(paired(images, references))
-    )
-    work = ImageTests(pipeline=pipeline, request=request)
-    finished: dict[int, Tested] = {}
-    done = 0
-    for tasks, results in engine.run(work, numbered if total is None else list(numbered), progress):
-        finished.update((task.number, tested) for task, tested in zip(tasks, results, strict=True))
-        ready = []
-        while done in finished:
-            ready.append(finished.pop(done))
-            done += 1
-        failed = next((tested for tested in ready if isinstance(tested, FailedImage)), None)
-        if on_error == "raise" and failed is not None:
-            raise InputError(f"image {failed.number}: {failed.reason}")
-        if ready:
-            yield ready
-    if done == 0:
-        raise InputError(NO_IMAGES)
+def _out_of_memory(error: BaseException | None) -> bool:
+    """Return whether an error, or the one that it is about, is a lack of memory."""
+    return error is not None and (isinstance(error, OUT_OF_MEMORY) or _out_of_memory(error.__cause__))

@@ -74,13 +74,14 @@ def plot_margins(
     )
     for limit, (members, where, colour) in zip(most, groups, strict=True):
         others = rng.permutation(np.flatnonzero(members & ~deciding))[:limit]
-        chosen = np.concatenate([np.flatnonzero(members & deciding), others])
-        label = f"{len(chosen)} of {int(members.sum())} {curves.units} {where} the region"
-        for number, which in enumerate(chosen):
+        drawn = np.concatenate([np.flatnonzero(members & deciding), others])
+        label = f"{len(drawn)} of {int(members.sum())} {curves.units} {where} the region"
+        for number, which in enumerate(drawn):
             name = None if number else label
             axes.plot(curves.z, curves.values[:, which], color=colour, lw=0.8, alpha=0.75, label=name)
     axes.axhline(0.0, color=GREY, lw=1)
-    axes.axvline(curves.observed, color=REGION_COLOUR, lw=1.4, label=f"observed z = {curves.observed:.4g}")
+    whose = "randomised image" if test.definition.randomise else "image, its statistic T"
+    axes.axvline(curves.observed, color=REGION_COLOUR, lw=1.4, label=f"z of the {whose} = {curves.observed:.4g}")
     axes.set(xlim=(curves.z[0], curves.z[-1]), xlabel="z", ylabel="f_i: above 0 if the pixel changes sides")
     axes.legend(fontsize="small", framealpha=0.85, loc="upper right")
     return axes

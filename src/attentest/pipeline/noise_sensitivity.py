@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -12,14 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import float_array
 from attentest.errors import InputError
 from attentest.images.sample import channels_last
-from attentest.noise.dense import NearlySingularError
+from attentest.noise.dense import TOO_SMOOTH, NearlySingularError
 from attentest.noise.model import complete
-from attentest.pipeline.inputs import Input, batches
+from attentest.pipeline.inputs import Input
+from attentest.pipeline.many_images import ImageTests
 from attentest.pipeline.run import Pipeline, Request
 from attentest.presentation.sensitivity import Sensitivity
 from attentest.progress import Progress
 from attentest.results.result import AttentionTestResult
-from attentest.search import Report
+from attentest.runs.engine import FailedImage
 from attentest.statistics.inference import confidence_intervals_of, estimates_of
 from attentest.statistics.noise_factor import SensitivityCurve
 from attentest.statistics.pvalue import LogPvalues
@@ -42,45 +42,32 @@ def sensitivity_of(
     lengths: ArrayLike | None,
     factors: ArrayLike,
     alpha: float,
-    report: Progress | None,
+    report: Progress,
 ) -> Sensitivity:
-    """Return how the result of an image depends on the noise; see :meth:`attentest.AttentionTest.sensitivity`.
-
-    Parameters
-    ----------
-    pipeline
-        The parts of the test.
-    tested
-        The image.
-    result
-        Its result, if it is known.
-    lengths, factors, alpha
-        As in the test's method.
-    report
-        Called with (fraction done, 1).
-    """
+    """Return how the result of an image depends on the noise; see :meth:`attentest.AttentionTest.sensitivity`."""
     if result is not None and not np.array_equal(result.image, channels_last(tested.image.pixels)):
         raise InputError("the result is of another image: leave it out, or give that of this image.")
     tried, note = _tried_lengths(tested, lengths)
     first, others = int(result is None), max(len(tried) - 1, 0)
 
-    def tell(before: int, count: int, share: float) -> None:
-        if report is not None:
-            report((before + count * share) / max(first + others, 1), 1)
+    def tell(done: float, _: int | None = None, before: int = 0) -> None:
+        report((before + done) / max(first + others, 1), 1)
 
     if result is None:
-        result = pipeline.run([tested], Request(), report=partial(tell, 0, 1))[0][0]
+        result = pipeline.run([tested], Request(), tell)[0][0]
     by_factor = replace(result.sensitivity(alpha=alpha, factors=factors), note=note)
     if not len(tried):
         return by_factor
     assumed = complete(tested.noise).correlation_length()
     inputs = [_with_length(tested, assumed, length) for length in tried if length != assumed]
     try:
-        other_results = iter(_tested(pipeline, inputs, partial(tell, first, others)))
-    except NearlySingularError as error:
+        tests = ImageTests(pipeline=pipeline, request=Request(), on_error="raise")
+        batches = list(tests.results(inputs, None, partial(tell, before=first)))
+    except NearlySingularError:
         if lengths is not None:
             raise
-        return replace(by_factor, note=f"{LEFT_OUT}: {error}")
+        return replace(by_factor, note=f"{LEFT_OUT}: {TOO_SMOOTH}. A test without randomised selection has them.")
+    other_results = (tested[0] for batch in batches for tested in batch if not isinstance(tested, FailedImage))
     results = [result if length == assumed else next(other_results) for length in tried]
     logs = [(varied.log_pvalue, *varied.log_pvalue_bounds) for varied in results]
     return replace(
@@ -130,17 +117,3 @@ def _with_length(tested: Input, assumed: float, length: float) -> Input:
         reference_noise=reference_noise,
         selection_noise=tested.noise,
     )
-
-
-def _tested(pipeline: Pipeline, inputs: Sequence[Input], report: Report) -> list[AttentionTestResult]:
-    """Return the results of inputs of one geometry, as many at a time as fit in memory."""
-    found: list[AttentionTestResult] = []
-    together = pipeline.search.images_together(pipeline.scores.batch_size)
-    for batch in batches(inputs, together, pipeline.memory // 2):
-        some = [each for each in batch if isinstance(each, Input)]
-
-        def share_done(share: float, before: int = len(found), count: int = len(some)) -> None:
-            report((before + share * count) / len(inputs))
-
-        found += [results[0] for results in pipeline.run(some, Request(), report=share_done)]
-    return found

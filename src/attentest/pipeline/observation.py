@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,11 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.attention import ScoreFunction
+from attentest.definition import Definition
 from attentest.errors import AttentestError, InputError, ModelError
 from attentest.images.sample import stacked
-from attentest.pipeline.inputs import Input, Randomisation
-from attentest.region import RegionRule, attention_map, unusable_scores
+from attentest.noise import Poisson
+from attentest.pipeline.inputs import Input
+from attentest.region.attention_map import attention_map, unusable_scores
 from attentest.region.patch_grid import PatchGrid
+from attentest.region.rule import RegionRule
+
+KEY = b"attentest randomised selection 2"
+"""Changes with every change of how the noise of randomised selection is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,21 +62,11 @@ class Observation:
         """The pixels (H, W) that the model sees."""
         return self.patch_grid.seen.numpy()
 
-    def seen_image(self, number: int) -> NDArray[np.float64]:
-        """Return an image (C, H, W) as the model saw it: with the added noise, if there is any."""
-        image: NDArray[np.float64] = self.images[number]
-        return image if self.added is None else image + self.added[number]
-
     def chosen(self, image: NDArray[np.int64]) -> Observation:
         """Return the images with indices (m,), which may repeat."""
         rows = torch.from_numpy(image).to(self.scores.device)
-        return replace(
-            self,
-            inputs=self.inputs[rows],
-            scores=self.scores[rows],
-            attention=self.attention[rows],
-            regions=self.regions[rows],
-        )
+        inputs, scores, attention = self.inputs[rows], self.scores[rows], self.attention[rows]
+        return replace(self, inputs=inputs, scores=scores, attention=attention, regions=self.regions[rows])
 
     @property
     def selectable(self) -> int:
@@ -106,14 +104,7 @@ class Observation:
 
 
 @torch.no_grad()
-def observe(
-    batch: Sequence[Input],
-    scores: ScoreFunction,
-    covered: tuple[int, int],
-    rule: RegionRule,
-    randomisation: Randomisation | None = None,
-    first_number: int | None = None,
-) -> Observation:
+def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, definition: Definition) -> Observation:
     """Evaluate a model on images of one geometry.
 
     Parameters
@@ -122,50 +113,67 @@ def observe(
         The images.
     scores
         The model.
-    covered
-        Height and width of the part of its input that the patches cover.
     rule
         How an attention map becomes a region.
-    randomisation
-        How the images are randomised before the model sees them, if they are.
-    first_number
-        Number of the first image in error messages; None for a single image.
+    definition
+        The test, which says how the images are randomised before the model sees them, if they are.
     """
     geometry, images = batch[0].geometry, stacked([tested.image.pixels for tested in batch])
-    added = None if randomisation is None else randomisation.added(batch)
+    added = None if definition.randomise == 0 else stacked([_added_noise(tested, definition) for tested in batch])
     seen_images = images if added is None else images + added
     inputs = geometry.inputs(torch.from_numpy(seen_images).to(scores.device))
-    found = _observed_scores(scores, inputs)
-    if found.ndim != 3 or len(found) != len(images) or found.dtype != torch.float64 or found.numel() == 0:
-        raise ModelError(
-            f"the score function must return float64 scores of shape ({len(images)}, gh, gw) for {len(images)} "
-            f"images, but it returned {found.dtype} of shape {tuple(found.shape)}."
-        )
-    if unusable := unusable_scores(found):
-        index, reason = unusable
-        raise InputError(_named(first_number, index) + reason)
-    patch_grid = geometry.patch_grid((found.shape[1], found.shape[2]), covered, scores.device)
-    attention = attention_map(found, patch_grid)
+    observed = _observed_scores(scores, inputs)
+    if unusable := unusable_scores(observed):
+        raise _error(batch, *unusable)
+    patch_grid = geometry.patch_grid((observed.shape[1], observed.shape[2]))
+    attention = attention_map(observed, patch_grid)
     if (constant := _first_empty(attention > 0)) is not None:
-        raise InputError(_named(first_number, constant) + _constant(patch_grid))
+        height, width = patch_grid.size
+        raise _error(
+            batch,
+            constant,
+            f"the attention map is constant on the {height} x {width} {patch_grid.units} of the image that the model "
+            "sees, so there is no region to test: use a larger image, or a crop that leaves more of it.",
+        )
     regions = rule.regions(attention, patch_grid)
     if (tied := _first_empty(regions)) is not None:
-        raise InputError(_named(first_number, tied) + _tied(patch_grid))
+        raise _error(
+            batch,
+            tied,
+            f"{patch_grid.units} of equal attention lie on both sides of the cut, so the top fraction does not define "
+            "a region: use another top_fraction, or a threshold.",
+        )
     return Observation(
         batch=batch,
         images=images,
         added=added,
         inputs=inputs,
-        scores=found,
+        scores=observed,
         patch_grid=patch_grid,
         attention=attention,
         regions=regions,
     )
 
 
+def _added_noise(tested: Input, definition: Definition) -> NDArray[np.float64]:
+    """Return the noise (C, H, W) that randomised selection adds to an image: gamma times noise as the image has.
+
+    It comes from the seed of the test, the identity of the image and the number of the draw. It does not depend on the
+    pixels, so that p is as continuous a function of them as without it.
+    """
+    pixels, noise = tested.image.pixels, tested.selection_noise or tested.noise
+    key = json.dumps([definition.randomise_seed, tested.identity, tested.draw]).encode()
+    digest = hashlib.blake2b(key, key=KEY, digest_size=32).digest()
+    rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+    if isinstance(noise, Poisson):
+        return noise.thinned(rng, pixels, definition.randomise) - pixels
+    return definition.randomise * noise.sample(rng, 1, pixels.size).reshape(pixels.shape)
+
+
 def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
+    """Return the scores (k, gh, gw) of inputs (k, C, h, w); a function of the user's may return anything."""
     try:
-        found = scores(inputs.clone())  # a function of the user's may write into what it is given
+        observed = scores(inputs.clone())  # it may write into what it is given
     except AttentestError:
         raise
     except Exception as error:
@@ -173,34 +181,27 @@ def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
             f"the score function failed on the observed image, given as float64 of shape {tuple(inputs.shape)}: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not isinstance(found, Tensor):
+    if not isinstance(observed, Tensor):
         raise ModelError(
-            f"the score function must return a torch tensor, but it returned {type(found).__name__}: for a NumPy "
+            f"the score function must return a torch tensor, but it returned {type(observed).__name__}: for a NumPy "
             "function use attentest.attention.NumpyScores(function, image_shape)."
         )
-    return found
+    count = len(inputs)
+    if observed.ndim != 3 or len(observed) != count or observed.dtype != torch.float64 or observed.numel() == 0:
+        raise ModelError(
+            f"the score function must return float64 scores of shape ({count}, gh, gw) for {count} images, but it "
+            f"returned {observed.dtype} of shape {tuple(observed.shape)}."
+        )
+    return observed
 
 
-def _named(first_number: int | None, index: int) -> str:
-    return "" if first_number is None else f"image {first_number + index}: "
+def _error(batch: Sequence[Input], index: int, reason: str) -> InputError:
+    """Return an error about one of the images of a batch, which it names by its number if it has one."""
+    number = batch[index].number
+    return InputError(reason if number is None else f"image {number}: {reason}")
 
 
 def _first_empty(masks: Tensor) -> int | None:
     """Return the index of the first of masks (k, H', W') that is empty; None if there is none."""
     empty = (~masks.flatten(1).any(dim=1)).nonzero().flatten().tolist()
     return empty[0] if empty else None
-
-
-def _constant(patch_grid: PatchGrid) -> str:
-    height, width = patch_grid.size
-    return (
-        f"the attention map is constant on the {height} x {width} {patch_grid.units} of the image that the model sees, "
-        "so there is no region to test: use a larger image, or a crop that leaves more of it."
-    )
-
-
-def _tied(patch_grid: PatchGrid) -> str:
-    return (
-        f"{patch_grid.units} of equal attention lie on both sides of the cut, so the top fraction does not define a "
-        "region: use another top_fraction, or a threshold."
-    )

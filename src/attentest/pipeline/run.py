@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -11,31 +12,49 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from attentest.attention import ScoreFunction, ScoreProperties, score_properties
+from attentest.attention import ScoreFunction
 from attentest.attention.cuda_graph import GraphedFunction
 from attentest.attention.device import default_memory
+from attentest.attention.score_function import score_properties
 from attentest.checks import strictly_between_0_and_1
-from attentest.contrast import Contrast, as_connectivity
+from attentest.contrast.context import ComparedRegion
+from attentest.contrast.contrast import as_connectivity
 from attentest.definition import Definition
 from attentest.errors import InputError, SearchError
 from attentest.images.sample import channels_last
 from attentest.noise.implausible import noise_doubts
-from attentest.pipeline.geometry import Geometries, Geometry, contrast_of
+from attentest.noise.poisson import Poisson
+from attentest.pipeline.counts import COUNTED, check_counted, law_of_counts
 from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of, seeds_of
-from attentest.pipeline.inputs import Input, Inputs, Randomisation, randomisation_of
+from attentest.pipeline.inputs import ARRAYS_PER_IMAGE, Input, Inputs
 from attentest.pipeline.observation import Observation, observe
-from attentest.region import RegionRule, as_region_rule
+from attentest.region.rule import as_region_rule
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
-from attentest.search import Certification, ExchangeableDraws, Report, Search, SearchOutcome, SearchProblem, as_search
+from attentest.search import CONVERGED, DECIDED, Certification, Report, SearchOutcome, SearchProblem, as_search
+from attentest.search.certification import ExchangeableDraws
+from attentest.statistics.alternative import Alternative
+from attentest.statistics.draws import (
+    Draw,
+    combined_bounds,
+    combined_logs,
+    deciding_draw,
+    level_of_each_draw,
+    rank_of,
+    share_of_each,
+)
 from attentest.statistics.law import Law
 from attentest.statistics.multiple_testing import level_of_each
-from attentest.statistics.pvalue import log_pvalues, naive_log_pvalue
-from attentest.statistics.randomised_law import MOST_DEGREES as MOST_RANDOMISED_DEGREES
-from attentest.statistics.randomised_law import RandomisedNormal, RandomisedStudent
-from attentest.statistics.truncated_law import MOST_DEGREES, TruncatedNormal, TruncatedStudent
+from attentest.statistics.pvalue import decision, log_pvalues, naive_log_pvalues
+from attentest.statistics.selection_laws import (
+    MOST_DEGREES,
+    MOST_RANDOMISED_DEGREES,
+    RandomisedNormal,
+    RandomisedStudent,
+    TruncatedNormal,
+    TruncatedStudent,
+)
 from attentest.statistics.truncation_set import Unions
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -81,9 +100,10 @@ class Request:
             raise InputError(f"certification must be Certification(draws=99, ...) or None, got {self.certification!r}.")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Pipeline:
     """A test at work: the parts that its definition names, in the order in which an image passes them.
+
+    Parts that do not fit each other raise an error, as far as that is known before images are.
 
     Parameters
     ----------
@@ -93,38 +113,16 @@ class Pipeline:
         The model.
     """
 
-    definition: Definition
-    scores: ScoreFunction
-
-    @cached_property
-    def properties(self) -> ScoreProperties:
-        """Optional attributes of the model."""
-        return score_properties(self.scores)
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        """Makes inputs of images."""
-        return Inputs(definition=self.definition, geometries=Geometries(self.definition, self.scores))
-
-    @cached_property
-    def rule(self) -> RegionRule:
-        """How an attention map becomes a region."""
-        return as_region_rule(self.definition.threshold, self.definition.top_fraction)
-
-    @cached_property
-    def contrast(self) -> Contrast:
-        """What the region is compared with."""
-        return contrast_of(self.definition)
-
-    @cached_property
-    def randomisation(self) -> Randomisation | None:
-        """How images are randomised before the model sees them, if they are."""
-        return randomisation_of(self.definition)
-
-    @cached_property
-    def search(self) -> Search:
-        """How truncation sets are found."""
-        return as_search(self.definition.search)
+    def __init__(self, definition: Definition, scores: ScoreFunction) -> None:
+        self.definition, self.scores = definition, scores
+        self.properties = score_properties(scores)  # optional attributes of the model
+        self.rule = as_region_rule(definition.threshold, definition.top_fraction)  # from attention maps to regions
+        self.inputs = Inputs(definition, scores, self.properties.covered)  # makes inputs of images
+        self.contrast = self.inputs.contrast  # what the region is compared with
+        self.search = as_search(definition.search)  # how truncation sets are found
+        self.counts = isinstance(definition.noise, Poisson)  # whether there are none, because counts are tested
+        if self.counts:
+            check_counted(self.contrast)
 
     @cached_property
     def memory(self) -> int:
@@ -132,18 +130,33 @@ class Pipeline:
         budget = self.definition.memory_budget
         return default_memory(self.scores.device) if budget is None else budget
 
+    def images_together(self, pixels: int) -> int:
+        """Return how many images of so many pixels, over all channels, are tested together."""
+        fit = self.memory // 2 // (ARRAYS_PER_IMAGE * 8 * pixels)
+        return max(1, min(fit, self.search.images_together(self.scores.batch_size)))
+
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Record of how the test is made, for results, JSON-ready."""
-        return {**self.definition.describe(), "model": self.properties.description}
+        search = {"search": {"name": "none"}} if self.counts else {}
+        return {**self.definition.describe(), **search, "model": self.properties.description}
 
-    def check(self) -> None:
-        """Raise an error if the parts of the test do not fit each other, as far as that is known before images are."""
-        _ = self.properties, self.rule, self.inputs
+    def check(self, request: Request) -> None:
+        """Raise an error if the test cannot do what is asked."""
+        count = self.definition.draws
+        if self.counts and (count > 1 or request.certification is not None):
+            raise InputError(
+                "counts are divided once, and tested without a search: use draws=1, and leave certification out.",
+                "draws",
+                "certification",
+            )
+        for name, asked in (("components", request.connectivity), ("certification", request.certification)):
+            if asked is not None and count > 1:
+                raise InputError(f"{name} and {count} draws do not go together: use draws=1.", "draws")
 
-    def observe(self, batch: Sequence[Input], first_number: int | None = None) -> Observation:
-        """Return the model output for images, as it is in a test; error messages count from ``first_number``."""
-        return observe(batch, self.scores, self.properties.covered, self.rule, self.randomisation, first_number)
+    def observe(self, batch: Sequence[Input]) -> Observation:
+        """Return the model output for images, as it is in a test."""
+        return observe(batch, self.scores, self.rule, self.definition)
 
     def statistics(self, batch: Sequence[Input]) -> NDArray[np.float64]:
         """Return the statistics (k,) of images, each with the region of its own."""
@@ -151,11 +164,7 @@ class Pipeline:
         return lines_of(observation, parts_of(observation.regions_on_images(), None), self.contrast).statistic
 
     def run(
-        self,
-        inputs: Sequence[Input],
-        request: Request,
-        first_number: int | None = None,
-        report: Report | None = None,
+        self, inputs: Sequence[Input], request: Request, report: Report | None = None
     ) -> list[list[AttentionTestResult]]:
         """Return the results of images of one geometry: one per image, or one per component of its region.
 
@@ -165,47 +174,111 @@ class Pipeline:
             The images.
         request
             What is asked about each of them.
-        first_number
-            Number of the first image in error messages; None for a single image.
         report
             Called with the fraction that is done.
         """
+        count = self.definition.draws
+        if count == 1:
+            return self._run(inputs, request, report)
+        alpha = request.decide_at
+        each = request if alpha is None else replace(request, decide_at=alpha * share_of_each(count))
+        together = self.images_together(inputs[0].image.pixels.size)
+        drawn: list[list[AttentionTestResult]] = [[] for _ in inputs]
+        # Without a level to decide at, all draws at once; otherwise as few as can decide, then one by one.
+        rounds = (
+            [range(count)] if alpha is None else [range(rank_of(count)), *([i] for i in range(rank_of(count), count))]
+        )
+        for draws in rounds:
+            open_images = [image for image, results in enumerate(drawn) if not self._is_decided(results, alpha)]
+            tasks = [(image, draw) for image in open_images for draw in draws]
+            for start in range(0, len(tasks), together):
+                some = tasks[start : start + together]
+                results = self._run([replace(inputs[image], draw=draw) for image, draw in some], each)
+                for (image, _), (result,) in zip(some, results, strict=True):
+                    drawn[image].append(result)
+                if report is not None:
+                    report(sum(map(len, drawn)) / (count * len(inputs)))
+        return [[self._combined(results, alpha)] for results in drawn]
+
+    def _is_decided(self, results: Sequence[AttentionTestResult], alpha: float | None) -> bool:
+        """Return whether the draws of an image, some of which may be missing, tell on which side of alpha p lies."""
+        if alpha is None or not results:
+            return False
+        low, high = combined_bounds([result.log_pvalue_bounds for result in results], self.definition.draws)
+        return decision(low, high, math.log(alpha)) is not None
+
+    def _combined(self, results: Sequence[AttentionTestResult], alpha: float | None) -> AttentionTestResult:
+        """Return the result of the draws of one image, which may have stopped early."""
+        typical = results[deciding_draw([result.log_pvalue for result in results])]
+        open_ended = [result.status for result in results if result.status != CONVERGED]
+        return replace(
+            typical,
+            draws=tuple(
+                Draw(**{field.name: getattr(result, field.name) for field in fields(Draw)}) for result in results
+            ),
+            **combined_logs(results, self.definition.draws),
+            alpha=alpha,
+            evaluations=sum(result.evaluations for result in results),
+            status=DECIDED if self._is_decided(results, alpha) else open_ended[0] if open_ended else CONVERGED,
+        )
+
+    def _run(
+        self, inputs: Sequence[Input], request: Request, report: Report | None = None
+    ) -> list[list[AttentionTestResult]]:
+        """Return the results of :meth:`run` with one draw of the added noise for each input."""
         connectivity, certification = request.connectivity, request.certification
-        observation = self.observe(inputs, first_number)
+        observation = self.observe(inputs)
         parts = parts_of(observation.regions_on_images(), connectivity)
         images = [channels_last(tested.image.pixels) for tested in inputs]
         maps, regions = _copies(observation.maps_on_images()), _copies(parts.regions)
         randomised: list[NDArray[np.float64]] | list[None] = [None] * len(inputs)
         settings = self._recorded(observation, connectivity)
+        corners = observation.patch_grid.corners
         # As many parts at a time as there are images, which fit in memory; of components there may be many more.
         chunks = list(parts.chunks(len(inputs)))
         results: list[list[AttentionTestResult]] = [[] for _ in inputs]
         for number, chunk in enumerate(chunks):
-            problem, standard_errors = self._problem(observation, chunk, first_number, request.decide_at)
+            law, standard_errors, problem = self._hypothesis(observation, chunk, request)
             if observation.added is not None and number == 0:
-                randomised = [channels_last(observation.seen_image(i)) for i in range(len(inputs))]
+                randomised = [channels_last(image + observation.added[i]) for i, image in enumerate(observation.images)]
 
-            def progress(share: float, done: int = number) -> None:
-                if report is not None:
-                    report((done + share) / len(chunks))
+            def between(start: float, end: float, done: int = number) -> Report | None:
+                """Return the report of a part of the work on a chunk, from one share of it to another."""
+                if report is None:
+                    return None
+                return lambda share: report((done + start + share * (end - start)) / len(chunks))
 
             search_share = 1.0 if certification is None else SEARCH_SHARE
-            outcomes = self.search.find(problem, _between(0.0, search_share, progress))
+            outcomes = [COUNTED] * len(chunk)
+            if problem is not None:
+                outcomes = self.search.find(problem, between(0.0, search_share))
             draws: Sequence[ExchangeableDraws | None] = [None] * len(chunk)
-            if certification is not None:
+            if certification is not None and problem is not None:
                 # It certifies the search, with the noise model as it is: how that was estimated is left aside.
                 known = replace(problem, law=problem.law.with_known_error())
-                draws = certification.draw(known, _between(search_share, 1.0, progress))
-            logs = _log_pvalues(problem, outcomes, observation.selectable, connectivity)
+                draws = certification.draw(known, between(search_share, 1.0))
+            logs = _log_pvalues(law, self.definition.alternative, outcomes, observation.selectable, connectivity)
             masks = None if connectivity is None else chunk.masks()
-            for row, (image, law, outcome) in enumerate(
-                zip(chunk.image.tolist(), problem.law.each(), outcomes, strict=True)
+            for row, (image, law_of_part, outcome) in enumerate(
+                zip(chunk.image.tolist(), law.each(), outcomes, strict=True)
             ):
+                tested, part = inputs[image], regions[image] if masks is None else masks[row].copy()
+                compared = ComparedRegion(
+                    contrast=self.contrast,
+                    image=tested.image.pixels,
+                    reference=None if tested.reference is None else tested.reference.pixels,
+                    channel_weights=tested.geometry.channel_weights,
+                    part=part,
+                    region=regions[image],
+                    seen=observation.seen,
+                    corners=corners,
+                    difference=float(law_of_part.statistic[0]) * standard_errors[row],
+                )
                 result = AttentionTestResult(
-                    law=law,
+                    law=law_of_part,
                     standard_error=standard_errors[row],
                     region=regions[image],
-                    part=regions[image] if masks is None else masks[row].copy(),
+                    part=part,
                     image=images[image],
                     attention=maps[image],
                     seen=observation.seen,
@@ -218,6 +291,7 @@ class Pipeline:
                     settings=settings[image],
                     audit=outcome.audit,
                     randomised_image=randomised[image],
+                    compared=compared,
                     **logs[row],
                 )
                 drawn = draws[row]
@@ -234,7 +308,7 @@ class Pipeline:
     def margins(self, tested: Input, distances: NDArray[np.float64]) -> MarginCurves:
         """Return the margins f_i of one image along its line, at distances (m,) from the observed point of it."""
         observation = self.observe([tested])
-        problem, _ = self._problem(observation, parts_of(observation.regions_on_images(), None), None, None)
+        problem, _ = self._problem(observation, parts_of(observation.regions_on_images(), None), None)
         observed = float(problem.law.z_obs[0])
         z = observed + distances
         batches = [z[start : start + problem.batch_size] for start in range(0, len(z), problem.batch_size)]
@@ -247,53 +321,62 @@ class Pipeline:
             units=observation.patch_grid.units,
         )
 
+    def _hypothesis(
+        self, observation: Observation, parts: Parts, request: Request
+    ) -> tuple[Law, list[float], SearchProblem | None]:
+        """Return the law of the statistics of parts, their standard errors (r,), and what is searched, if anything."""
+        if not self.counts:
+            problem, standard_errors = self._problem(observation, parts, request.decide_at)
+            return problem.law, standard_errors, problem
+        law, standard_errors = law_of_counts(observation, parts, self.contrast, self.definition.randomise)
+        return law, standard_errors, None
+
     def _law(self, lines: Lines) -> Law:
         """Return the law of the statistics of lines."""
         statistic, estimated = lines.statistic, np.minimum(lines.degrees, MOST_DEGREES)
-        if self.randomisation is None:
+        if self.definition.randomise == 0:
             if np.all(np.isinf(lines.degrees)):
                 return TruncatedNormal(statistic=statistic)
             return TruncatedStudent(statistic=statistic, degrees=estimated)
-        gamma = self.randomisation.gamma / np.sqrt(lines.own_share)
+        gamma = self.definition.randomise / np.sqrt(lines.own_share)
         known = RandomisedNormal(statistic=statistic, observed_z=lines.z_obs, gamma=gamma)
         if np.all(lines.degrees > MOST_RANDOMISED_DEGREES):
             return known
         return RandomisedStudent(statistic=statistic, observed_z=lines.z_obs, gamma=gamma, degrees=estimated)
 
-    def _direction(self, lines: Lines, geometry: Geometry) -> Tensor:
-        """Return the directions (r, C, h, w) of lines in the model's inputs.
-
-        The map from image to input is affine, so a line through an image is a line through its input.
-        """
-        covariance_eta, scale = (
-            torch.from_numpy(values).to(self.scores.device) for values in (lines.covariance_eta, lines.standard_error)
-        )
-        return geometry.inputs.linear(covariance_eta.unflatten(1, geometry.shape)) / scale[:, None, None, None]
-
     def _problem(
-        self, observation: Observation, parts: Parts, first_number: int | None, decide_at: float | None
+        self, observation: Observation, parts: Parts, decide_at: float | None
     ) -> tuple[SearchProblem, list[float]]:
         """Return the search for the truncation sets of parts along their lines, and the standard errors (r,)."""
         lines = lines_of(observation, parts, self.contrast)
         law, standard_errors = self._law(lines), lines.standard_error.tolist()
-        direction = self._direction(lines, observation.batch[0].geometry)
-        del lines  # of the size of the images, while the search only needs that of the model's inputs
+        # The map from image to input is affine, so a line through an image is a line through its input.
+        geometry, device = observation.batch[0].geometry, self.scores.device
+        covariance_eta = torch.from_numpy(lines.covariance_eta).to(device).unflatten(1, geometry.shape)
+        scale = torch.from_numpy(lines.standard_error).to(device)
+        direction = geometry.inputs.linear(covariance_eta) / scale[:, None, None, None]
+        del lines, covariance_eta  # of the size of the images; the search needs only that of the model's inputs
         seeds = seeds_of(observation, parts)
         if parts.labels is not None:
             observation = observation.chosen(parts.image)
-        device = self.scores.device
+        numbers = [tested.number for tested in observation.batch]
         origin = torch.from_numpy(law.z_obs).to(device)
-        rough = self.properties.rough
+        rough, level = self.properties.rough, self.definition.confidence_level
+        # Components have simultaneous intervals, whose level is higher the more of them a region has.
+        levels = None
+        if level is not None:
+            level = level_of_each_draw(level, self.definition.draws)
+            levels = np.array([level_of_each(level, int(count)) for count in parts.siblings()])
         problem = SearchProblem(
             law=law,
             scores=observation.along(self.scores, direction, origin),
             margins=self.rule.margins(observation.regions, observation.patch_grid),
             device=device,
             batch_size=self.scores.batch_size,
-            image_numbers=None if first_number is None else first_number + parts.image,
+            image_numbers=None if None in numbers else np.array(numbers)[parts.image],
             alternative=self.definition.alternative,
             alpha=decide_at,
-            confidence_level=self._levels(parts),
+            confidence_level=levels,
             observed=observation.scores,
             rough_scores=None if rough is None else observation.along(rough, direction, origin),
             rough_is_faster=self.properties.rough_is_faster,
@@ -306,14 +389,6 @@ class Pipeline:
         )
         return problem, standard_errors
 
-    def _levels(self, parts: Parts) -> NDArray[np.float64] | None:
-        """Return the levels (r,) of the intervals that the search of parts goes for.
-
-        Components have simultaneous intervals, whose level is higher the more of them a region has.
-        """
-        level = self.definition.confidence_level
-        return None if level is None else np.array([level_of_each(level, int(count)) for count in parts.siblings()])
-
     def _recorded(self, observation: Observation, connectivity: int | None) -> list[dict[str, Any]]:
         """Return how each image is tested."""
         batch = observation.batch
@@ -324,21 +399,29 @@ class Pipeline:
             if key not in records:
                 _, doubt, reference = key
                 of_image = {"noise": dict(tested.noise.describe()), "noise_doubt": doubt, "noisy_reference": reference}
+                if tested.geometry.preprocessing is None:  # it could be taken as it is
+                    of_image["preprocessing"] = None
                 records[key] = {**self.settings, "components": connectivity, **of_image}
         # Each result has a record of its own, which a user may change.
-        return [{**records[key], "noise": dict(records[key]["noise"])} for key in keys]
-
-
-def _between(start: float, end: float, report: Report) -> Report:
-    """Return a report of a part of the work, from one share of the whole to another."""
-    return lambda share: report(start + share * (end - start))
+        randomised = self.definition.randomise != 0
+        return [
+            {
+                **records[key],
+                "noise": dict(records[key]["noise"]),
+                "randomise_name": tested.identity if randomised else None,
+            }
+            for key, tested in zip(keys, batch, strict=True)
+        ]
 
 
 def _log_pvalues(
-    problem: SearchProblem, outcomes: Sequence[SearchOutcome], selectable: int, connectivity: int | None
+    law: Law,
+    alternative: Alternative,
+    outcomes: Sequence[SearchOutcome],
+    selectable: int,
+    connectivity: int | None,
 ) -> list[dict[str, Any]]:
     """Return the logarithms of the p-values of each part, selective with bounds, naive and corrected, by name."""
-    law, alternative = problem.law, problem.alternative
     sets = [outcome.truncation_set for outcome in outcomes]
     inside = Unions.of([known.intervals for known in sets]).contain(law.z_obs)
     if not inside.all():
@@ -347,7 +430,7 @@ def _log_pvalues(
             "which lies in it by definition: the search is at fault."
         )
     best, low, high = (log.tolist() for log in log_pvalues(law, sets, alternative))
-    naive = naive_log_pvalue(law.statistic, alternative)
+    naive = naive_log_pvalues(law, alternative)
     corrected = corrected_for_all_regions(naive, selectable, connectivity)
     return [
         {

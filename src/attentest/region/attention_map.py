@@ -18,19 +18,10 @@ LARGEST_SCORE = 1e100
 
 
 def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
-    """Return the attention map A in [0, 1]: scores of pixels or whole patches, min-max normalised image by image.
+    """Return the attention maps A (m, H, W) in [0, 1] of raw scores (m, gh, gw), min-max normalised image by image.
 
-    Parameters
-    ----------
-    scores : (m, gh, gw)
-        Raw scores on the patch grid.
-    patch_grid
-        The patches over the image, and the units of which regions consist.
-
-    Returns
-    -------
-    Tensor of shape (m, H, W)
-        On the units. A constant map becomes zero everywhere: nothing exceeds any threshold.
+    H and W count the units of which regions consist: pixels, or whole patches. A constant map becomes zero everywhere:
+    nothing exceeds any threshold.
     """
     values = patch_grid.unit_scores(scores)
     low = values.amin(dim=(-2, -1), keepdim=True)
@@ -51,10 +42,8 @@ def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
         return None
     index = int(unusable.nonzero()[0, 0])
     if bool(huge[index]):
-        return (
-            index,
-            f"the attention scores reach {float(largest[index]):.3g}, more than the 1e100 allowed: scale them.",
-        )
+        reached = float(largest[index])
+        return index, f"the attention scores reach {reached:.3g}, more than the 1e100 allowed: scale them."
     if not bool(finite[index]):
         return index, "the attention scores are NaN or infinite: is the image in the range that the model takes?"
     return index, (
@@ -167,7 +156,9 @@ class SparsePixels:
         patches_per_row = patch_grid.columns.matrix.shape[1]
         patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
         weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
-        return cls(_four_first(patches), _four_first(weights), kinds.flatten(1).gather(1, candidates))
+        # From (k, n, 2, 2) to (4, k, n).
+        patches, weights = (values.flatten(-2).movedim(-1, 0).contiguous() for values in (patches, weights))
+        return cls(patches, weights, kinds.flatten(1).gather(1, candidates))
 
     def values(self, image: Tensor, scores: Tensor) -> Tensor:
         """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
@@ -187,11 +178,6 @@ def _without_neighbour(kinds: Tensor, axis: PatchAxis) -> Tensor:
     changes = (kinds[..., 1:] != kinds[..., :-1]) | (axis.cell[1:] != axis.cell[:-1])
     changes = torch.nn.functional.pad(changes, (1, 1), value=True)
     return changes[..., :-1] | changes[..., 1:]
-
-
-def _four_first(values: Tensor) -> Tensor:
-    """Return values (k, n, 2, 2) as (4, k, n)."""
-    return values.flatten(-2).movedim(-1, 0).contiguous()
 
 
 def _two_patches(axis: PatchAxis) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from attentest.errors import InputError
@@ -148,6 +150,12 @@ class PatchGrid:
     @property
     def _seen(self) -> tuple[slice, slice]:
         return slice(self.rows.start, self.rows.stop), slice(self.columns.start, self.columns.stop)
+
+    @property
+    def corners(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows and columns at which units begin, counted from the first that is seen."""
+        rows, columns = (np.unique(axis.unit.cpu().numpy(), return_index=True)[1] for axis in (self.rows, self.columns))
+        return rows, columns
 
     def unit_scores(self, scores: Tensor, rows: slice = EVERY_ROW) -> Tensor:
         """Return the scores (m, H', W') of the units, or of some rows of them, from those of patches (m, gh, gw)."""

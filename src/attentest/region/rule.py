@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from attentest.checks import strictly_between_0_and_1
+from attentest.errors import InputError
 from attentest.region.attention_map import Margins, attention_map
 from attentest.region.patch_grid import PatchAxis, PatchGrid
 
@@ -17,14 +18,31 @@ TIE = 1e-11
 can lie exactly at tau whatever the scores are, and rounding would decide whether it belongs to the region."""
 
 
+class RegionRule(Protocol):
+    """How an attention map becomes a region.
+
+    Rules and margins are written for regions of pixels. If regions consist of whole patches, the patch grid gives the
+    patches in the place of the pixels, with one score each, and nothing else changes.
+    """
+
+    def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
+        """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
+
+    def margins(self, regions: Tensor, patch_grid: PatchGrid) -> Margins:
+        """Return the margins of observed regions (k, H, W), negative if and only if scores give these regions."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as JSON-ready values."""
+
+
 @dataclass(frozen=True)
 class Threshold:
-    """The region is where the attention map exceeds tau, strictly between 0 and 1."""
+    """The region is where the attention map exceeds tau, strictly between 0 and 1: beyond, it is empty or all."""
 
     tau: float = 0.6
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tau", as_threshold(self.tau))
+        object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
         """Return the regions (m, H, W) of attention maps (m, H, W); that of a constant map is empty."""
@@ -39,32 +57,15 @@ class Threshold:
         return {"threshold": self.tau}
 
 
-def as_threshold(threshold: float) -> float:
-    """Return tau as a plain float, strictly between 0 and 1: beyond, every region is empty or the whole image."""
-    return strictly_between_0_and_1(threshold, "threshold (tau)")
-
-
 def region_of(attention: Tensor, threshold: float) -> Tensor:
     """Return the attention region M = {i : A_i > tau}, bool, of the shape of the map; pixels at tau are outside."""
     return attention > threshold + TIE
 
 
 def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
-    """Return the margins f_i, all negative if and only if the map has the given region.
+    """Return the margins f_i (m, H * W) of attention maps (m, H, W): tau - A_i inside a region, A_i - tau outside.
 
-    Parameters
-    ----------
-    attention : (m, H, W)
-        Attention maps.
-    region : (m, H, W) bool
-        The observed region of each.
-    threshold
-        tau.
-
-    Returns
-    -------
-    Tensor of shape (m, H * W)
-        tau - A_i inside the region, A_i - tau outside.
+    They are all negative if and only if the map has this region (m, H, W).
     """
     excess = attention - (threshold + TIE)
     return torch.where(region, -excess, excess).flatten(1)
@@ -74,16 +75,8 @@ class ThresholdMargins(Margins):
     """The margins of k observed regions A > tau.
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
-    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation.
-
-    Parameters
-    ----------
-    regions : (k, H, W) bool
-        The observed regions on the pixels seen, on the device of the scores.
-    threshold
-        tau.
-    patch_grid
-        The patches over the image.
+    every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. The observed
+    regions (k, H, W) are those on the pixels seen, on the device of the scores.
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
@@ -154,14 +147,7 @@ class TopMargins(Margins):
     """The margins of k observed regions with a fixed number of pixels.
 
     The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
-    between those of the region and all others.
-
-    Parameters
-    ----------
-    regions : (k, H, W) bool
-        The observed regions on the pixels seen.
-    patch_grid
-        The patches over the image.
+    between those of the region and all others. The observed regions (k, H, W) are those on the pixels seen.
     """
 
     def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
@@ -220,3 +206,17 @@ def _equal_along(axis: PatchAxis) -> Tensor:
     differs = torch.ones_like(places, dtype=torch.bool)
     differs[1:] = axis.matrix.diff(dim=0).abs().amax(dim=1) > ROUNDING
     return torch.where(differs, places, 0).cummax(dim=0).values
+
+
+def as_region_rule(threshold: float | None, top_fraction: float | None) -> RegionRule:
+    """Return the rule of a threshold (0.6, the paper's, if nothing is given) or of a top fraction."""
+    if top_fraction is None:
+        return Threshold() if threshold is None else Threshold(threshold)
+    if threshold is not None:
+        raise InputError(
+            "threshold and top_fraction are two ways to choose the region: give one of them, got "
+            f"{threshold!r} and {top_fraction!r}.",
+            "threshold",
+            "top_fraction",
+        )
+    return TopFraction(top_fraction)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from attentest.checks import confidence, level, whole_number
 from attentest.errors import InputError, counted
 from attentest.files import as_path
+from attentest.presentation.figure import axes_or_new, shown_figure
+from attentest.presentation.many_results_figure import contact_sheet, draw_pvalues
 from attentest.presentation.notebook import MOST_ROWS, results_html
-from attentest.presentation.report.tested_batch import SmallPicture, batch_of_records
-from attentest.presentation.rows import TEXT_COLUMNS, TRUTH_COLUMNS, columns_of, failed_row, row_of, with_adjusted
-from attentest.presentation.tables import write_csv, write_parquet
-from attentest.presentation.words import METHOD_NAMES, advice_text, summary_text
+from attentest.presentation.picture import SmallPicture
+from attentest.presentation.report.tested_batch import batch_of_records
+from attentest.presentation.rows import TEXT_COLUMNS, TRUTH_COLUMNS, Row, columns_of, failed_row, row_of, with_adjusted
+from attentest.presentation.tables import data_frame, write_csv, write_parquet
+from attentest.presentation.words import advice_text, summary_text
 from attentest.progress import ProgressLike, progress_reports
 from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult, records_of
@@ -27,14 +30,21 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from attentest.cohort.claims import Values
+    from attentest.cohort.cohort import Cohort
 
-class Results(Sequence[AttentionTestResult]):
-    """The results of many images, in order.
+
+class Results(Sequence["AttentionTestResult | Any"]):  # Any: a FailedImage, which only on_error="row" makes
+    """The results of many images: one for each image, in order.
+
+    An image that could not be tested keeps its place: it is a :class:`FailedImage` here, NaN among p-values, and None
+    among decisions. Adjusted p-values, rates, summaries and figures are those of the images that were tested
+    (:attr:`tested`).
 
     Parameters
     ----------
     results
-        Results, one per image; an image that could not be tested is a :class:`FailedImage` in its place.
+        Results, one per image, or a :class:`FailedImage`.
     names
         Names of the images in tables, such as file names; by default their numbers from 0.
     """
@@ -58,45 +68,43 @@ class Results(Sequence[AttentionTestResult]):
         for result in every:
             if not isinstance(result, (AttentionTestResult, FailedImage)):
                 raise InputError(f"Results takes results of AttentionTest, got {type(result).__name__} among them.")
-        self._all_names, self._all = named, every
-        tested = [(name, result) for name, result in self._every if isinstance(result, AttentionTestResult)]
-        self._names, self._results = tuple(name for name, _ in tested), tuple(result for _, result in tested)
+        self._names, self._all = named, every
+        self._results = tuple(result for result in every if isinstance(result, AttentionTestResult))
 
     def __len__(self) -> int:
-        return len(self._results)
-
-    def __iter__(self) -> Iterator[AttentionTestResult]:
-        return iter(self._results)
+        return len(self._all)
 
     @overload
-    def __getitem__(self, index: int) -> AttentionTestResult: ...
+    def __getitem__(self, index: int) -> AttentionTestResult | Any: ...
     @overload
     def __getitem__(self, index: slice) -> Results: ...
-    def __getitem__(self, index: int | slice) -> AttentionTestResult | Results:
+    def __getitem__(self, index: int | slice) -> AttentionTestResult | Any | Results:
         if isinstance(index, slice):
-            return type(self)(self._results[index], self.names[index])
-        return self._results[index]
+            return type(self)(self._all[index], self.names[index])
+        return self._all[index]
 
     def __repr__(self) -> str:
-        counts = [counted(len(self), "result")]
-        if failed := len(self._all) - len(self):
+        counts = [counted(len(self._results), "result")]
+        if failed := len(self) - len(self._results):
             counts.append(counted(failed, "failure"))
         return f"{type(self).__name__}({', '.join(counts)})"
 
     def _repr_html_(self) -> str:
-        known, shown = self._known, self._every[:MOST_ROWS]
-        method = self._adjustment or ("by" if known.share_a_reference else "bh")
-        adjusted = known.adjusted_bounds(method)[1].tolist()
-        records = self._records(first=sum(isinstance(tested, AttentionTestResult) for _, tested in shown))
-        numbers = iter(zip(records, adjusted, strict=False))
-        rows = [(name, tested.reason if isinstance(tested, FailedImage) else next(numbers)) for name, tested in shown]
-        notes = self.summary().split("\n") if len(self) else []
-        return results_html(repr(self), rows, len(self._all), of=self._of, adjusted=METHOD_NAMES[method], notes=notes)
+        method = self._adjustment or ("by" if self._known.share_a_reference else "bh")
+        notes = self.summary().split("\n") if self._results else []
+        rows = self._rows(first=MOST_ROWS)
+        return results_html(repr(self), rows, len(self), of=self._of, method=method, notes=notes)
 
     @property
     def names(self) -> tuple[object, ...]:
-        """Names of the images that were tested."""
+        """Names of the images."""
         return self._names
+
+    @property
+    def tested(self) -> Results:
+        """The results of the images that were tested, without the others."""
+        names = [name for name, result in self._every if isinstance(result, AttentionTestResult)]
+        return type(self)(self._results, names)
 
     @property
     def failures(self) -> dict[object, str]:
@@ -105,20 +113,21 @@ class Results(Sequence[AttentionTestResult]):
 
     @property
     def pvalues(self) -> NDArray[np.float64]:
-        """Selective p-values."""
-        return np.array([result.pvalue for result in self])
+        """Selective p-values (m,); NaN for an image that could not be tested."""
+        return self._in_place(result.pvalue for result in self._results)
 
     @property
     def naive_pvalues(self) -> NDArray[np.float64]:
-        """P-values that ignore the selection: not valid."""
-        return np.array([result.naive_pvalue for result in self])
+        """P-values (m,) that ignore the selection: not valid."""
+        return self._in_place(result.naive_pvalue for result in self._results)
 
-    def adjusted_pvalues(self, method: Adjustment = "bh") -> NDArray[np.float64]:
+    def adjusted_pvalues(self, method: Adjustment | None = None) -> NDArray[np.float64]:
         """Return the selective p-values adjusted for multiple testing: the upper ends of their bounds.
 
         What is adjusted is the upper bound of each p-value, never a p-value within a wide error bar. An upper bound of
         a valid p-value is a valid p-value, so an adjusted one of at most alpha is a rejection, whatever the searches
-        left open. With searches that converged the difference is that of their tolerance.
+        left open. With searches that converged the difference is that of their tolerance. An image that could not be
+        tested has NaN and counts for none of the others.
 
         Parameters
         ----------
@@ -126,11 +135,14 @@ class Results(Sequence[AttentionTestResult]):
             "bh", Benjamini and Hochberg: rejecting adjusted p-values of at most alpha controls the expected proportion
             of false rejections at alpha, for independent images. "by", Benjamini and Yekutieli: the same for images
             that depend on each other, such as those compared with one noisy reference. "holm": it controls the
-            probability of any false rejection at alpha, for independent images and others.
+            probability of any false rejection at alpha, for independent images and others. By default "bh", and "holm"
+            of the components of a region.
         """
         return self.adjusted_pvalue_bounds(method)[1]
 
-    def adjusted_pvalue_bounds(self, method: Adjustment = "bh") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def adjusted_pvalue_bounds(
+        self, method: Adjustment | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the least and the greatest adjusted p-values compatible with what the searches know.
 
         Where alpha lies between them it is open whether the hypothesis is rejected, as it can be after tests that were
@@ -141,10 +153,13 @@ class Results(Sequence[AttentionTestResult]):
         method
             As in :meth:`adjusted_pvalues`.
         """
-        return self._known.adjusted_bounds(method)
+        low, high = self._known.adjusted_bounds(method or self._adjustment or "bh")
+        return self._in_place(low), self._in_place(high)
 
     def decisions(self, alpha: float = 0.05, method: Adjustment | None = None) -> list[bool | None]:
-        """Return for each image whether its hypothesis is rejected at alpha; None where the error bars do not tell.
+        """Return for each image whether its hypothesis is rejected at alpha; None where that is not known.
+
+        It is not known where the error bars do not tell, and of an image that could not be tested.
 
         Parameters
         ----------
@@ -153,7 +168,8 @@ class Results(Sequence[AttentionTestResult]):
         method
             As in :meth:`adjusted_pvalues`; None to decide by the p-values as they are.
         """
-        return self._known.decisions(alpha, method)
+        known = iter(self._known.decisions(alpha, method))
+        return [None if isinstance(result, FailedImage) else next(known) for result in self]
 
     def rejection_rate(self, alpha: float = 0.05, *, naive: bool = False, confidence_level: float = 0.95) -> Rate:
         """Return the proportion of p-values that are at most alpha, with its Wilson interval.
@@ -188,16 +204,11 @@ class Results(Sequence[AttentionTestResult]):
         list of Axes
             One for each image, by increasing p; ``axes[0].figure`` is the figure.
         """
-        from attentest.presentation.figure import shown_figure
-        from attentest.presentation.many_results_figure import draw_sheet, sheet_size
-
-        if not len(self):
-            raise InputError("there is nothing to draw: there are no results.")
-        count = whole_number(most, "most", 1, 1000)
-        order = np.argsort([result.log_pvalue for result in self], kind="stable")[:count]
-        pictures = [self[int(i)].picture(str(self.names[i])) for i in order]
-        figure = shown_figure(*sheet_size(len(pictures)))
-        return draw_sheet(figure, pictures, total=len(self), alpha=level(alpha), of=self._of)
+        self._check_any()
+        count, names = whole_number(most, "most", 1, 1000), self.tested.names
+        order = np.argsort([result.log_pvalue for result in self._results], kind="stable")[:count]
+        pictures = [self._results[i].picture(str(names[i])) for i in order]
+        return contact_sheet(pictures, total=len(names), alpha=level(alpha), of=self._of, make=shown_figure)
 
     def pvalue_plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Draw the p-values in order, selective and naive, with the line of Benjamini and Hochberg.
@@ -209,13 +220,9 @@ class Results(Sequence[AttentionTestResult]):
         alpha
             Significance level, and false discovery rate of the line.
         """
-        from attentest.presentation.figure import axes_or_new
-        from attentest.presentation.many_results_figure import draw_pvalues
-
-        if not len(self):
-            raise InputError("there is nothing to draw: there are no results.")
-        axes = axes_or_new(ax, 5.0, 4.0)
-        draw_pvalues(axes, self.pvalues, self.naive_pvalues, self.adjusted_pvalues("bh"), level(alpha))
+        self._check_any()
+        axes, tested = axes_or_new(ax, 5.0, 4.0), self.tested
+        draw_pvalues(axes, tested.pvalues, tested.naive_pvalues, tested.adjusted_pvalues("bh"), level(alpha))
         return axes
 
     def table(self, confidence_level: float | None = None) -> dict[str, list[Any]]:
@@ -241,10 +248,14 @@ class Results(Sequence[AttentionTestResult]):
             - ``simultaneous_low``, ``simultaneous_high``, ``simultaneous_error``, ``simultaneous_count``: of
               components, the intervals that all cover together with the probability ``confidence_level``, and their
               number;
+            - ``context_share``, ``context_placements``, ``context_standard_deviations``,
+              ``context_percent_of_range``: how large the difference is within the image, descriptive
+              (:attr:`AttentionTestResult.context`);
             - ``part_pixels``, ``region_pixels``, ``seen_pixels``: what was compared, the whole region and
               what the model sees;
             - ``region_unit``, and ``threshold`` or ``top_fraction``, of which the other is None;
-            - ``gamma``, 0 without randomised selection, and ``randomise_seed``, None unless it was given;
+            - ``gamma``, 0 without randomised selection; ``randomise_seed`` and ``randomise_name``, from which the added
+              noise comes; ``draws``, ``significant_draws`` (p at most 0.05), ``majority_pixels`` if there are several;
             - ``contrast``, ``noise``, ``approximate_noise``: names, and whether the noise is that of the image itself;
             - ``reference_images``, ``degrees_of_freedom``: how many images the noise was estimated from, and those of
               the standard error; None for noise that is known;
@@ -253,12 +264,7 @@ class Results(Sequence[AttentionTestResult]):
             - ``certificate_pvalue``, ``certificate_draws`` and others, if a result has a certificate;
             - ``error``: why an image could not be tested.
         """
-        tested = iter(self._records(confidence_level))
-        rows = (
-            failed_row(name, result.reason) if isinstance(result, FailedImage) else row_of(name, next(tested))
-            for name, result in self._every
-        )
-        return columns_of(with_adjusted(rows, self._known))
+        return columns_of(self._rows(confidence_level))
 
     def to_csv(self, path: str | os.PathLike[str], confidence_level: float | None = None) -> None:
         """Write the table as CSV, numbers exact to the last bit; a text that looks like a formula has a ' before it."""
@@ -269,11 +275,7 @@ class Results(Sequence[AttentionTestResult]):
 
         Numbers that an image does not have are NaN, and columns that hold whole numbers otherwise are then of floats.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
-        frame = pd.DataFrame(self.table(confidence_level))
+        frame = data_frame(self.table(confidence_level))
         for name in frame.columns.difference(TEXT_COLUMNS):
             kind = "boolean" if name in TRUTH_COLUMNS else "float64"
             if frame[name].dtype == object:  # because some or all values are None
@@ -330,8 +332,30 @@ class Results(Sequence[AttentionTestResult]):
             return None if isinstance(tested, FailedImage) else small_picture(tested)
 
         batch = batch_of_records(named, picture)
-        with progress_reports(progress, min(len(self), most), "result", "drawing") as report:
+        with progress_reports(progress, min(len(self._results), most), "result", "drawing") as report:
             write_report(target, batch, alpha=level(alpha), cards=most, progress=report)
+
+    def cohort(
+        self,
+        groups: Values | None = None,
+        clusters: Values | None = None,
+        covariates: Mapping[str, Values] | None = None,
+    ) -> Cohort:
+        """Return these images as a cohort: mean difference, groups, heterogeneity, how many images differ at least.
+
+        Parameters
+        ----------
+        groups
+            The group of each image, in their order or by their names; None if there is one.
+        clusters
+            The patient of each, or whatever else images have in common; None if they are independent of each other.
+        covariates
+            Numbers of each image by the name of the covariate, for a regression.
+        """
+        from attentest.cohort.cohort import Cohort
+
+        named = ((name, None if isinstance(result, FailedImage) else result) for name, result in self._every)
+        return Cohort(named, groups, clusters, covariates)
 
     def summary(self, alpha: float = 0.05) -> str:
         """Return a summary of the results at a significance level, in words."""
@@ -343,22 +367,32 @@ class Results(Sequence[AttentionTestResult]):
         """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
         return advice_text(self._known, alpha)
 
+    def _check_any(self) -> None:
+        if not self._results:
+            raise InputError("there is nothing to draw: there are no results.")
+
+    def _in_place(self, values: Iterable[float]) -> NDArray[np.float64]:
+        """Return a number of each image that was tested at the places (m,) of these images; NaN elsewhere."""
+        placed = np.full(len(self), np.nan)
+        placed[[isinstance(result, AttentionTestResult) for result in self]] = np.fromiter(values, np.float64)
+        return placed
+
     @property
     def _known(self) -> ManyPvalues:
-        low, high = np.array([result.log_pvalue_bounds for result in self]).reshape(-1, 2).T
+        low, high = np.array([result.log_pvalue_bounds for result in self._results]).reshape(-1, 2).T
         return ManyPvalues(
             log_low=low,
             log_high=high,
-            naive=self.naive_pvalues,
-            statuses=[result.status for result in self],
-            certified=[result.certificate is not None for result in self],
-            references=[result.settings.get("noisy_reference") for result in self],
+            naive=np.array([result.naive_pvalue for result in self._results]),
+            statuses=[result.status for result in self._results],
+            certified=[result.certificate is not None for result in self._results],
+            references=[result.settings.get("noisy_reference") for result in self._results],
         )
 
     @property
     def _every(self) -> list[tuple[object, AttentionTestResult | FailedImage]]:
         """Each image with its result, or with its failure."""
-        return list(zip(self._all_names, self._all, strict=True))
+        return list(zip(self._names, self._all, strict=True))
 
     @property
     def _images(self) -> list[tuple[object, Sequence[AttentionTestResult] | FailedImage]]:
@@ -369,7 +403,20 @@ class Results(Sequence[AttentionTestResult]):
         """Return the records of the results, or of the first so many."""
         return records_of(self._results[:first], confidence_level)
 
+    def _rows(self, confidence_level: float | None = None, first: int | None = None) -> Iterator[Row]:
+        """Yield the row of each image, or of the first so many, with adjusted p-values."""
+        shown = self._every[:first]
+        tested = sum(isinstance(result, AttentionTestResult) for _, result in shown)
+        records = iter(self._records(confidence_level, tested))
+        rows = (
+            failed_row(name, result.reason) if isinstance(result, FailedImage) else row_of(name, next(records))
+            for name, result in shown
+        )
+        return with_adjusted(rows, self._known)
+
 
 def small_picture(results: Sequence[AttentionTestResult]) -> SmallPicture:
     """Return the picture of the results of one image: one, or one for each component of its region."""
-    return SmallPicture.of(results[0].image, results[0].attention, [result.part for result in results])
+    every = [result.shown() for result in results]
+    parts = [shown["part"] for shown in every]
+    return SmallPicture.of(every[0]["image"], every[0]["attention"], parts, every[0].get("randomised_image"))

@@ -15,8 +15,12 @@ from attentest.record import ResultRecord
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult, records_of
 from attentest.runs.engine import FailedImage
-from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.inference import bonferroni_intervals, confidence_intervals_of, holm_intervals
+from attentest.statistics.inference import (
+    ConfidenceInterval,
+    bonferroni_intervals,
+    confidence_intervals_of,
+    holm_intervals,
+)
 from attentest.statistics.multiple_testing import Adjustment, Simultaneous
 
 
@@ -27,18 +31,22 @@ def component_records(
     every = [result for components in regions for result in components]
     if not every:
         return [[] for _ in regions]
-    chosen = every[0].interval_level if confidence_level is None else confidence_level
-    records = iter(records_of(every, chosen))
+    asked = every[0].confidence_level if confidence_level is None else confidence_level
+    records = iter(records_of(every, asked))
+    if asked is None:
+        return [[next(records) for _ in components] for components in regions]
     return [
         [replace(next(records), simultaneous_interval=interval) for interval in intervals]
-        for intervals in bonferroni_intervals(regions, chosen)
+        for intervals in bonferroni_intervals(regions, asked)
     ]
 
 
 class ComponentResults(Results):
     """The results of the connected components of one image's region, in reading order.
 
-    They are adjusted together, so there are no slices of them.
+    They are adjusted together, by Holm's method unless told otherwise, so there are no slices of them. Each p-value is
+    valid given the region, and the components are a function of the region. So, whichever region it is, they are a
+    fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on each other.
     """
 
     _of = "component"
@@ -71,19 +79,6 @@ class ComponentResults(Results):
             labels[result.part] = number
         return labels
 
-    def adjusted_pvalues(self, method: Adjustment = "holm") -> NDArray[np.float64]:
-        """Return the p-values adjusted across the components, by Holm's method unless told otherwise.
-
-        Each p-value is valid given the region, and the components are a function of the region. So, whichever region it
-        is, they are a fixed number of hypotheses with valid p-values, and Holm's method holds however these depend on
-        each other.
-        """
-        return super().adjusted_pvalues(method)
-
-    def adjusted_pvalue_bounds(self, method: Adjustment = "holm") -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the bounds of :meth:`adjusted_pvalues`, which are their upper ends."""
-        return super().adjusted_pvalue_bounds(method)
-
     def decisions(self, alpha: float = 0.05, method: Adjustment | None = "holm") -> list[bool | None]:
         """Return for each component whether its hypothesis is rejected at alpha; None where error bars do not tell."""
         return super().decisions(alpha, method)
@@ -111,14 +106,14 @@ class ComponentResults(Results):
             the end 0 itself (the least number beyond it), and the bounds of the others are tighter. None: each interval
             by itself, which do not cover together.
         """
-        chosen = self[0].interval_level if confidence_level is None else confidence_level
+        asked = self[0].interval_level(confidence_level)
         if method is None:
-            return confidence_intervals_of(list(self), chosen)
+            return confidence_intervals_of(list(self), asked)
         if method == "holm":
-            return holm_intervals([list(self)], [self.decisions(1 - confidence(chosen))], chosen)[0]
+            return holm_intervals([list(self)], [self.decisions(1 - confidence(asked))], asked)[0]
         if method != "bonferroni":
             raise InputError(f"the method must be bonferroni, holm or None, got {method!r}.")
-        return bonferroni_intervals([list(self)], chosen)[0]
+        return bonferroni_intervals([list(self)], asked)[0]
 
     def _records(self, confidence_level: float | None = None, first: int | None = None) -> list[ResultRecord]:
         return component_records([list(self)], confidence_level)[0][:first]

@@ -10,20 +10,30 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from attentest.checks import level
-from attentest.presentation.figure import axes_or_new, checked_axes, shown_figure
+from attentest.contrast.context import ComparedRegion, Context
+from attentest.errors import InputError
+from attentest.presentation.figure import axes_or_new, checked_axes, checked_width, fitting_size, shown_figure
 from attentest.presentation.notebook import result_html
-from attentest.presentation.picture import Picture, draw_overlay
-from attentest.presentation.result_figure import MM, Layout, checked_width, draw_density, draw_panels, draw_row
+from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_name
+from attentest.presentation.result_figure import draw_density, draw_panels, draw_row, panel_count, result_layout
 from attentest.presentation.sensitivity import Sensitivity, factor_sensitivity
 from attentest.presentation.words import pvalue_text, verdict_text
 from attentest.record import ResultNumbers, ResultRecord
 from attentest.results.certificate import Certificate
 from attentest.statistics.alternative import Alternative, as_alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.inference import confidence_intervals_of, estimates_of
+from attentest.statistics.draws import (
+    MAJORITY,
+    Draw,
+    combined_logs,
+    draws_values,
+    estimates_of_draws,
+    frequency_of,
+    intervals_of_draws,
+)
+from attentest.statistics.inference import ConfidenceInterval, Inference
 from attentest.statistics.law import Law
 from attentest.statistics.noise_factor import FACTORS
-from attentest.statistics.pvalue import bonferroni_log_pvalue, log_pvalues, naive_log_pvalue
+from attentest.statistics.pvalue import bonferroni_log_pvalue, log_pvalues, naive_log_pvalues
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,6 +62,12 @@ class AttentionTestResult(ResultNumbers):
     randomised_image : (H, W) or (H, W, C) float64
         The image plus noise that the model saw, if the selection was randomised: region and attention map are those of
         this image. The statistic is that of the image itself.
+    compared
+        What was compared, from which :attr:`context` is computed when it is first asked for.
+    draws
+        The draws of that noise, each with its own region and p-value, if there were several (``draws=21``). P, estimate
+        and confidence interval of the result are those of all of them, and everything else is of the draw whose p is
+        the median.
     """
 
     region: NDArray[np.bool_]
@@ -61,6 +77,28 @@ class AttentionTestResult(ResultNumbers):
     seen: NDArray[np.bool_]
     certificate: Certificate | None = None
     randomised_image: NDArray[np.float64] | None = None
+    compared: ComparedRegion | None = None
+    draws: tuple[Draw, ...] = ()
+
+    @property
+    def context(self) -> Context | None:
+        """How large the difference is among regions of the same shape elsewhere in the image: descriptive, no test."""
+        return None if self.compared is None else self.compared.contexts[self.alternative]
+
+    @property
+    def selection_frequency(self) -> NDArray[np.float64]:
+        """Share of the draws (H, W) whose region contains a pixel; with one draw, its region."""
+        return frequency_of(self.draws) if self.draws else self.region.astype(np.float64)
+
+    @property
+    def majority_region(self) -> NDArray[np.bool_]:
+        """The pixels (H, W) in the regions of more than half of the draws; there may be none."""
+        return np.asarray(self.selection_frequency > MAJORITY)
+
+    def significant_share(self, alpha: float = 0.05) -> float:
+        """Return the share of the draws whose own p-value is at most alpha."""
+        checked = level(alpha)
+        return float(np.mean([draw.pvalue <= checked for draw in self.draws or (self,)]))
 
     def pvalue_text(self, digits: int = 3) -> str:
         """Return p as text; if the search did not converge, the bounds on p and the status: "0.02 to 0.41 (decided)".
@@ -80,14 +118,15 @@ class AttentionTestResult(ResultNumbers):
     def estimate(self) -> float:
         """Median-unbiased estimate of the difference, given the selection, in the units of the pixels.
 
-        It is too great as often as too small. Infinite if the statistic lies at the very end of the truncation set.
+        It is too great as often as too small. Infinite if the statistic lies at the very end of the truncation set. Of
+        several draws, the median of their estimates.
         """
-        return float(estimates_of([self]).best[0])
+        return float(estimates_of_draws([self.draws or (self,)]).best[0])
 
     @property
     def estimate_bounds(self) -> tuple[float, float]:
         """Least and greatest estimate compatible with what the search knows."""
-        _, low, high = estimates_of([self])
+        _, low, high = estimates_of_draws([self.draws or (self,)])
         return float(low[0]), float(high[0])
 
     def confidence_interval(self, confidence_level: float | None = None) -> ConfidenceInterval:
@@ -108,9 +147,11 @@ class AttentionTestResult(ResultNumbers):
             "greater". With ``alternative="equal-tailed"`` it excludes zero exactly when p is less than 1 - level. The
             paper's two-sided p-value is that of abs(z), and need not agree with equal tails. Where the truncation set
             lies on one side of zero, as it often does, it is one-sided: with alpha = 1 - level, zero is outside the
-            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha.
+            interval for p above 1 - alpha / 2 too, and inside for p between alpha / 2 and alpha. Of several draws, the
+            values that half of their intervals contain, whose level is higher: it covers a difference that their
+            regions have in common.
         """
-        return confidence_intervals_of([self], self.interval_level if confidence_level is None else confidence_level)[0]
+        return intervals_of_draws([self.draws or (self,)], [self.interval_level(confidence_level)])[0]
 
     def sensitivity(
         self, *, alpha: float = 0.05, factors: ArrayLike = FACTORS, confidence_level: float | None = None
@@ -130,8 +171,10 @@ class AttentionTestResult(ResultNumbers):
             Level of the intervals; by default that of the test, or 0.95 if it went for p alone. The set was searched
             as far as an interval for the factor 1 needs, so that one for a larger factor may have a larger ``error``.
         """
-        chosen = self.interval_level if confidence_level is None else confidence_level
-        return factor_sensitivity(self, alpha=alpha, confidence_level=chosen, factors=factors)
+        asked = self.interval_level(confidence_level)
+        if self.draws:
+            raise InputError("sensitivity is that of one draw: use draws=1.", "draws")
+        return factor_sensitivity(self, alpha=alpha, confidence_level=asked, factors=factors)
 
     def with_alternative(self, alternative: Alternative) -> AttentionTestResult:
         """Return the result for another p-value, from the same truncation set, without evaluating the model.
@@ -145,7 +188,7 @@ class AttentionTestResult(ResultNumbers):
             As in :class:`AttentionTest`.
         """
         tails = as_alternative(alternative)
-        log_naive = naive_log_pvalue(self.statistic, alternative)
+        log_naive = naive_log_pvalues(self.law, alternative)[0]
         other = replace(
             self,
             alternative=alternative,
@@ -154,19 +197,27 @@ class AttentionTestResult(ResultNumbers):
             settings={**self.settings, "alternative": tails},
         )
         # The draws of a certificate are of the law with a known standard error.
-        known = other._with_law(self.law.with_known_error()).pvalue_bounds
+        known = other._with_laws(known=True).pvalue_bounds
         certificate = None if self.certificate is None else self.certificate.compared_with(tails, known)
-        return replace(other._with_law(self.law), certificate=certificate)
+        return replace(other._with_laws(known=False), certificate=certificate)
 
     def with_known_noise(self) -> AttentionTestResult:
         """Return the result if the noise model, which was estimated, is taken for the true one.
 
         It comes from the same truncation set, without evaluating the model. Noise that is known gives this result.
         """
-        return self._with_law(self.law.with_known_error())
+        return self._with_laws(known=True)
 
-    def _with_law(self, law: Law) -> AttentionTestResult:
-        """Return the result under another law of the statistic, given the same truncation set."""
+    def _with_laws(self, *, known: bool) -> AttentionTestResult:
+        """Return the result for its alternative, given the same truncation sets; the noise is known if that is so."""
+
+        def law_of(inference: Inference) -> Law:
+            return inference.law.with_known_error() if known else inference.law
+
+        if self.draws:
+            draws = tuple(draw.with_law(law_of(draw), self.alternative) for draw in self.draws)
+            return replace(self, law=law_of(self), draws=draws, **combined_logs(draws, self.settings["draws"]))
+        law = law_of(self)
         best, low, high = (float(log[0]) for log in log_pvalues(law, [self.truncation_set], self.alternative))
         return replace(self, law=law, log_pvalue=best, log_pvalue_bounds=(low, high))
 
@@ -176,15 +227,15 @@ class AttentionTestResult(ResultNumbers):
         Parameters
         ----------
         confidence_level
-            Level of the confidence interval; by default that of the test, or 0.95 if it went for p alone.
+            Level of the confidence interval; by default that of the test, and none if it went for p alone.
         """
         return records_of([self], confidence_level)[0]
 
     def to_dict(self, arrays: bool = False) -> dict[str, Any]:
         """Return the :meth:`record` as JSON-ready values.
 
-        With ``arrays``, image, region, part, attention map, draws and randomised image, too. Infinite numbers become
-        "inf" and "-inf".
+        With ``arrays``, image, region, part, attention map, the draws of a certificate, randomised image and of several
+        draws the ``selection_frequency``, too. Infinite numbers become "inf" and "-inf".
         """
         values = self.record().to_dict()
         if arrays:
@@ -192,33 +243,35 @@ class AttentionTestResult(ResultNumbers):
                 values["certificate"] = self.certificate.to_dict(arrays=True)
             names = ("image", "region", "part", "attention", "randomised_image")
             shown = {name: getattr(self, name) for name in names}
+            shown |= {"selection_frequency": self.selection_frequency} if self.draws else {}
             values |= {name: array.tolist() for name, array in shown.items() if array is not None}
         return values
 
     def picture(self, title: str = "") -> Picture:
         """Return everything that a picture of the result shows."""
-        return Picture(
-            record=self.record(),
-            image=self.image,
-            attention=self.attention,
-            region=self.region,
-            part=self.part,
-            randomised_image=self.randomised_image,
-            title=title,
-        )
+        return Picture(record=self.record(), title=title, **self.shown())
+
+    def shown(self) -> dict[str, Any]:
+        """Return the arrays that pictures show, by name; of several draws, how often each pixel was chosen."""
+        if self.draws:
+            frequency, majority = self.selection_frequency, self.majority_region
+            return {"image": self.image, "attention": frequency, "region": majority, "part": majority}
+        return {name: getattr(self, name) for name in ("image", "attention", "region", "part", "randomised_image")}
 
     def plot(
         self, axes: Sequence[Axes] | None = None, *, title: str = "", alpha: float = 0.05, width: float = 180.0
     ) -> list[Axes]:
         """Draw the image with attention and region, the attention map, and the density whose dark share is p.
 
-        Colours of background and text are those of Matplotlib's style: ``plt.style.context("dark_background")`` makes a
-        dark figure. Needs Matplotlib (``pip install 'attentest[plots]'``).
+        After randomised selection, what the model saw is beside the image: the image plus noise. Colours of background
+        and text are those of Matplotlib's style: ``plt.style.context("dark_background")`` makes a dark figure. Needs
+        Matplotlib (``pip install 'attentest[plots]'``).
 
         Parameters
         ----------
         axes
-            Three axes to draw on; by default those of a new figure, which also has the verdict in words.
+            Three axes to draw on, four after randomised selection; by default those of a new figure, which also has the
+            verdict in words.
         title
             Name of the image, for a new figure.
         alpha
@@ -229,29 +282,41 @@ class AttentionTestResult(ResultNumbers):
         Returns
         -------
         list of Axes
-            Those of image, map and density.
+            Those of image, randomised image if there is one, map and density.
         """
+        picture = self.picture(title)
         if axes is None:
-            size = checked_width(width)
-            figure = shown_figure(size * MM, Layout(width=size).height * MM, arranged=False)
-            return draw_row(figure, self.picture(title), width=size, alpha=level(alpha))
-        panels = checked_axes(axes, 3)
-        draw_panels(panels, self.picture(title), alpha=level(alpha))
+            layout = result_layout(checked_width(width), picture, level(alpha))
+            figure = shown_figure(*layout.inches, arranged=False)
+            return draw_row(figure, picture, layout, alpha=alpha)
+        panels = checked_axes(axes, panel_count(picture))
+        draw_panels(panels, picture, alpha=level(alpha))
         return panels
 
     def overlay(self, ax: Axes | None = None, *, title: str = "") -> Axes:
-        """Draw the image with the attention over it and the outline of the region.
+        """Draw the image with the outline of the region, and if it is grey, with the attention over it.
 
         Parameters
         ----------
         ax
-            Where to draw; by default on a new figure.
+            Where to draw; by default on a new figure, on which after randomised selection the image plus noise that the
+            model saw is beside it.
         title
             Title of the axes, taken literally.
         """
+        picture = self.picture(title)
+        randomised = picture.randomised_image is not None
+        if randomised and ax is None:
+            beside = shown_figure(6.4, 3.9).add_subplot(1, 2, 2)
+            draw_seen(beside, picture, outline_width=1.6)
+            beside.set_xlabel(seen_name(self.is_of_counts))
+            ax = beside.figure.add_subplot(1, 2, 1)
         axes = axes_or_new(ax, 3.2, 3.2)
-        draw_overlay(axes, self.picture(title))
+        draw_overlay(axes, picture)
         axes.set_title(title, parse_math=False)
+        if randomised:
+            label = f"image; region of {'part of the counts' if self.is_of_counts else 'image plus noise'}"
+            axes.set_xlabel(label, size=fitting_size(axes, len(label), 10.0))
         return axes
 
     def density_plot(self, ax: Axes | None = None) -> Axes:
@@ -285,22 +350,27 @@ def records_of(results: Sequence[AttentionTestResult], confidence_level: float |
     results
         The results.
     confidence_level
-        Level of the confidence intervals; by default that of each test, or 0.95 if it went for p alone.
+        Level of the confidence intervals; by default that of each test, and none where it went for p alone.
     """
-    levels = [result.interval_level if confidence_level is None else confidence_level for result in results]
-    intervals = confidence_intervals_of(results, levels)
-    best, low, high = (column.tolist() for column in estimates_of(results))
+    levels = [result.confidence_level if confidence_level is None else confidence_level for result in results]
+    asked = {i: level for i, level in enumerate(levels) if level is not None}
+    groups: list[Sequence[Inference]] = [result.draws or (result,) for result in results]
+    found = intervals_of_draws([groups[i] for i in asked], list(asked.values()))
+    intervals = dict(zip(asked, found, strict=True))
+    best, low, high = (column.tolist() for column in estimates_of_draws(groups))
     return [
         ResultRecord(
             **{name: getattr(result, name) for name in SHARED},
             estimate=best[i],
             estimate_bounds=(low[i], high[i]),
-            confidence_interval=intervals[i],
+            confidence_interval=intervals.get(i),
             region_pixels=int(result.region.sum()),
             part_pixels=int(result.part.sum()),
             seen_pixels=int(result.seen.sum()),
             image_pixels=result.region.size,
             certificate=None if result.certificate is None else result.certificate.to_dict(),
+            context=result.context,
+            draws=draws_values(result.draws, asked.get(i)) if result.draws else None,
         )
         for i, result in enumerate(results)
     ]

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from attentest.errors import InputError
 from attentest.registry import SEARCHES
-from attentest.search.certification import Certification, ExchangeableDraws
-from attentest.search.grid.search import GridSearch
-from attentest.search.grid.steps import Adaptive, Combination, Fixed
-from attentest.search.problem import (
-    CONVERGED,
-    DECIDED,
-    TOO_SHARP,
-    Audit,
-    Margins,
-    Report,
-    Search,
-    SearchOutcome,
-    SearchProblem,
-)
+from attentest.search.certification import Certification
+from attentest.search.grid import Adaptive, Combination, Fixed, GridSearch
+from attentest.search.problem import CONVERGED, DECIDED, Audit, Report, Search, SearchOutcome, SearchProblem
 from attentest.search.spectral.search import SpectralSearch
 
 
@@ -34,20 +23,15 @@ def as_search(search: str | Search) -> Search:
 __all__ = [
     "CONVERGED",
     "DECIDED",
-    "SEARCHES",
-    "TOO_SHARP",
     "Adaptive",
     "Audit",
     "Certification",
     "Combination",
-    "ExchangeableDraws",
     "Fixed",
     "GridSearch",
-    "Margins",
     "Report",
     "Search",
     "SearchOutcome",
     "SearchProblem",
     "SpectralSearch",
-    "as_search",
 ]

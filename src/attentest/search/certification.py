@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -46,35 +45,9 @@ BATCHES_TOGETHER = 8
 """Batches of the model that the chains of all images together fill, so that few batches are half empty."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StepNumbers:
-    """The random numbers of one step of m chains.
-
-    Parameters
-    ----------
-    direction : (m,)
-        1 or -1: which end of the interval place 0 is.
-    drop : (m,)
-        How far the log of the level is below the log of the density: exponential with mean 1.
-    place : (m, MOST_PROPOSALS)
-        Places of the proposals in the intervals, from 0 to 1.
-    """
-
-    direction: Floats
-    drop: Floats
-    place: Floats
-
-    @classmethod
-    def drawn(cls, rngs: Sequence[np.random.Generator], chains: int) -> Self:
-        """Draw the numbers of some chains of each image, from the generator of the image."""
-        return cls(
-            direction=np.sign(np.concatenate([rng.standard_normal(chains) for rng in rngs])),
-            drop=np.concatenate([rng.standard_exponential(chains) for rng in rngs]),
-            place=np.concatenate([rng.random((chains, MOST_PROPOSALS)) for rng in rngs]),
-        )
-
-
-def slice_step(problem: SearchProblem, image: Indices, state: Floats, numbers: StepNumbers) -> tuple[Floats, Integers]:
+def slice_step(
+    problem: SearchProblem, image: Indices, state: Floats, rngs: Sequence[np.random.Generator]
+) -> tuple[Floats, Integers]:
     """Move m chains by one step.
 
     Parameters
@@ -82,11 +55,11 @@ def slice_step(problem: SearchProblem, image: Indices, state: Floats, numbers: S
     problem
         The truncation sets, and the law of the states.
     image : (m,)
-        Index of the image of each chain.
+        Index of the image of each chain; each image has as many, one after the other.
     state : (m,)
         Present states.
-    numbers
-        The random numbers of the step.
+    rngs
+        The random generators of the images.
 
     Returns
     -------
@@ -95,17 +68,21 @@ def slice_step(problem: SearchProblem, image: Indices, state: Floats, numbers: S
     evaluations : (m,)
         Number of model evaluations of each chain.
     """
-    law = problem.law
-    low, high = _interval_around(state * numbers.direction, numbers.drop)
+    chains = len(image) // len(rngs)
+    # Which end of the interval place 0 is, how far the log of the level is below that of the density, and the places.
+    direction = np.sign(np.concatenate([rng.standard_normal(chains) for rng in rngs]))
+    drop = np.concatenate([rng.standard_exponential(chains) for rng in rngs])
+    place = np.concatenate([rng.random((chains, MOST_PROPOSALS)) for rng in rngs])
+    low, high = _interval_around(state * direction, drop)
     next_state = state.copy()
     evaluations = np.zeros(len(state), dtype=np.int64)
     moving = np.arange(len(state))
     for proposal in range(MOST_PROPOSALS):
         if len(moving) == 0:
             break
-        shift = low[moving] + numbers.place[moving, proposal] * (high[moving] - low[moving])
-        proposed = state[moving] + shift * numbers.direction[moving]
-        inside = problem.inside_at(image[moving], law.z_of(image[moving], proposed))
+        shift = low[moving] + place[moving, proposal] * (high[moving] - low[moving])
+        proposed = state[moving] + shift * direction[moving]
+        inside = problem.inside_at(image[moving], problem.law.z_of(image[moving], proposed))
         evaluations[moving] += 1
         next_state[moving[inside]] = proposed[inside]
         moving, shift = moving[~inside], shift[~inside]
@@ -174,51 +151,30 @@ class Certification:
 
     def draw(self, problem: SearchProblem, report: Report | None = None) -> list[ExchangeableDraws]:
         """Return the draws for each image of a problem, in order."""
-        count = len(problem.law)
+        count, law = len(problem.law), problem.law
         together = max(1, problem.memory // (2 * 8 * MOST_PROPOSALS * self.draws))
         draws = []
         for start in range(0, count, together):
             images = np.arange(start, min(start + together, count))
-
-            def progress(share: float, done: int = start, images_now: int = len(images)) -> None:
+            stream = (STREAM,) if self.seed is None else (STREAM, self.seed)
+            rngs = [problem.generator(int(image), *stream) for image in images]
+            states, evaluations = law.state_obs[images], np.zeros(len(images), dtype=np.int64)
+            for _ in range(self.steps):
+                states, evaluated = slice_step(problem, images, states, rngs)
+                evaluations += evaluated
+            shape = len(images), self.draws
+            chains, states = np.repeat(images, self.draws), np.repeat(states, self.draws)
+            for step in range(self.steps):
+                states, evaluated = slice_step(problem, chains, states, rngs)
+                evaluations += evaluated.reshape(shape).sum(axis=1)
                 if report is not None:
-                    report((done + share * images_now) / count)
-
-            draws += self._drawn(problem, images, progress)
+                    report((start + (step + 1) / self.steps * len(images)) / count)
+            # Given z, T depends on nothing else, for the observed one as for the draws: so they remain exchangeable.
+            chance = np.concatenate([rng.standard_normal(self.draws) for rng in rngs])
+            statistics = law.statistic_of(chains, law.z_of(chains, states), chance).reshape(shape)
+            moved = (states != law.state_obs[chains]).reshape(shape).mean(axis=1)
+            draws += [
+                ExchangeableDraws(statistics=row.copy(), moved=float(share), evaluations=int(evaluated))
+                for row, share, evaluated in zip(statistics, moved, evaluations, strict=True)
+            ]
         return draws
-
-    def _drawn(self, problem: SearchProblem, images: Indices, progress: Report) -> list[ExchangeableDraws]:
-        seed = () if self.seed is None else (self.seed,)
-        rngs = [problem.generator(image, STREAM, *seed) for image in images]
-        law = problem.law
-        hubs, to_hubs = self._after_steps(problem, images, law.state_obs[images], rngs)
-        chains = np.repeat(images, self.draws)
-        ends, from_hubs = self._after_steps(problem, chains, np.repeat(hubs, self.draws), rngs, progress)
-        # Given z, T depends on nothing else, for the observed one as for the draws: so they remain exchangeable.
-        chance = np.concatenate([rng.standard_normal(self.draws) for rng in rngs])
-        shape = len(images), self.draws
-        statistics = law.statistic_of(chains, law.z_of(chains, ends), chance).reshape(shape)
-        moved = (ends != law.state_obs[chains]).reshape(shape).mean(axis=1)
-        evaluations = to_hubs + from_hubs.reshape(shape).sum(axis=1)
-        return [
-            ExchangeableDraws(statistics=row.copy(), moved=float(share), evaluations=int(evaluated))
-            for row, share, evaluated in zip(statistics, moved, evaluations, strict=True)
-        ]
-
-    def _after_steps(
-        self,
-        problem: SearchProblem,
-        image: Indices,
-        state: Floats,
-        rngs: Sequence[np.random.Generator],
-        progress: Report | None = None,
-    ) -> tuple[Floats, Integers]:
-        """Return where chains (m,) of images from states (m,) end, and how many evaluations each needed."""
-        evaluations = np.zeros(len(image), dtype=np.int64)
-        for step in range(self.steps):
-            numbers = StepNumbers.drawn(rngs, len(image) // len(rngs))
-            state, evaluated = slice_step(problem, image, state, numbers)
-            evaluations += evaluated
-            if progress is not None:
-                progress((step + 1) / self.steps)
-        return state, evaluations

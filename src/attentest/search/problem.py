@@ -274,6 +274,9 @@ TOO_SHARP = "sharp"
 """It stopped early because the scores change so abruptly somewhere that looking for all such places would take more
 than ``max_evaluations``."""
 
+STATUSES = (CONVERGED, DECIDED, OUT_OF_EVALUATIONS, OUT_OF_PRECISION, TOO_SHARP)
+"""How a search can end."""
+
 Report: TypeAlias = Callable[[float], None]
 """Called with the fraction of a search that is done, from 0 to 1."""
 
@@ -305,7 +308,7 @@ class SearchOutcome:
     evaluations
         Number of points at which the model was evaluated for this image, with or without a derivative.
     status
-        How the search ended: ``CONVERGED``, ``DECIDED``, or the reason for which it stopped early:
+        How the search ended, one of ``STATUSES``: ``CONVERGED``, ``DECIDED``, or the reason for which it stopped early:
         ``OUT_OF_EVALUATIONS``, ``OUT_OF_PRECISION`` or ``TOO_SHARP``.
     audit
         The check of its conclusions; None for a search that has none.

@@ -61,13 +61,14 @@ def drawn(table: SegmentTable, pvalue: int, count: Integers, seeds: NDArray[np.u
         How often each image was audited before: other points are drawn each time.
     """
     cells, inside = _concluded(table, count > 0)
-    law = table.masses[pvalue]
-    masses = law.of(cells)
+    masses = table.log_masses(pvalue, cells)
     groups = [(kind, part) for part in (0, 1) for kind in (True, False)]
     # An equal number from each part that there is, so that a light one is audited too.
     rows = [np.flatnonzero((inside == kind) & (masses[part] > -np.inf)) for kind, part in groups]
     present = np.array([np.bincount(cells.image[members], minlength=len(count)) > 0 for members in rows])
-    shares = _shares(count, present)
+    # The counts are divided evenly among the groups that are present.
+    share_of, rank = np.maximum(present.sum(axis=0), 1), np.cumsum(present, axis=0) - 1
+    shares = np.where(present, count // share_of + (rank < count % share_of), 0)
     columns = []
     for number, ((_, part), members) in enumerate(zip(groups, rows, strict=True)):
         which, place = repeated(shares[number])
@@ -77,7 +78,7 @@ def drawn(table: SegmentTable, pvalue: int, count: Integers, seeds: NDArray[np.u
         columns.append((which, members[cell], np.full(len(which), part), within))
     image, cell, part_of, within = (np.concatenate(column) for column in zip(*columns, strict=True))
     drawn_from = cells.take(cell)
-    z = law.quantiles(drawn_from, within, part_of == 0)
+    z = table.quantiles(pvalue, drawn_from, within, part_of == 0)
     margin = FROM_ENDS * drawn_from.width
     z = np.clip(z, drawn_from.left + margin, drawn_from.right - margin)
     return AuditPoints(image=image, z=z, inside=inside[cell])
@@ -97,13 +98,6 @@ def _concluded(table: SegmentTable, wanted: Mask) -> tuple[AxisParts, Mask]:
     )
     order = order_by_owner(cells.image, cells.left)
     return cells.take(order), (np.arange(len(cells)) < certain.sum())[order]
-
-
-def _shares(count: Integers, present: Mask) -> Integers:
-    """Divide counts (k,) evenly among the groups (g, k) that are present."""
-    groups = np.maximum(present.sum(axis=0), 1)
-    rank = np.cumsum(present, axis=0) - 1
-    return np.where(present, count // groups + (rank < count % groups), 0)
 
 
 def _quantiles(image: Integers, log_mass: Floats, which: Integers, share: Floats) -> tuple[Integers, Floats]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attentest.search.problem import Margins
-from attentest.search.spectral.chebyshev import basis, constant, second_derivative
+from attentest.search.spectral.chebyshev import basis, basis_at, constant, second_derivative
 from attentest.statistics.columns import Columns, Floats, Integers, Mask
 
 GRID = 24
@@ -113,8 +113,11 @@ def inside_and_undecided(margins: Margins, interpolants: Interpolants, points_to
 def _table(margins: Margins, interpolants: Interpolants, cells_together: int) -> Floats:
     """Return the parts of pieces on the host, as rows: piece, ends, and kind, which is 0 if a part is inside."""
     curvature, total = interpolants.curvature(), margins.weights.abs().sum(dim=1)
+    device, coefficients = interpolants.image.device, interpolants.coefficients
+    first = torch.arange(len(coefficients), device=device)
+    scores = (constant(basis_at, device, _edges) @ coefficients.flatten(2)).unflatten(2, coefficients.shape[2:])
     divided = []
-    to_divide = [_first_cells(margins, interpolants)]
+    to_divide = [_cells(margins, interpolants, first, constant(_edges, device).expand(len(first), -1), scores)]
     while to_divide:
         cells = to_divide.pop()
         parts, piece, ends = _divide(interpolants, curvature, total, cells)
@@ -148,22 +151,11 @@ class _Cells:
     below: Tensor
 
 
-def _first_cells(margins: Margins, interpolants: Interpolants) -> _Cells:
-    device, coefficients = interpolants.image.device, interpolants.coefficients
-    piece = torch.arange(len(coefficients), device=device)
-    scores = (constant(_basis_at_edges, device) @ coefficients.flatten(2)).unflatten(2, coefficients.shape[2:])
-    return _cells(margins, interpolants, piece, constant(_edges, device).expand(len(piece), -1), scores)
-
-
 def _edges() -> Floats:
     """Return the ends (GRID + 1,) of the first cells."""
     edges = torch.cos(torch.linspace(torch.pi, 0, GRID + 1, dtype=torch.float64))
     edges[0], edges[-1] = -1.0, 1.0
     return edges.numpy()
-
-
-def _basis_at_edges() -> Floats:
-    return basis(torch.from_numpy(_edges())).numpy()
 
 
 def _cells(margins: Margins, interpolants: Interpolants, piece: Tensor, x: Tensor, scores: Tensor) -> _Cells:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,26 +55,17 @@ def gauss_nodes(count: int) -> Floats:
     return np.asarray(np.sin(np.pi * np.arange(1 - count, count, 2) / (2 * count)))
 
 
-def coefficients_from(nodes: Floats) -> Floats:
-    """Return the matrix (SIZE, m) from values at m nodes to the coefficients of their interpolant."""
+def coefficients_from(nodes_of: Callable[[int], Floats], number: int) -> Floats:
+    """Return the matrix (SIZE, m) from values at m nodes, those of a number, to coefficients of their interpolant."""
+    nodes = nodes_of(number)
     matrix = np.zeros((SIZE, len(nodes)))
     matrix[: len(nodes)] = np.linalg.inv(chebyshev.chebvander(nodes, len(nodes) - 1))
     return matrix
 
 
-def coefficients_from_lobatto(degree: int) -> Floats:
-    """Return the matrix (SIZE, degree + 1) from values at the Lobatto nodes to coefficients."""
-    return coefficients_from(lobatto_nodes(degree))
-
-
-def coefficients_from_gauss(count: int) -> Floats:
-    """Return the matrix (SIZE, count) from values at the zeros of T_count to coefficients."""
-    return coefficients_from(gauss_nodes(count))
-
-
-def values_at_gauss(count: int) -> Floats:
-    """Return the matrix (count, SIZE) from coefficients to values at the zeros of T_count."""
-    return basis(torch.from_numpy(gauss_nodes(count))).numpy()
+def basis_at(points: Callable[..., Floats], *arguments: int) -> Floats:
+    """Return the matrix (m, SIZE) from coefficients to values at m points."""
+    return basis(torch.from_numpy(points(*arguments))).numpy()
 
 
 def node_polynomial(degree: int) -> Floats:
@@ -105,7 +97,7 @@ def second_derivative() -> Floats:
 
 
 @cache
-def constant(make: Callable[..., Floats], device: torch.device, *arguments: int) -> Tensor:
+def constant(make: Callable[..., Floats], device: torch.device, *arguments: Any) -> Tensor:
     """Return the array that a function makes of some arguments, on a device; it is made and copied there once."""
     return torch.from_numpy(make(*arguments)).to(device)
 

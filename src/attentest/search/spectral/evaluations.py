@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -100,6 +100,15 @@ class Evaluations:
         row_of_key[order] = rows[np.cumsum(differs) - 1]
         return self._rows(row_of_key)
 
+    def at_each(self, requests: Sequence[tuple[Indices, Points]]) -> list[Tensor]:
+        """Return the scores (p, m, gh, gw) of images (p,) at points (p, m) for each request; they share model calls."""
+        if not requests:
+            return []
+        images = np.concatenate([np.repeat(image, points.shape[1]) for image, points in requests])
+        scores = self.at(images, np.concatenate([points.ravel() for _, points in requests]))
+        parts = scores.split([points.size for _, points in requests])
+        return [part.unflatten(0, points.shape) for part, (_, points) in zip(parts, requests, strict=True)]
+
     def within(self, image: Indices, left: Points, right: Points, before: Indices) -> tuple[Indices, Points, Tensor]:
         """Return what is known inside intervals (p,) of images (p,): for each point its interval, place and scores.
 
@@ -126,29 +135,3 @@ class Evaluations:
                 scores = scores.clone()
                 scores[on_device(rows, scores.device)] = self._problem.scores_at(images[rows], points[rows])
         return scores
-
-
-class Requests:
-    """Points to evaluate, collected so that they share model calls."""
-
-    def __init__(self, evaluations: Evaluations) -> None:
-        self._evaluations = evaluations
-        self.known_before = evaluations.known
-        """Number of points with scores before these are evaluated."""
-        self._images: list[Indices] = []
-        self._points: list[Points] = []
-        self._answers: list[Tensor] = []
-
-    def add(self, image: Indices, points: Points) -> Callable[[], Tensor]:
-        """Request scores of images (p,) at points (p, m); the returned function gives them, (p, m, gh, gw)."""
-        slot = len(self._points)
-        self._images.append(np.repeat(image, points.shape[1]))
-        self._points.append(points.ravel())
-        return lambda: self._answers[slot].unflatten(0, points.shape)
-
-    def send(self) -> None:
-        """Evaluate all requests."""
-        points = np.concatenate([np.empty(0), *self._points])
-        if len(points) and not self._answers:
-            scores = self._evaluations.at(np.concatenate(self._images), points)
-            self._answers = list(scores.split([len(part) for part in self._points]))

@@ -14,7 +14,7 @@ from attentest.search.spectral.chebyshev import (
     Decay,
     basis,
     check_point,
-    coefficients_from_lobatto,
+    coefficients_from,
     constant,
     decay_of,
     lobatto_nodes,
@@ -194,7 +194,7 @@ def fresh_pieces(fresh: Fresh, scores: NodeScores) -> Pieces:
     degree = int(fresh.degree[0])
     at_nodes, noise = scores.at_nodes.flatten(2), scores.noise
     device = at_nodes.device
-    coefficients = constant(coefficients_from_lobatto, device, degree) @ at_nodes
+    coefficients = constant(coefficients_from, device, lobatto_nodes, degree) @ at_nodes
     vanishing = constant(node_polynomial, device, degree)
     at_point = basis(on_device(scores.check, device))
     missed = scores.at_check.flatten(1) - (at_point.unsqueeze(1) @ coefficients).squeeze(1)

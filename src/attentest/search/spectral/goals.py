@@ -13,8 +13,7 @@ import math
 import numpy as np
 
 from attentest.search.problem import CONVERGED, DECIDED, TOO_SHARP, SearchProblem
-from attentest.search.spectral.masses import LogBounds
-from attentest.search.spectral.segment_table import PVALUES, SegmentTable
+from attentest.search.spectral.segment_table import PVALUES, LogBounds, SegmentTable
 from attentest.statistics.alternative import Alternative
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.conditional_mean import mean_roots
@@ -96,14 +95,13 @@ class Goals:
 
     def update(self, table: SegmentTable) -> None:
         """Recompute the masses at the current ends of the confidence intervals."""
-        self._ask_for_ends(table, np.array([masses.asked & (self.current == ENDS) for masses in table.masses]))
+        self._ask_for_ends(table, table.asked & (self.current == ENDS))
 
     def ask_for_p(self, table: SegmentTable, images: Mask) -> None:
         """Compute the masses of some images for their p-values, whatever their current goal is."""
-        rows = np.flatnonzero(images)
-        if len(rows):
-            table.ask(0, rows, np.zeros(len(rows)), self._alternative)
-            table.drop(1, rows)
+        if images.any():
+            table.ask(0, images, np.zeros(len(images)), self._alternative)
+            table.drop(1, images)
 
     def ask_for_ends(self, table: SegmentTable, images: Mask) -> None:
         """Compute the masses of some images for both ends of their intervals, whatever their current goal is."""
@@ -120,19 +118,27 @@ class Goals:
     def finish(self, table: SegmentTable, bounds: LogBounds) -> Mask:
         """End the goals that are reached; return which images are searched for their intervals from now on."""
         low, high = np.exp(bounds.low), np.exp(bounds.high)
-        tol, rtol = self._tolerances()
-        narrow = (high - low <= tol) & (tol > 0)
-        with np.errstate(invalid="ignore"):  # both bounds are -inf
-            narrow |= bounds.high - bounds.low <= np.log1p(rtol)
+        narrow = _narrow(bounds, *self._tolerances())
         at_ends = self.current == ENDS
-        for pvalue, masses in enumerate(table.masses):
-            table.drop(pvalue, np.flatnonzero(at_ends & masses.asked & narrow[pvalue]))
+        for pvalue, reached in enumerate(at_ends & table.asked & narrow):
+            table.drop(pvalue, reached)
         self.current[at_ends & narrow.all(axis=0)] = DONE  # bounds that are not asked for are narrow
         before = self.current.copy()
         self.end(self.for_p & narrow[0], CONVERGED)
         if self._alpha is not None:
             self.end(self.for_p & ((low[0] > self._alpha) | (high[0] <= self._alpha)), DECIDED)
         return np.asarray((self.current == ENDS) & (before == P))
+
+    def reopen_widened(self, table: SegmentTable, images: Mask) -> Mask:
+        """Search again for those p-values of some images that converged and whose bars are too wide by now.
+
+        The search for an interval may find that a piece was wrong, and then knows less than before.
+        """
+        images = images & np.array([status == CONVERGED for status in self.status], dtype=np.bool_)
+        self.ask_for_p(table, images)
+        narrow = _narrow(table.log_bounds(), np.full(len(images), self._tol), np.full(len(images), self._rtol))[0]
+        self.reopen(table, images & ~narrow)
+        return np.asarray(images & ~narrow)
 
     def end(self, images: Mask, status: str) -> None:
         """End the current goal of some images; go on to the interval only if p converged.
@@ -171,35 +177,38 @@ class Goals:
         return np.where(self.for_p, self._tol, 0.0), np.where(self.for_p, self._rtol, END_RTOL)
 
     def _ask_for_ends(self, table: SegmentTable, wanted: Mask) -> None:
-        """Compute the masses at the lower and the upper ends of the images that are wanted (PVALUES, k)."""
-        if not wanted.any():
-            return
-        ends = self._likely_ends(table, wanted)
-        for pvalue, alternative in enumerate(SIDES):
-            moved = np.flatnonzero(wanted[pvalue] & (ends[pvalue] != self._ends[pvalue]))
-            if len(moved):
-                table.ask(pvalue, moved, ends[pvalue, moved], alternative)
-        self._ends = np.where(wanted, ends, self._ends)
+        """Compute the masses at the ends of intervals that are wanted (PVALUES, k), lower and upper.
 
-    def _likely_ends(self, table: SegmentTable, wanted: Mask) -> Floats:
-        """Return the means (PVALUES, k) at the ends of intervals, as near to t as what is unexplored allows."""
-        assert self._beyond is not None
-        images = np.flatnonzero(wanted.any(axis=0))
+        The ends are the means that are as near to t as what is unexplored allows.
+        """
+        if self._beyond is None or not wanted.any():
+            return
+        side, image = np.nonzero(wanted)  # the lower ends first
+        images = np.asarray(wanted.any(axis=0))
         explored, all_likely = table.likely_unions(images)
-        lower, upper = (np.flatnonzero(rows) for rows in wanted[:, images])
-        image = images[np.concatenate([lower, upper])]
-        is_lower = np.arange(len(image)) < len(lower)
-        start = np.where(is_lower, self._ends[0, image], self._ends[1, image])
-        naive = np.where(is_lower, -1, 1) * NAIVE
+        place, is_lower, t = (np.cumsum(images) - 1)[image], side == 0, self._law.statistic[image]
+        lower, upper = place[is_lower], place[~is_lower]
+        start = self._ends[side, image]
         means = mean_roots(
             self._law,
             image,
             np.where(is_lower, self._beyond[image], 1 - self._beyond[image]),
             above=Unions.concatenated([explored.take(lower), all_likely.take(upper)]),
             below=Unions.concatenated([all_likely.take(lower), explored.take(upper)]),
-            start=np.where(np.isnan(start), self._law.statistic[image] + naive, start),
+            start=np.where(np.isnan(start), t + np.where(is_lower, -1, 1) * NAIVE, start),
             log_odds_error=LOG_ODDS_ERROR,
         )
-        ends = np.full(wanted.shape, np.nan)
-        ends[np.where(is_lower, 0, 1), image] = np.where(np.isfinite(means), means, self._law.statistic[image])
-        return ends
+        ends = self._ends.copy()
+        ends[side, image] = np.where(np.isfinite(means), means, t)
+        for pvalue, alternative in enumerate(SIDES):
+            moved = wanted[pvalue] & (ends[pvalue] != self._ends[pvalue])
+            if moved.any():
+                table.ask(pvalue, moved, ends[pvalue], alternative)
+        self._ends = ends
+
+
+def _narrow(bounds: LogBounds, tol: Floats, rtol: Floats) -> Mask:
+    """Return where bounds (PVALUES, k) differ by no more than an absolute or a relative width (k,)."""
+    narrow = (np.exp(bounds.high) - np.exp(bounds.low) <= tol) & (tol > 0)
+    with np.errstate(invalid="ignore"):  # both bounds are -inf
+        return np.asarray(narrow | (bounds.high - bounds.low <= np.log1p(rtol)))

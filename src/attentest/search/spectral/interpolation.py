@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from torch import Tensor
 
-from attentest.search.problem import SearchProblem, on_device
+from attentest.search.problem import Points, SearchProblem, on_device
 from attentest.search.spectral.audit import AuditPoints, uniform
 from attentest.search.spectral.cells import Parts, inside_and_undecided
 from attentest.search.spectral.chebyshev import SIZE, SLOWEST
-from attentest.search.spectral.evaluations import Evaluations, Requests
+from attentest.search.spectral.evaluations import Evaluations
 from attentest.search.spectral.fresh_pieces import (
     LEBESGUE,
     Fresh,
@@ -21,7 +20,7 @@ from attentest.search.spectral.fresh_pieces import (
     measured_jitter,
     rough_noise,
 )
-from attentest.search.spectral.pieces import Pieces, corrected_pieces
+from attentest.search.spectral.pieces import Pieces, corrected_pieces, correction_points
 from attentest.search.spectral.plan import Plan
 from attentest.search.spectral.segments import INSIDE, UNDECIDED, Segments
 from attentest.statistics.columns import Floats, Integers, Mask, run_ends
@@ -67,38 +66,60 @@ class Interpolation:
             observed = problem.observed
             self._exact.add(images, z_obs, observed)
         self._rough = Evaluations(problem, rough=True) if mixed and problem.rough_scores is not None else None
+        self._evaluated = [self._exact] if self._rough is None else [self._exact, self._rough]
         self._noise = np.zeros(len(z_obs)) if self._rough is None else rough_noise(self._rough, observed, z_obs)
         self._jitter = np.zeros(len(z_obs)) if problem.exact else measured_jitter(self._exact, observed, z_obs)
         self._exact_only = np.full(len(z_obs), self._rough is None)
-        self._points_together = _affordable_points(problem, observed)
+        # As many as have pixels and interpolants that fit into the memory of the problem.
+        pixels = problem.margins.pixels(observed.new_zeros(1).long(), observed[:1]).shape[1]
+        self._points_together = max(64, problem.memory // (8 * (8 * pixels + 2 * SIZE * observed[0].numel())))
         self.no_pieces = Pieces.none(tuple(observed.shape[1:]), observed.device)
 
     @property
     def evaluations(self) -> Integers:
         """Number of model evaluations (k,) so far."""
-        return self._exact.counts if self._rough is None else self._exact.counts + self._rough.counts
+        return np.asarray(sum(evaluations.counts for evaluations in self._evaluated))
 
     def carry_out(self, plan: Plan, pieces: Pieces) -> tuple[Pieces, Pieces]:
         """Evaluate the model and return the new pieces, and the old ones whose error was underestimated."""
-        exact = Requests(self._exact)
-        rough = exact if self._rough is None else Requests(self._rough)
         fresh, roughly = self._with_scores_to_use(plan.fresh)
-        interpolated = self._request_fresh(fresh, roughly, exact, rough)
-        corrections = plan.corrections
-        corrected = []
-        for count in np.unique(corrections.count):
-            rows, points = corrections.points(int(count))
-            corrected.append((rows, exact.add(corrections.image[rows], points)))
-        exact.send()
-        rough.send()
-        new, underestimated = [self.no_pieces, *(make() for make in interpolated)], [self.no_pieces]
-        for rows, values in corrected:
-            parents = pieces.take(corrections.piece[rows])
-            zones, wrong = corrected_pieces(parents, corrections.left[rows], corrections.right[rows], values())
-            new.append(zones)
+        zones, counts = plan.corrected
+        corrected = [(zones.take(counts == count), int(count)) for count in np.unique(counts)]
+        exact_points = [(part.image, correction_points(part, count)) for part, count in corrected]
+        rough_points: list[tuple[Integers, Points]] = []
+        interpolated = []
+        for degree, exactly in sorted(set(zip(fresh.degree.tolist(), (~roughly).tolist(), strict=True))):
+            part, is_rough = fresh.take((fresh.degree == degree) & (roughly != exactly)), not exactly
+            seeds = self._problem.image_seeds[part.image]
+            nodes, check, at_check = part.points(uniform(seeds, part.left, part.right))
+            # No interpolant may disagree with a score that is known, so it is enough to have the probes evaluated.
+            probes = part.image[part.probed], part.probes(check)[part.probed]
+            (rough_points if is_rough else exact_points).extend([(part.image, nodes), probes])
+            exact_points.append((part.image, at_check))
+            interpolated.append((part, is_rough, check))
+        known_before = [evaluations.known for evaluations in self._evaluated]
+        requests = (exact_points, rough_points)
+        answers = [iter(known.at_each(asked)) for known, asked in zip(self._evaluated, requests, strict=False)]
+        at_zones = [next(answers[0]) for _ in corrected]
+        new, underestimated = [self.no_pieces], [self.no_pieces]
+        for part, is_rough, check in interpolated:
+            at_nodes, _ = next(answers[is_rough]), next(answers[is_rough])
+            scores = NodeScores(
+                at_nodes=at_nodes,
+                check=check,
+                at_check=next(answers[0])[:, 0],
+                noise=self._noise[part.image] if is_rough else np.zeros(len(part.image)),
+                jitter=self._jitter[part.image],
+                narrowest_bump=self._narrowest_bump[part.image],
+            )
+            new.append(fresh_pieces(part, scores))
+        for (zones, _), values in zip(corrected, at_zones, strict=True):
+            parents = pieces.take(zones.piece)
+            corrections, wrong = corrected_pieces(parents, zones, values)
+            new.append(corrections)
             if wrong.any():
                 underestimated.append(parents.take(wrong))
-        judged = self._unless_known_better(Pieces.concatenated(new), fresh.probed, exact, rough)
+        judged = self._unless_known_better(Pieces.concatenated(new), fresh.probed, known_before)
         return _with_stalls(judged, fresh), Pieces.concatenated(underestimated)
 
     def check(self, points: AuditPoints, pieces: Pieces) -> tuple[Mask, Mask]:
@@ -136,19 +157,19 @@ class Interpolation:
             contradicted[rows] = (missed.abs().amax(dim=(1, 2)) > allowed).cpu().numpy()
         return contradicted
 
-    def _unless_known_better(self, pieces: Pieces, probed: Mask, exact: Requests, rough: Requests) -> Pieces:
+    def _unless_known_better(self, pieces: Pieces, probed: Mask, known_before: list[int]) -> Pieces:
         """Return new pieces; a fresh one that does not agree with a score known from before is not resolved.
 
-        The fresh ones (q,) come first. They agree with the scores they are made from, so that of those just requested
-        only the probes matter.
+        The fresh ones (q,) come first. They agree with the scores they are made from, so that of those that were not
+        known before only the probes matter.
         """
         fresh = slice(len(probed))
         intervals = pieces.image[fresh], pieces.left[fresh], pieces.right[fresh]
-        piece, z, scores = self._exact.within(*intervals, np.where(probed, self._exact.known, exact.known_before))
+        piece, z, scores = self._exact.within(*intervals, np.where(probed, self._exact.known, known_before[0]))
         wrong = piece[self._contradicted(pieces, piece, z, scores)]
         if self._rough is not None:
             # Noise can be the reason, so it is the exact scores at these points that decide.
-            piece, z, scores = self._rough.within(*intervals, np.where(probed, self._rough.known, rough.known_before))
+            piece, z, scores = self._rough.within(*intervals, np.where(probed, self._rough.known, known_before[1]))
             doubtful = self._contradicted(pieces, piece, z, scores)
             piece, z = piece[doubtful], z[doubtful]
             scores = self._exact.at(pieces.image[piece], z)
@@ -199,41 +220,6 @@ class Interpolation:
         order = np.lexsort((~roughly, fresh.degree))
         return fresh.take(order), roughly[order]
 
-    def _request_fresh(
-        self, fresh: Fresh, roughly: Mask, exact: Requests, rough: Requests
-    ) -> list[Callable[[], Pieces]]:
-        """Request the scores of fresh pieces; return functions that make them in order once the scores are there."""
-        makers = []
-        for degree in np.unique(fresh.degree):
-            for is_rough in (True, False):
-                rows = np.flatnonzero((fresh.degree == degree) & (roughly == is_rough))
-                if len(rows):
-                    makers.append(self._maker(fresh.take(rows), is_rough, exact, rough))
-        return makers
-
-    def _maker(self, fresh: Fresh, is_rough: bool, exact: Requests, rough: Requests) -> Callable[[], Pieces]:
-        """Request the scores of fresh pieces of one degree; return a function that makes them."""
-        image = fresh.image
-        nodes, check, at_check = fresh.points(uniform(self._problem.image_seeds[image], fresh.left, fresh.right))
-        evaluations = rough if is_rough else exact
-        scores_at_nodes = evaluations.add(image, nodes)
-        # No interpolant may disagree with a score that is known, so it is enough to have these evaluated.
-        evaluations.add(image[fresh.probed], fresh.probes(check)[fresh.probed])
-        scores_at_check = exact.add(image, at_check)
-
-        def make() -> Pieces:
-            scores = NodeScores(
-                at_nodes=scores_at_nodes(),
-                check=check,
-                at_check=scores_at_check()[:, 0],
-                noise=self._noise[image] if is_rough else np.zeros(len(image)),
-                jitter=self._jitter[image],
-                narrowest_bump=self._narrowest_bump[image],
-            )
-            return fresh_pieces(fresh, scores)
-
-        return make
-
 
 def _with_stalls(pieces: Pieces, fresh: Fresh) -> Pieces:
     """Return new pieces, the fresh ones first, with the number of times that interpolating anew has not helped."""
@@ -255,14 +241,6 @@ def _place_within(image: Integers) -> Integers:
     place = np.empty(len(image), dtype=np.int64)
     place[order] = np.arange(len(image)) - np.searchsorted(ordered, ordered)
     return place
-
-
-def _affordable_points(problem: SearchProblem, observed: Tensor) -> int:
-    """Return the number of points whose pixels and interpolants fit into the memory of the problem."""
-    first = observed.new_zeros(1).long()
-    pixels = problem.margins.pixels(first, observed[:1]).shape[1]
-    bytes_per_point = 8 * (8 * pixels + 2 * SIZE * observed[0].numel())
-    return max(64, problem.memory // bytes_per_point)
 
 
 def _segments(pieces: Pieces, first: int, parts: Parts) -> Segments:

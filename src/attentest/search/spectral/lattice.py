@@ -133,17 +133,17 @@ class Lattice:
         segments = table.segments
         width = segments.width
         wide: Mask = (segments.kind == UNEXPLORED) & np.isfinite(width) & (width > widest[segments.image])
-        if wide.any():
-            table.remove(wide)
-            pieces = segments.take(wide)
-            table.add(_cut(pieces, np.ceil(width[wide] / widest[pieces.image]).astype(np.int64)))
-
-    def _far(self, segments: Segments) -> Mask:
-        """Return which segments are neither near z_obs nor near zero."""
-        z_obs = self._z_obs[segments.image]
-        from_obs = np.maximum(segments.left - z_obs, z_obs - segments.right)
-        from_zero = np.maximum(segments.left, -segments.right)
-        return np.asarray(np.minimum(from_obs, from_zero) >= self._near[segments.image])
+        if not wide.any():
+            return
+        table.remove(wide)
+        pieces = segments.take(wide)
+        parts = np.ceil(width[wide] / widest[pieces.image]).astype(np.int64)
+        which, place = repeated(parts)
+        pieces, count = pieces.take(which), parts[which]
+        left, step = pieces.left, pieces.width / count
+        start, end = (np.where(at == 0, left, left + step * at) for at in (place, place + 1))
+        end = np.where(place + 1 == count, pieces.right, end)
+        table.add(unexplored(pieces.image, start, end, pieces.stalls))
 
     def widen(self, table: SegmentTable, explored: Pieces) -> None:
         """Merge neighbouring unexplored pieces of images whose scores are smoother than such narrow pieces need.
@@ -165,19 +165,16 @@ class Lattice:
         self._width = self._width * together
         segments = table.segments
         merged: Mask = (segments.kind == UNEXPLORED) & np.isfinite(segments.left) & np.isfinite(segments.right)
-        merged &= (together[segments.image] > 1) & self._far(segments)
+        # Neither near z_obs nor near zero.
+        z_obs = self._z_obs[segments.image]
+        from_obs = np.maximum(segments.left - z_obs, z_obs - segments.right)
+        from_zero = np.maximum(segments.left, -segments.right)
+        far = np.minimum(from_obs, from_zero) >= self._near[segments.image]
+        merged &= (together[segments.image] > 1) & far
         if merged.any():
             table.remove(merged)
             pieces = segments.take(merged)
             table.add(_merged(pieces.take(np.lexsort((pieces.left, pieces.image))), together))
-
-
-def _cut(pieces: Segments, parts: Integers) -> Segments:
-    """Return unexplored pieces (s,), each cut into a number (s,) of equal parts."""
-    which, place = repeated(parts)
-    left, right, count = pieces.left[which], pieces.right[which], parts[which]
-    start, end = (np.where(at == 0, left, left + (right - left) / count * at) for at in (place, place + 1))
-    return unexplored(pieces.image[which], start, np.where(place + 1 == count, right, end), pieces.stalls[which])
 
 
 def _outwards(image: Integers, lower: Mask, inner: Floats, width: Floats, count: Integers) -> Segments:
@@ -250,9 +247,4 @@ class TrustedWidth:
 
     def pieces_at(self, image: Integers, z: Floats) -> AxisParts:
         """Return the pieces (q,) that decided about points (q,)."""
-        pieces = self._decided
-        rows = [
-            np.flatnonzero((pieces.image == i) & (pieces.left <= point) & (pieces.right >= point))[-1]
-            for i, point in zip(image, z, strict=True)
-        ]
-        return pieces.take(np.array(rows, dtype=np.int64))
+        return self._decided.take(self._decided.last_at(image, z))

@@ -13,14 +13,7 @@ from torch import Tensor
 
 from attentest.search.problem import Points, on_device
 from attentest.search.spectral.cells import Interpolants
-from attentest.search.spectral.chebyshev import (
-    SIZE,
-    basis,
-    coefficients_from_gauss,
-    constant,
-    gauss_nodes,
-    values_at_gauss,
-)
+from attentest.search.spectral.chebyshev import SIZE, basis, basis_at, coefficients_from, constant, gauss_nodes
 from attentest.search.spectral.segments import AxisParts
 from attentest.statistics.columns import Floats, Integers, Mask
 
@@ -136,15 +129,8 @@ class Pieces(AxisParts):
     def deciding(self, image: Integers, z: Floats) -> Integers:
         """Return the index of the piece that decided about points (m,): the last one there that is resolved; or -1."""
         resolved = np.flatnonzero(np.isfinite(self.error))
-        resolved = resolved[np.argsort(self.image[resolved], kind="stable")]
-        first, last = (np.searchsorted(self.image[resolved], image, side=side) for side in ("left", "right"))
-        deciding = np.full(len(image), -1)
-        for number in range(int((last - first).max(initial=0))):
-            points = np.flatnonzero(first + number < last)
-            piece = resolved[first[points] + number]
-            here = (self.left[piece] <= z[points]) & (z[points] <= self.right[piece])
-            deciding[points[here]] = piece[here]
-        return deciding
+        parts = AxisParts(image=self.image[resolved], left=self.left[resolved], right=self.right[resolved])
+        return np.append(resolved, -1)[parts.last_at(image, z)]
 
     def at(self, piece: Integers, x: Floats) -> Floats:
         """Return the points on the z axis of coordinates x in [-1, 1] of pieces, elementwise."""
@@ -152,17 +138,9 @@ class Pieces(AxisParts):
         return np.where(x <= -1, self.left[piece], np.where(x >= 1, self.right[piece], inner))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Corrections(AxisParts):
-    """Zones to correct (q,): the index of the piece of each, and the number of points."""
-
-    piece: Integers
-    count: Integers
-
-    def points(self, count: int) -> tuple[Integers, Points]:
-        """Return which zones (m,) are corrected at so many points, and these points (m, count)."""
-        rows = np.flatnonzero(self.count == count)
-        return rows, self.middle[rows, None] + self.width[rows, None] / 2 * gauss_nodes(count)
+def correction_points(zones: AxisParts, count: int) -> Points:
+    """Return the points (q, count) at which zones (q,) are corrected."""
+    return zones.middle[:, None] + zones.width[:, None] / 2 * gauss_nodes(count)
 
 
 def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
@@ -174,8 +152,8 @@ def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
     return CORRECTION_SAFETY * 2 * (order * share) ** count / math.factorial(count)
 
 
-def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tensor) -> tuple[Pieces, Mask]:
-    """Correct zones of pieces by scores (p, count, gh, gw) at the points of :meth:`Corrections.points`.
+def corrected_pieces(parents: Pieces, zones: AxisParts, values: Tensor) -> tuple[Pieces, Mask]:
+    """Correct zones of pieces by scores (p, count, gh, gw) at :func:`correction_points`.
 
     Returns
     -------
@@ -185,15 +163,15 @@ def corrected_pieces(parents: Pieces, left: Floats, right: Floats, values: Tenso
         Whether the error of the parent turned out greater than its estimate.
     """
     device = values.device
-    count = values.shape[1]
+    left, right, count = zones.left, zones.right, values.shape[1]
     half = parents.width / 2
     start, end = (left - parents.middle) / half, (right - parents.middle) / half
     inner = gauss_nodes(SIZE)  # as many as represent the parent's polynomial exactly
     points = (start + end)[:, None] / 2 + (end - start)[:, None] / 2 * inner
-    carried = constant(coefficients_from_gauss, device, SIZE) @ basis(on_device(points, device))
+    carried = constant(coefficients_from, device, gauss_nodes, SIZE) @ basis(on_device(points, device))
     coefficients = carried @ parents.coefficients.flatten(2)
-    missed = values.flatten(2) - constant(values_at_gauss, device, count) @ coefficients
-    coefficients += constant(coefficients_from_gauss, device, count) @ missed
+    missed = values.flatten(2) - constant(basis_at, device, gauss_nodes, count) @ coefficients
+    coefficients += constant(coefficients_from, device, gauss_nodes, count) @ missed
     seen = missed.abs().amax(dim=(1, 2)).cpu().numpy()
     estimated = parents.error + parents.floor
     gain = correction_gain(parents.order, (right - left) / parents.width, count)

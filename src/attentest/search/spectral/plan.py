@@ -10,9 +10,8 @@ import numpy as np
 from attentest.search.spectral.chebyshev import MAX_DEGREE
 from attentest.search.spectral.fresh_pieces import Fresh
 from attentest.search.spectral.goals import Goals
-from attentest.search.spectral.masses import LogBounds
-from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Corrections, Pieces, correction_gain
-from attentest.search.spectral.segment_table import PVALUES, Zones
+from attentest.search.spectral.pieces import MOST_CORRECTIONS, SMOOTH_RATE, Pieces, correction_gain
+from attentest.search.spectral.segment_table import PVALUES, LogBounds, Zones
 from attentest.search.spectral.segments import INSIDE, NO_PIECE, Segments
 from attentest.statistics.columns import Floats, Integers, Mask, order_by_owner, run_ends
 from attentest.statistics.interval_mass import log_sums
@@ -208,15 +207,17 @@ class Plan:
         Indices of the pieces that have zones among them.
     redone : (q,)
         Indices of the pieces that are interpolated again as a whole.
-    fresh, corrections
-        The new pieces.
+    fresh
+        The pieces to interpolate.
+    corrected
+        The zones to correct (m,), and the number of points (m,) of each.
     """
 
     replaced: Mask
     refined: Integers
     redone: Integers
     fresh: Fresh
-    corrections: Corrections
+    corrected: tuple[Zones, Integers]
 
 
 def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:
@@ -237,7 +238,7 @@ def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:
     rest = known.take(how[index] == _ZONE_BY_ZONE)
     replaced |= np.isin(segments.zone, np.concatenate([zones.zone[new], rest.zone])) & (segments.kind != INSIDE)
     count = _corrections_needed(pieces, rest)
-    anew, corrected = rest.take(count == 0), rest.take(count > 0)
+    anew = rest.take(count == 0)
     fresh = [
         _fresh(zones.take(new), np.inf),
         again,
@@ -248,13 +249,7 @@ def plan_for(segments: Segments, pieces: Pieces, zones: Zones) -> Plan:
         refined=refined,
         redone=redone,
         fresh=Fresh.concatenated(fresh),
-        corrections=Corrections(
-            image=corrected.image,
-            left=corrected.left,
-            right=corrected.right,
-            piece=corrected.piece,
-            count=count[count > 0],
-        ),
+        corrected=(rest.take(count > 0), count[count > 0]),
     )
 
 

@@ -28,10 +28,9 @@ from attentest.search.spectral.fresh_pieces import NODES_PER_BUMP
 from attentest.search.spectral.goals import Goals
 from attentest.search.spectral.interpolation import Interpolation
 from attentest.search.spectral.lattice import Lattice, TrustedWidth
-from attentest.search.spectral.masses import LogBounds
 from attentest.search.spectral.pieces import Pieces
 from attentest.search.spectral.plan import DEGREE, Chooser, Plan, plan_for
-from attentest.search.spectral.segment_table import PVALUES, SegmentTable, Zones
+from attentest.search.spectral.segment_table import PVALUES, LogBounds, SegmentTable, Zones
 from attentest.search.spectral.segments import INSIDE, NO_PIECE, AxisParts, unexplored
 from attentest.statistics.columns import Floats, Mask
 from attentest.statistics.truncation_set import Intervals, TruncationSet, Unions, union
@@ -141,7 +140,7 @@ class Run:
         self._table.add(self._lattice.segments())
         self._trusted = TrustedWidth(self._lattice.reach)
         count = len(problem.law)
-        self._unaudited = np.ones(count, dtype=np.bool_)
+        self._unaudited, self._came_back = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         self._audit_share = AUDITED_STRICTLY if search.strict else AUDITED
         self._looks, self._audited, self._contradictions = (np.zeros(count, dtype=np.int64) for _ in range(3))
 
@@ -160,27 +159,19 @@ class Run:
             if report is not None:
                 reported = max(reported, self._goals.fraction_done(bounds))
                 report(reported)
-            if self._audit_is_due():
+            active = np.count_nonzero(self._goals.active)
+            waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
+            if active == 0 or waiting >= AUDITED_PER_ACTIVE * active:
                 self._table.bring_back()
-                if self._contradicted() or self._goals.active.any():
+                if self._contradicted() or self._goals.active.any() or self._widened():
                     continue
                 return self._outcomes()
-            self._set_aside_done()
+            done = ~self._goals.active
+            if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
+                self._table.set_aside(done)
             plan = self._ask(bounds)
             if plan.replaced.any():
                 self._tell(plan, *self._interpolation.carry_out(plan, self._pieces))
-
-    def _audit_is_due(self) -> bool:
-        """Return whether nearly all images that were not audited yet are done."""
-        active = np.count_nonzero(self._goals.active)
-        waiting = np.count_nonzero(self._unaudited & ~self._goals.active)
-        return bool(active == 0 or waiting >= AUDITED_PER_ACTIVE * active)
-
-    def _set_aside_done(self) -> None:
-        """Leave the segments of images that are done out of the rounds that follow, if they are many."""
-        done = ~self._goals.active
-        if np.count_nonzero(done[self._table.segments.image]) > SET_ASIDE * len(self._table.segments):
-            self._table.set_aside(done)
 
     def _ask(self, bounds: LogBounds) -> Plan:
         """Return which zones to refine in this round, and how."""
@@ -202,7 +193,8 @@ class Run:
         plan = plan_for(self._table.segments, self._pieces, zones)
         needed = np.zeros(len(self._unaudited))
         np.add.at(needed, plan.fresh.image, plan.fresh.degree + 2 + 4 * plan.fresh.probed)
-        np.add.at(needed, plan.corrections.image, plan.corrections.count)
+        zones_corrected, points = plan.corrected
+        np.add.at(needed, zones_corrected.image, points)
         beyond = self._goals.active & (needed > self._evaluations_left)
         if beyond.any():
             self._goals.end(beyond, OUT_OF_EVALUATIONS)
@@ -249,6 +241,18 @@ class Run:
         self._lattice.cut(self._table, halved)
         return bool(again.any())
 
+    def _widened(self) -> bool:
+        """Search again for p where that for the interval has widened its bar; return whether there is any.
+
+        Each image comes back once at most. If its bar is too wide then, too, it ends as one that cannot be resolved.
+        """
+        if not self._goals.with_ends:
+            return False
+        again = self._goals.reopen_widened(self._table, np.ones(len(self._unaudited), dtype=np.bool_))
+        self._goals.end(again & self._came_back, OUT_OF_PRECISION)
+        self._came_back |= again
+        return bool(self._goals.active.any())
+
     def _audit_points(self) -> AuditPoints:
         """Draw the points of an audit of the images that are done, from the laws of all their goals."""
         done = ~self._goals.active
@@ -274,10 +278,13 @@ class Run:
         if not images.any():
             return
         widest = np.where(images, self._trusted.widest, np.inf)
+        least_share = self._search.tol or np.finfo(np.float64).tiny
         again = []
         for image in map(int, np.flatnonzero(images)):
             parts = self._trusted.parts_wider(image, widest[image])
-            if self._evaluations_for(image, parts, widest[image]) > self._evaluations_left[image]:
+            matter = self._table.log_shares(image, parts) > np.log(least_share)  # to p
+            needed = parts.width[matter].sum() / widest[image] * (DEGREE + 1)
+            if needed > self._evaluations_left[image]:
                 self._table.doubt(image, parts)
                 self._goals.end(np.arange(len(images)) == image, TOO_SHARP)
                 widest[image] = np.inf
@@ -286,12 +293,6 @@ class Run:
         if again:
             self._explore_again(AxisParts.concatenated(again))
         self._lattice.cut(self._table, widest)
-
-    def _evaluations_for(self, image: int, parts: AxisParts, width: float) -> float:
-        """Return how many evaluations it takes to explore those parts of an image's axis that matter to p."""
-        least_share = self._search.tol or np.finfo(np.float64).tiny
-        matter = self._table.log_shares(image, parts) > np.log(least_share)
-        return float(parts.width[matter].sum() / width * (DEGREE + 1))
 
     @property
     def _evaluations_left(self) -> Floats:
@@ -302,20 +303,15 @@ class Run:
     def _explore_again(self, parts: AxisParts) -> None:
         """Forget all that was concluded about parts of the axes."""
         parts = parts.take(parts.outermost())
-        self._forget(parts)
+        self._table.remove(parts.contain(self._table.segments))
         self._table.add(unexplored(parts.image, parts.left, parts.right))
-
-    def _forget(self, parts: AxisParts) -> None:
-        """Remove all that was concluded about parts of the axes."""
-        if len(parts):
-            self._table.remove(parts.contain(self._table.segments))
 
     def _start_over(self, underestimated: Pieces, new: Pieces) -> Pieces:
         """Remove all that was concluded where a piece was wrong about its error; return the new pieces elsewhere."""
         if len(underestimated) == 0:
             return new
         parts = underestimated.take(underestimated.outermost())
-        self._forget(parts)
+        self._table.remove(parts.contain(self._table.segments))
         self._table.add(unexplored(parts.image, parts.left, parts.middle, parts.stalls + 1))
         self._table.add(unexplored(parts.image, parts.middle, parts.right, parts.stalls + 1))
         return new.take(np.flatnonzero(~parts.contain(new)))
@@ -336,7 +332,7 @@ class Run:
 
     def _outcomes(self) -> list[SearchOutcome]:
         z_obs = self._problem.z_obs
-        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.arange(len(z_obs))))
+        sets = (_with_points(unions, z_obs) for unions in self._table.unions(np.ones(len(z_obs), dtype=np.bool_)))
         counts = (values.tolist() for values in (self._interpolation.evaluations, self._audited, self._contradictions))
         audit = cache(Audit)  # few differ, and the garbage collector looks through every object that results keep
         return [

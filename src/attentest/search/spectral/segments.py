@@ -46,6 +46,18 @@ class AxisParts(Columns):
         new[1:] = farthest[1:] > farthest[:-1]
         return order[new]
 
+    def last_at(self, image: Integers, z: Floats) -> Integers:
+        """Return the index of the last part in which points z (m,) of images (m,) lie; -1 for those in none."""
+        order = np.argsort(self.image, kind="stable")
+        first, end = (np.searchsorted(self.image[order], image, side=side) for side in ("left", "right"))
+        last = np.full(len(image), -1)
+        for number in range(int((end - first).max(initial=0))):
+            points = np.flatnonzero(first + number < end)
+            part = order[first[points] + number]
+            here = (self.left[part] <= z[points]) & (z[points] <= self.right[part])
+            last[points[here]] = part[here]
+        return last
+
     def contain(self, others: AxisParts) -> Mask:
         """Return whether other parts (m,) lie in one of these, which are sorted and do not overlap."""
         if len(self) == 0:

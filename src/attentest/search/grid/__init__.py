@@ -1,1 +1,0 @@
-"""The grid searches of the paper (section 3 and appendix C.1)."""
