@@ -1,39 +1,30 @@
-"""The web page: the functions behind it, its guard, and the page itself in a real browser."""
+"""The web page: the functions behind it, and the command that opens it."""
 
 from __future__ import annotations
 
-import asyncio
-import http.client
-import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from attentest import AttentionTest, InputError, ModelError, bundled_model
+if find_spec("gradio") is None:  # it takes seconds to import, and these tests do not use it themselves
+    pytest.skip("the page needs attentest[app]", allow_module_level=True)
+
+from attentest import AttentionTest, InputError, ModelError
 from attentest.app.actions import Actions, Session
-from attentest.app.form import CONTROLS, IMAGE, TOP_FRACTION, Form
-from attentest.app.guard import Guard
+from attentest.app.form import CONTROLS, COUNTS, IMAGE, NUMBER, TOP_FRACTION, Form, questions
 from attentest.app.offered import OfferedModels, UploadedImage
 from attentest.app.result_view import PREVIEW_SIDE, region_picture
 from attentest.app.server import listening_socket
 from attentest.definition import ModelDefinition, option
 from attentest.noise import StationaryCovariance
 from command_line import run_main
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +72,26 @@ class TestActions:
         self, actions: Actions, session: Session, saved_tiny_model: Path
     ) -> None:
         html = html_of(
-            actions, session, Form.of(sigma=2.0, threshold=0.5, region_unit="patches", alternative="greater")
+            actions,
+            session,
+            Form.of(noise=NUMBER, sigma="2", threshold=0.5, region_unit="patches", alternative="greater"),
         )
         test = AttentionTest.from_pretrained(
             saved_tiny_model, noise=2.0, threshold=0.5, region_unit="patches", alternative="greater"
         )
         result = test(session.image.pixels)  # type: ignore[union-attr]
-        assert cell(html, "selective-p") == result.pvalue_text(4)
+        assert cell(html, "selective-p") == result.pvalue_text()
         assert cell(html, "naive-p") == f"{result.naive_pvalue:.3g}"
-        assert cell(html, "region") == f"{result.region.sum()} pixels"
+        assert cell(html, "region") == f"{result.region.sum()} of {result.region.size} pixels"
         interval = result.confidence_interval()
         assert cell(html, "interval") == f"{interval.low:.3g} or more"
         assert result.verdict(0.05) in html.replace("&#39;", "'")
         assert "not valid: it ignores that the model chose the region" in html
+
+    def test_the_rule_of_the_region_is_named(self, actions: Actions, session: Session) -> None:
+        assert "threshold 0.6 of pixels" in html_of(actions, session, Form())
+        top = Form.of(rule=TOP_FRACTION, top_fraction=0.2, region_unit="patches")
+        assert "top fraction 0.2 of patches" in html_of(actions, session, top)
 
     def test_names_are_text(self, actions: Actions, session: Session) -> None:
         html = html_of(actions, session, Form())
@@ -114,9 +112,22 @@ class TestActions:
         html = actions.preview(session, "tiny", form)
         assert session.image is not None
         result = form.attention_test(actions.models.model("tiny"), session.image, form.noise_model())(
-            session.image.pixels
+            session.image.pixels, name=session.image.name
         )
         assert f"<strong>{result.region.sum()}</strong> of 64 pixels" in html
+
+    def test_counts_are_divided_before_the_preview_and_the_test(self, actions: Actions) -> None:
+        counts = UploadedImage(name="photons.npy", pixels=np.random.default_rng(0).poisson(5.0, size=(8, 8)))
+        session, form = Session(image=counts), Form.of(noise=COUNTS)
+        result = form.attention_test(actions.models.model("tiny"), counts, form.noise_model())(
+            counts.pixels, name=counts.name
+        )
+        size = f"<strong>{result.region.sum()}</strong> of 64 pixels</span> of part of the counts."
+        assert size in actions.preview(session, "tiny", form)
+        html = html_of(actions, session, form)
+        assert cell(html, "selective-p") == result.pvalue_text()
+        assert "What the model saw: part of the counts" in html
+        assert "If the noise were different" not in html
 
     def test_the_model_is_evaluated_once_while_tau_moves(
         self, actions: Actions, session: Session, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +148,7 @@ class TestActions:
         fitted = StationaryCovariance().fit(controls)
         scores = actions.models.model("tiny").scores
         assert session.image is not None
-        assert cell(html, "selective-p") == AttentionTest(scores, noise=fitted)(session.image.pixels).pvalue_text(4)
+        assert cell(html, "selective-p") == AttentionTest(scores, noise=fitted)(session.image.pixels).pvalue_text()
         assert "estimated from 12 reference images" in html
         Path(paths[0]).unlink()
         assert session.noise(form) is session.noise(form)  # they are read once
@@ -147,26 +158,45 @@ class TestActions:
         html = html_of(actions, session, Form.of(noise=IMAGE, method="sample", randomise=0.5))
         assert "approximate" in html
         assert "the image plus noise of 0.5 times its own" in html
+        captions = re.findall("<figcaption>(.*?)</figcaption>", html)
+        assert captions[:2] == ["The image and the outline of the region", "What the model saw: image plus noise"]
+        assert captions[2] == "The attention map, from 0 to 1"
+        assert len(captions) == 4
         assert "different settings" not in html
         assert "tested with 2 different settings on this page" in html_of(actions, session, Form.of(threshold=0.4))
         session.image = UploadedImage(name="large", pixels=np.random.default_rng(0).normal(size=(12, 10)))
         assert "so it saw this one resized" in html_of(actions, session, Form())
+        session.image = UploadedImage(
+            name="photo", pixels=np.random.default_rng(0).integers(256, size=(9, 10, 3)).astype(np.uint8)
+        )
+        html = html_of(actions, session, Form.of(sigma=8.0))
+        assert "ViTImageProcessor prepares it by default, made grey if it is in colour, resized to 8 x 8" in html
+        session.image = UploadedImage(name="large", pixels=np.random.default_rng(0).normal(size=(12, 10)))
         assert "the model takes images of height 8" in html_of(actions, session, Form.of(resize=False))
 
     @pytest.mark.parametrize(
         ("form", "message"),
         [
-            (Form.of(sigma=None), "the standard deviation of the noise must be a number, got an empty field"),
-            (Form.of(sigma=-1.0), "the standard deviation of the noise must be positive"),
+            (Form.of(noise=NUMBER), "the standard deviation of the noise is not given"),
+            (Form.of(noise=NUMBER, sigma="x"), "the standard deviation of the noise must be a number"),
+            (Form.of(noise=NUMBER, sigma="-1"), "the standard deviation of the noise must be positive"),
+            (Form.of(noise=CONTROLS, controls=["x"], estimator=None), "estimator must be"),
+            (Form.of(method=None), "method must be"),
+            (Form.of(filtered=None), "kernel must be"),
+            (Form.of(region_unit=None), "region_unit must be"),
+            (Form.of(alternative=None), "alternative must be"),
+            (Form.of(contrast="neighbourhood", radius=None), "the width of the ring must be a number"),
+            (Form.of(filtered="gaussian", blur=None), "the standard deviation of the blur must be a number"),
+            (Form.of(noise=NUMBER, sigma="1", rho=2.0), "rho must"),
             (Form.of(threshold=2.0), "the threshold must lie strictly between 0 and 1"),
             (Form.of(alpha=None), "alpha must be"),
             (Form.of(black="0"), "only one of black and white is given"),
             (Form.of(black="0", white="x"), "white must be a number, or empty, got &#x27;x&#x27;"),
-            (Form.of(black="0", white="1"), "black and white are for models that rescale images"),
+            (Form.of(black="0", white="1", resize=False), "black and white are for models that rescale images"),
             (Form.of(contrast="reference"), "contrast must be background, neighbourhood, region-mean"),
             (Form.of(contrast="neighbourhood", radius=0.0), "radius must be"),
             (Form.of(filtered="../x"), "kernel must be"),
-            (Form.of(noise="file"), "noise must be number, controls, image, got"),
+            (Form.of(noise="file"), "noise must be image, controls, number, poisson, got"),
         ],
     )
     def test_a_bad_field_is_one_sentence(self, actions: Actions, session: Session, form: Form, message: str) -> None:
@@ -212,6 +242,19 @@ class TestActions:
         for label in actions.examples:
             assert "Region" in actions.preview(session, actions.take_example(session, label), Form.of(resize=False))
 
+    def test_noise_that_nobody_gave_is_estimated_and_called_approximate(self, actions: Actions) -> None:
+        rng = np.random.default_rng(3)
+        smooth = 100 + 50 * np.sin(np.linspace(0, 3, 64))[:, None] * np.ones(64)
+        photograph = np.clip(smooth + rng.normal(scale=6, size=(64, 64)), 0, 255).astype(np.uint8)
+        session = Session(image=UploadedImage(name="photo.png", pixels=photograph))
+        html = html_of(actions, session, Form())
+        noise = re.search(r"a standard deviation of ([\d.]+); estimated from the tested image itself", html)
+        assert noise
+        assert float(noise[1]) == pytest.approx(6, abs=1)  # the median of half numbers: steps of 0.74, an error of 4%
+        assert "significant at 0.05, approximate" in html
+        assert "given, not estimated" not in html
+        assert questions()["sigma"][1] is None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Extended(ModelDefinition):
@@ -226,35 +269,6 @@ def test_an_option_with_a_label_reaches_the_test(actions: Actions, monkeypatch: 
     form = Form.of(dummy=4, threshold=0.5)
     test = form.attention_test(actions.models.model("tiny"), image, form.noise_model())
     assert (test.settings["dummy"], test.settings["threshold"]) == (4, 0.5)
-
-
-NEW_OPTION = """
-from dataclasses import dataclass
-from attentest import AttentionTest
-from attentest.app.actions import Actions
-from attentest.app.form import questions
-from attentest.app.offered import OfferedModels
-from attentest.app.page import new_page
-from attentest.definition import Definition, ModelDefinition, option
-
-@dataclass(frozen=True, kw_only=True)
-class Extended(ModelDefinition):
-    dummy: int = option("A number that does nothing.", default=3, label="A new number", panel="New")
-
-AttentionTest.definition_class = Extended
-shown = {getattr(block, "elem_id", None): block for block in new_page(Actions(OfferedModels())).blocks.values()}
-assert {name.replace("_", "-") for name in questions()} <= shown.keys()
-print(shown["dummy"].label, shown["dummy"].info, shown["dummy"].value, sep="|")
-"""
-
-
-def test_an_option_with_a_label_is_on_the_page(tmp_path: Path) -> None:
-    """In a process of its own, because Gradio leaves an event loop open."""
-    environment = {**os.environ, "GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", NEW_OPTION], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "A new number|A number that does nothing.|3\n", done.stderr
 
 
 class TestPreview:
@@ -272,81 +286,6 @@ class TestPreview:
     def test_large_and_colour_images_fit(self) -> None:
         picture = region_picture(np.zeros((30, 1000, 3), dtype=np.uint8), np.ones((30, 1000), dtype=bool))
         assert picture.shape == (14, PREVIEW_SIDE, 3)
-
-
-def answer(guard: Guard, path: str, method: str = "GET", body: bytes = b"", **headers: str) -> int:
-    """Return the status of the answer to a request."""
-    sent: list[dict[str, Any]] = []
-    given = {"host": "127.0.0.1:7860", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-    }
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(dict(message))
-
-    asyncio.run(guard(scope, receive, send))
-    assert (b"x-content-type-options", b"nosniff") in sent[0]["headers"]
-    return int(sent[0]["status"])
-
-
-class TestGuard:
-    @pytest.fixture
-    def guard(self, tmp_path: Path) -> Guard:
-        async def page(scope: Any, receive: Any, send: Any) -> None:
-            await receive()
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-
-        return Guard(page, port=7860, uploads=tmp_path)
-
-    def test_only_this_machine_is_answered(self, guard: Guard) -> None:
-        assert answer(guard, "/") == 200
-        assert answer(guard, "/", host="localhost:7860") == 200
-        for host in ("evil.example", "evil.example:7860", "127.0.0.1", "127.0.0.1:80", "127.0.0.1.evil.example:7860"):
-            assert answer(guard, "/", host=host) == 421, host
-
-    def test_other_pages_are_not_answered(self, guard: Guard) -> None:
-        assert answer(guard, "/gradio_api/queue/join", "POST", origin="http://127.0.0.1:7860") == 200
-        for origin in ("http://evil.example", "null", "https://127.0.0.1:7860", "http://127.0.0.1:8000"):
-            assert answer(guard, "/gradio_api/queue/join", "POST", origin=origin) == 403, origin
-        assert answer(guard, "/config", sec_fetch_site="cross-site") == 403
-        assert answer(guard, "/", sec_fetch_site="cross-site") == 200  # a link
-
-    @pytest.mark.parametrize(
-        "path",
-        [
-            "/gradio_api/file=/etc/passwd",
-            "/gradio_api/file=https://example.com/",
-            "/gradio_api/proxy=https://example.com/",
-            "/gradio_api/info",
-            "/gradio_api/openapi.json",
-            "/gradio_api/mcp/",
-            "/gradio_api/vibe-code",
-            "/gradio_api/run-history/buckets",
-            "/monitoring",
-            "/docs",
-        ],
-    )
-    def test_what_the_page_does_not_need_is_not_there(self, guard: Guard, path: str) -> None:
-        assert answer(guard, path) == 404
-
-    def test_a_question_names_uploaded_files_alone(self, guard: Guard, tmp_path: Path) -> None:
-        def ask(path: object) -> int:
-            question = {"data": [1, {"path": path, "meta": {"_type": "gradio.FileData"}}]}
-            return answer(guard, "/gradio_api/queue/join", "POST", json.dumps(question).encode())
-
-        assert ask(str(tmp_path / "x" / "scan.png")) == 200
-        for path in ("/etc/passwd", "https://example.com/x.png", str(tmp_path / ".." / "x"), 1, None, "\0"):
-            assert ask(path) == 403, path
-        assert answer(guard, "/gradio_api/queue/join", "POST", b"{") == 400
-        assert answer(guard, "/gradio_api/queue/join", "POST", b"0" * 2_000_000) == 413
 
 
 class TestCommand:
@@ -376,188 +315,15 @@ class TestCommand:
         assert done.code == 0
         assert "attentest app --model my-vit" in done.out
 
+    def test_the_browser_gets_the_address_of_one_visit(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def serve(bound: object, *, ready: Callable[[str, str], None], **options: object) -> None:
+            ready("printed", "of one visit")
 
-WITHOUT_NETWORK = """
-import atexit, socket, sys
-def refuse(*arguments, **keywords):
-    print("the network is used:", arguments, file=sys.stderr)
-    raise OSError("the network is used")
-for name in ("connect", "connect_ex", "sendto"):
-    setattr(socket.socket, name, refuse)
-for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-    setattr(socket, name, refuse)
-from attentest.cli import main
-sys.argv = ["attentest", *sys.argv[1:]]
-main()
-"""
-"""Runs a command; every use of the network is a line on standard error."""
-
-
-class Server:
-    """``attentest app`` in a process of its own, which may use no network."""
-
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", WITHOUT_NETWORK, "app", "--port", "0", "--no-open", "--max-upload-mb", "1"]
-        self.temporary = folder / "tmp"
-        self.temporary.mkdir()
-        self.folder = folder / "here"
-        self.folder.mkdir()
-        self.process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-            env={**os.environ, "TMPDIR": str(self.temporary), "OMP_NUM_THREADS": "1"},
-        )
-        assert self.process.stdout is not None
-        watchdog = threading.Timer(120, self.process.kill)
-        watchdog.start()
-        self.address = self.process.stdout.readline().strip()
-        watchdog.cancel()
-
-    def stop(self) -> tuple[int, str]:
-        """Press Ctrl-C and return exit code and messages."""
-        self.process.send_signal(signal.SIGINT)
-        _, err = self.process.communicate(timeout=60)
-        return self.process.returncode, err
-
-    def status(self, path: str, body: bytes | None = None, **headers: str) -> int:
-        """Return the status of the answer to a request of something that is no browser."""
-        port = int(self.address.rstrip("/").rsplit(":", 1)[1])
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        try:
-            connection.request("GET" if body is None else "POST", path, body, headers)
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-
-@contextmanager
-def open_browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-def test_the_page_in_a_browser(tmp_path: Path) -> None:
-    """One visit, because a server and a browser take seconds to start."""
-    image = np.random.default_rng(7).normal(size=(16, 16))
-    scan, bad, large = tmp_path / "scan.npy", tmp_path / "bad.png", tmp_path / "large.npy"
-    np.save(scan, image)
-    bad.write_bytes(b"this is no image")
-    np.save(large, np.zeros((400, 400)))
-    server = Server(tmp_path)
-    try:
-        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", server.address)
-        with open_browser() as browser:
-            page = browser.new_page()
-            asked: list[str] = []
-            page.on("request", lambda request: asked.append(request.url))
-            complaints: list[str] = []
-            page.on("console", lambda message: message.type == "error" and complaints.append(message.text))
-            html = page.goto(server.address).text()
-            page.wait_for_selector("#test")
-            visit_uploads(page, scan, image)
-            visit_slider(page, image)
-            visit_report(page, tmp_path)
-            assert not complaints
-            visit_bad_files(page, bad, large)
-            foreign = [url for url in asked if not url.startswith((server.address, "data:", "blob:"))]
-            assert not foreign
-            assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=.https?:[^>]+", html)
-        assert server.status("/", Host="evil.example") == 421
-        assert server.status("/gradio_api/file=/etc/passwd") == 404
-        assert server.status("/report?key=x") == 404
-        leaked = {"data": [{"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}], "fn_index": 0}
-        assert server.status("/gradio_api/queue/join", json.dumps(leaked).encode()) == 403
-        assert [each.name[:14] for each in server.temporary.iterdir()] == ["attentest-app-"]
-    except BaseException:
-        server.process.kill()
-        raise
-    code, messages = server.stop()
-    assert (code, messages.splitlines()[-1]) == (0, "stopped; uploaded images were deleted")
-    assert "Traceback" not in messages, messages
-    assert "the network is used" not in messages
-    assert not list(server.temporary.iterdir())
-    assert not list(server.folder.iterdir())  # Gradio left nothing where the command was run
-
-
-def expected(image: np.ndarray, threshold: float) -> Any:
-    return AttentionTest.from_pretrained(bundled_model(), noise=1.0, threshold=threshold)(image)
-
-
-def shown_result(page: Any, p: str) -> None:
-    """Wait until a p-value is shown."""
-    page.wait_for_function(f"() => document.querySelector('#selective-p')?.textContent === {json.dumps(p)}")
-
-
-def shown_region(page: Any, size: str) -> None:
-    """Wait until a size of the region is shown."""
-    page.wait_for_function(f"() => document.querySelector('#region-size')?.textContent === {json.dumps(size)}")
-
-
-def visit_uploads(page: Any, scan: Path, image: np.ndarray) -> None:
-    result = expected(image, 0.6)
-    page.set_input_files("#upload input[type=file]", scan)
-    page.wait_for_selector("#region-size")
-    assert page.inner_text("#region-size") == f"{result.region.sum()} of 256 pixels"
-    page.click("#test")
-    shown_result(page, result.pvalue_text(4))
-    interval = result.confidence_interval()
-    assert page.inner_text("#naive-p") == f"{result.naive_pvalue:.3g}"
-    assert page.inner_text("#interval") == f"{interval.low:.3g} to {interval.high:.3g}"
-    assert result.verdict(0.05) in page.inner_text("#result")
-
-
-def visit_slider(page: Any, image: np.ndarray) -> None:
-    slider = page.locator("#threshold input[type=range]")
-    slider.scroll_into_view_if_needed()
-    track = slider.bounding_box()
-    page.mouse.move(track["x"] + 0.61 * track["width"], track["y"] + track["height"] / 2)
-    page.mouse.down()
-    page.mouse.move(track["x"] + 0.3 * track["width"], track["y"] + track["height"] / 2, steps=4)
-    tau = float(page.input_value("#threshold input[type=number]"))
-    assert 0.2 < tau < 0.4
-    result = expected(image, tau)
-    before = page.inner_text("#selective-p")
-    shown_region(page, f"{result.region.sum()} of 256 pixels")
-    assert page.inner_text("#selective-p") == before  # the region follows at once, the test waits
-    page.mouse.up()
-    shown_result(page, result.pvalue_text(4))
-    assert "tested with 2 different settings" in page.inner_text("#result")
-    page.click("button.label-wrap:has-text('Region')")
-    page.click("#rule label:has-text('greatest')")
-    page.wait_for_selector("#top-fraction")
-    page.wait_for_selector("#threshold", state="hidden")
-    top = AttentionTest.from_pretrained(bundled_model(), noise=1.0, top_fraction=0.1).attention_region(image)[1].sum()
-    shown_region(page, f"{top} of 256 pixels")
-    assert "press Test again" in page.inner_text("#changed")
-
-
-def visit_report(page: Any, folder: Path) -> None:
-    with page.expect_download() as waiting:
-        page.click("#result .download")
-    assert waiting.value.suggested_filename == "attentest-report.html"
-    waiting.value.save_as(folder / "report.html")
-    report = (folder / "report.html").read_text()
-    assert page.inner_text("#naive-p") in report
-    assert "scan.npy" in report
-
-
-def visit_bad_files(page: Any, bad: Path, large: Path) -> None:
-    page.click("#upload button[aria-label=Clear]")
-    page.set_input_files("#upload input[type=file]", bad)
-    message = page.locator("#problem [role=alert]")
-    message.wait_for()
-    assert (
-        message.inner_text() == "bad.png is not an image that can be read: give .npy, PNG, JPEG, TIFF, DICOM or NIfTI."
-    )
-    page.click("#upload button[aria-label=Clear]")
-    message.wait_for(state="detached")
-    page.set_input_files("#upload input[type=file]", large)
-    page.get_by_text("maximum allowed size").first.wait_for()
+        opened: list[str] = []
+        monkeypatch.setattr("attentest.app.server.serve", serve)
+        monkeypatch.setattr("webbrowser.open", opened.append)
+        assert run_main(capsys, "app", "--port", "0").out == "printed\n"
+        assert run_main(capsys, "app", "--port", "0", "--no-open").out == "printed\n"
+        assert opened == ["of one visit"]

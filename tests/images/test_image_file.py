@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import sys
+import zipfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from attentest.cli.images import image_sources
 from attentest.errors import InputError
 from attentest.images.image_file import MAX_PIXELS, read_image
+from attentest.images.image_source import ImageSource
 from attentest.registry import IMAGE_FORMATS, ImageFormat
 from image_refusal import refusal
 
@@ -115,7 +119,7 @@ def npy_header(shape: str, dtype: str = "<f8") -> bytes:
         (np.ones((2, 2), dtype=complex), "must hold real numbers, got an array of complex128"),
         (np.array([["a"]]), "must hold real numbers, got an array of <U1"),
         (np.zeros((2, 2), dtype=[("a", "f8")]), "must hold real numbers"),
-        (np.array([[{"a": 1}]], dtype=object), "is not a readable .npy array"),
+        (np.array([[{"a": 1}]], dtype=object), "must hold real numbers, got an array of object"),
         (np.zeros((0, 3)), r"got an array of shape \(0, 3\)"),
     ],
 )
@@ -130,9 +134,10 @@ def test_arrays_that_are_no_image(values: NDArray[np.generic], message: str, tmp
     [
         (b"hello", "is not a readable .npy array"),
         (npy_header("(2, 2)"), "is not a readable .npy array"),
-        (npy_header("(2, 2)") + b"\0" * 24, "is not a readable .npy array"),
-        (npy_header("(10000000, 10000000)"), "is not a readable .npy array"),
-        (npy_header("(-2, 2)"), "is not a readable .npy array"),
+        (npy_header("(2, 2)") + b"\0" * 24, "(it ends before the array of shape (2, 2) that its header announces)"),
+        (npy_header("(10000000, 10000000)"), "is not a readable .npy array (it ends before"),
+        (npy_header(f"({2**62}, {2**62})"), "is not a readable .npy array (it ends before"),
+        (npy_header("(-2, 2)"), "must hold one image (H, W) or (H, W, C), got an array of shape (-2, 2)"),
         (b"\x93NUMPY\x01\x00\x10\x00((((((((((((((((", "is not a readable .npy array"),
         (b"PK\x03\x04 broken", "is an archive of arrays, not a .npy array"),
     ],
@@ -140,6 +145,32 @@ def test_arrays_that_are_no_image(values: NDArray[np.generic], message: str, tmp
 def test_broken_arrays(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     assert message in refusal(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((10**8, 16, 16), "it ends before the array of shape (100000000, 16, 16) that its header announces"),
+        ((-3, 16, 16), "must be a stack (k, H, W) or (k, H, W, C), got an array of shape (-3, 16, 16)"),
+        ((0, 16, 16), "must be a stack (k, H, W) or (k, H, W, C), got an array of shape (0, 16, 16)"),
+        ((10**6 + 1, 1, 1), "holds 1000001 images, more than the 1000000 allowed: split it"),
+    ],
+)
+@pytest.mark.parametrize("archived", [False, True])
+def test_a_stack_that_announces_what_it_cannot_hold(
+    shape: tuple[int, ...], message: str, archived: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / ("a.npz" if archived else "a.npy")
+    content = npy_header(str(shape), "|u1") + b"\0" * (10**6 + 1)
+    if archived:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("k.npy", content)
+    else:
+        path.write_bytes(content)
+    (first, *others) = image_sources([path], stack=True)  # the reason is in the row of its first image
+    assert not others
+    with pytest.raises(InputError, match=re.escape(message)):
+        first.read()
 
 
 def test_an_archive_is_no_array(tmp_path: Path) -> None:
@@ -212,6 +243,16 @@ def test_what_is_no_image_file(tmp_path: Path) -> None:
     assert refusal(tmp_path) == f"{tmp_path} is a directory: give an image file in it."
     assert "text.png is not an image that can be read: give .npy, PNG, JPEG, TIFF" in refusal(tmp_path / "text.png")
     assert refusal(tmp_path / "empty.png").endswith("empty.png is empty: give a file that holds an image.")
+    (tmp_path / "print.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    assert "print.png is not an image that can be read" in refusal(tmp_path / "print.png")  # Ghostscript is not called
+
+
+@pytest.mark.skipif(not Path("/proc/version").exists(), reason="this system has no such files")
+def test_a_file_of_the_system_is_not_read(tmp_path: Path) -> None:
+    # It is a regular file of size 0; others like it, such as /proc/kmsg, are waited for without end.
+    (tmp_path / "link.png").symlink_to("/proc/version")
+    assert refusal(tmp_path / "link.png").endswith("link.png is empty: give a file that holds an image.")
+    assert ImageSource(path=tmp_path / "link.png").stamp() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="this user may read everything")
@@ -247,7 +288,7 @@ def test_a_new_format_is_one_line_of_the_registry(tmp_path: Path, monkeypatch: p
     module.read_toy = read_toy  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "attentest.images.toy", module)
     toy = ImageFormat("images.toy:read_toy", suffixes=(".toy",), signature=b"toy")
-    monkeypatch.setitem(IMAGE_FORMATS._parts, "toy text", toy)
+    monkeypatch.setitem(IMAGE_FORMATS, "toy text", toy)
     for name in ("by_suffix.toy", "by_content.dat"):
         (tmp_path / name).write_text("toy\n1 2 3\n4 5 6")
         assert read_image(tmp_path / name).tolist() == [[1, 2, 3], [4, 5, 6]]

@@ -12,12 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 
-from attentest.app.form import CONTROLS, Form, optional_number
+from attentest.app.form import CONTROLS, COUNTS, Form, optional_number
 from attentest.app.offered import FIELDS, OfferedModels, UploadedImage, examples, page_words, read_upload
 from attentest.app.result_view import ONE_PICTURE, TestedImage, message_html, preview_html, result_html
 from attentest.checks import level
 from attentest.errors import AttentestError, InputError
-from attentest.noise import ImageNoise, NoiseModel
+from attentest.noise import ImageNoise, Isotropic, NoiseModel
 from attentest.progress import Progress
 from attentest.results.batch import Results
 from attentest.results.result import AttentionTestResult
@@ -37,6 +37,8 @@ class Session:
         Number of the newest test that was asked for; an older one ends when it next reports its progress.
     image, problem
         The image that is shown, or what is wrong with the file that was uploaded last.
+    example
+        Whether the image is an example, whose noise is known.
     tried
         For the digest of each image, the settings that it was tested with.
     fitted
@@ -46,6 +48,7 @@ class Session:
     newest: int = 0
     image: UploadedImage | None = None
     problem: str = ""
+    example: bool = False
     tried: dict[bytes, set[str]] = field(default_factory=dict)
     fitted: tuple[tuple[str, tuple[str, ...]], NoiseModel | ImageNoise] | None = None
 
@@ -56,7 +59,7 @@ class Session:
 
     def forget_image(self) -> str:
         """Show no image, and no message about one."""
-        self.image, self.problem = None, ""
+        self.image, self.problem, self.example = None, "", False
         return ""
 
     def noise(self, form: Form) -> NoiseModel | ImageNoise:
@@ -129,7 +132,7 @@ class Actions:
 
     def take_example(self, session: Session, label: str) -> str:
         """Make an example the image of a session; return the name of the bundled model that takes it."""
-        session.image = self.examples[label]
+        session.image, session.example = self.examples[label], True
         return self.models.bundled(session.image.size[0])
 
     def preview(self, session: Session, model: str, form: Form) -> str:
@@ -140,11 +143,15 @@ class Actions:
             with page_words(FIELDS):
                 chosen = self.models.model(model)
                 # Without randomised selection the region does not depend on the noise, which may not be known yet.
-                noise = session.noise(form if form.options["randomise"] else Form())
-                _, region = form.attention_test(chosen, session.image, noise).attention_region(session.image.pixels)
+                randomised = bool(form.options["randomise"]) or form.noise == COUNTS
+                noise = session.noise(form) if randomised else Isotropic(1.0)
+                _, region = form.attention_test(chosen, session.image, noise).attention_region(
+                    session.image.pixels, name=session.image.name
+                )
         except AttentestError as error:
             return message_html(str(error), "error")
-        return preview_html(session.image, region, randomised=bool(form.options["randomise"]))
+        of = {COUNTS: " of part of the counts"}.get(form.noise, " of the image plus noise")
+        return preview_html(session.image, region, of if randomised else "")
 
     def test(
         self, session: Session, number: int, model: str, form: Form, dark: bool, show: Callable[[float], None]
@@ -202,7 +209,9 @@ class Actions:
         progress(0.0, None)
         alpha = level(form.alpha)
         chosen = self.models.model(model)
-        result = form.attention_test(chosen, image, session.noise(form))(image.pixels, progress=progress)
+        result = form.attention_test(chosen, image, session.noise(form))(
+            image.pixels, name=image.name, progress=progress
+        )
         return TestedImage(
             image=image,
             form=form,

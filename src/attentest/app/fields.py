@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -10,13 +9,13 @@ import gradio as gr
 from attentest.app.actions import Actions
 from attentest.app.form import (
     CONTROLS,
+    COUNTS,
     IMAGE,
     NO_FILTER,
     NUMBER,
     RULES,
     THRESHOLD,
     TOP_FRACTION,
-    proposed_options,
     questions,
 )
 from attentest.definition import COMPARED, Option
@@ -26,6 +25,7 @@ CHOICE_LABELS = {
     NUMBER: "a number",
     CONTROLS: "from control images",
     IMAGE: "from this image, approximate",
+    COUNTS: "counts (Poisson)",
     THRESHOLD: "attention above a threshold",
     TOP_FRACTION: "the part of greatest attention",
     "pixels": "pixels, as in the paper",
@@ -50,53 +50,20 @@ MOST_BUTTONS = 4
 """More choices than this are a list to open."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Fields:
-    """The fields of the page.
+def new_fields(actions: Actions) -> tuple[dict[str, Any], dict[str, Any], dict[str, gr.Button]]:
+    """Add the fields to the page.
 
-    Parameters
-    ----------
-    file, frame, window
-        The uploaded image, and which part of its file is meant.
+    Returns
+    -------
+    fields
+        Those of the page itself: ``file``, the uploaded image, and which part of it is meant, ``frame`` and ``window``;
+        what is wrong with it, ``problem``, and the image with its region, ``preview``; the ``model``; and ``test``, the
+        button that starts a test.
+    form
+        The fields that define a test, by their names in ``questions()``.
     examples
         Buttons by the labels of the examples.
-    problem, preview
-        What is wrong with the uploaded file, and the image with its region.
-    model, form
-        The model, and the other fields that define a test, by their names in ``questions()``.
-    test
-        The button that starts a test.
     """
-
-    file: gr.File
-    frame: gr.Textbox
-    window: gr.Checkbox
-    examples: dict[str, gr.Button]
-    problem: gr.HTML
-    preview: gr.HTML
-    model: gr.Dropdown
-    form: dict[str, Any]
-    test: gr.Button
-
-    @property
-    def sliders(self) -> list[gr.Slider]:
-        """Sliders that start a test when they are let go."""
-        return [self.form[rule] for rule in RULES]
-
-    @property
-    def of_region(self) -> list[Any]:
-        """Fields that the region depends on."""
-        names = ("rule", "resize", "black", "white", *proposed_options())
-        return [self.model, *(self.form[name] for name in names)]
-
-    @property
-    def set_by_examples(self) -> list[Any]:
-        """Fields that an example sets: the model, and the noise as a number."""
-        return [self.model, *(self.form[name] for name in ("noise", "sigma", "rho"))]
-
-
-def new_fields(actions: Actions) -> Fields:
-    """Add the fields to the page and return them."""
     form: dict[str, Any] = {}
 
     def add(*names: str, visible: bool = True) -> None:
@@ -120,13 +87,13 @@ def new_fields(actions: Actions) -> Fields:
         model = gr.Dropdown(actions.models.names, value=actions.models.default, label="Model", elem_id="model")
     with gr.Group():
         add("noise")
-        with gr.Row() as number:
-            add("sigma", "rho")
+        with gr.Column() as image:
+            add("method")
         with gr.Column(visible=False) as controls:
             add("controls", "estimator")
-        with gr.Column(visible=False) as image:
-            add("method")
-    _shown_for(form["noise"], {NUMBER: number, CONTROLS: controls, IMAGE: image})
+        with gr.Row(visible=False) as number:
+            add("sigma", "rho")
+    _shown_for(form["noise"], {IMAGE: image, CONTROLS: controls, NUMBER: number})
     test = gr.Button("Test", variant="primary", elem_id="test")
     with gr.Accordion("Region", open=False):
         add("rule", "region_unit")
@@ -156,17 +123,8 @@ def new_fields(actions: Actions) -> Fields:
     for panel in dict.fromkeys(option.panel for name, (option, _) in asked.items() if name not in form):
         with gr.Accordion(panel or "More", open=False):
             add_options(panel)
-    return Fields(
-        file=file,
-        frame=frame,
-        window=window,
-        examples=examples,
-        problem=problem,
-        preview=preview,
-        model=model,
-        form=form,
-        test=test,
-    )
+    fields = {"file": file, "frame": frame, "window": window, "problem": problem, "preview": preview}
+    return fields | {"model": model, "test": test}, form, examples
 
 
 def _field(name: str, option: Option, proposed: Any, visible: bool) -> Any:

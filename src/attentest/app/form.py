@@ -12,12 +12,13 @@ from attentest.contrast import Contrast, Filtered
 from attentest.definition import USUAL_THRESHOLD, Definition, Option, option, option_of
 from attentest.errors import InputError, shortened
 from attentest.images.preprocessing import Preprocessing
-from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, as_noise
+from attentest.images.sample import LEVELS
+from attentest.noise import AR1, FromImage, ImageNoise, Isotropic, NoiseEstimator, NoiseModel, Poisson, as_noise
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.registry import CONTRASTS, FILTERS, IMAGE_NOISE, NOISE_ESTIMATORS
 
-NUMBER, CONTROLS, IMAGE = "number", "controls", "image"
-"""Where the noise is known from: a number, images of controls, or the tested image itself."""
+NUMBER, CONTROLS, IMAGE, COUNTS = "number", "controls", "image", "poisson"
+"""Where the noise is known from: a number, images of controls, or the tested image itself; or pixels are counts."""
 
 RULES = THRESHOLD, TOP_FRACTION = "threshold", "top_fraction"
 """The options that say how an attention map becomes a region; a test has one of them."""
@@ -52,16 +53,17 @@ class Form:
 
     noise: str = option(
         "What would differ if the same image were taken again. How to choose it: docs/choosing-noise.md.",
-        default=NUMBER,
+        default=IMAGE,
         label="Noise of the pixels",
-        choices=lambda: (NUMBER, CONTROLS, IMAGE),
+        choices=lambda: (IMAGE, CONTROLS, NUMBER, COUNTS),
     )
-    sigma: float | None = option("In pixel values", default=1.0, label="Standard deviation")
+    # Without a proposal: a number that nobody measured would be noise that the image does not have.
+    sigma: str | None = option("In pixel values", default=None, label="Standard deviation", shown_default="as measured")
     rho: float | None = option("Of neighbours in a row", default=0.0, label="Correlation")
     controls: Sequence[str] | None = option(
         "", default=None, label="Images of the same size that differ by noise alone"
     )
-    estimator: str = option("", default="stationary", label="Estimator", choices=lambda: tuple(NOISE_ESTIMATORS))
+    estimator: str = option("", default="auto", label="Estimator", choices=lambda: tuple(NOISE_ESTIMATORS))
     method: str = option("", default="wavelet", label="Method", choices=lambda: tuple(IMAGE_NOISE))
     rule: str = option("", default=THRESHOLD, label="Chosen by", choices=lambda: RULES)
     contrast: str = option(
@@ -110,17 +112,29 @@ class Form:
     def preprocessing(self, model: OfferedModel, image: UploadedImage) -> Preprocessing | None:
         """Return what happens to an image before the model sees it."""
         saved: Preprocessing | None = model.preprocessing
-        size = model.scores.image_shape[1:]
-        return Preprocessing(resize=size) if saved is None and self.resize and image.size != size else saved
+        if saved is not None or not self.resize:
+            return saved
+        shape = model.scores.image_shape
+        usual, has_levels = Preprocessing.usual(model.usual_processor, shape), image.pixels.dtype.str[1:] in LEVELS
+        if has_levels or self.black or image.size == shape[1:]:
+            return usual
+        return usual.chosen("stretch", "none", shape[1:])
 
     def noise_model(self) -> NoiseModel | ImageNoise:
         """Return the noise that the answers describe; control images are read here."""
         source = self._choice("noise")
         if source == IMAGE:
             return FromImage(self.method)
+        if source == COUNTS:
+            return Poisson()
         if source == CONTROLS:
             return self._fitted()
-        sigma = _number(self.sigma, "the standard deviation of the noise")
+        sigma = optional_number(self.sigma, "the standard deviation of the noise")
+        if sigma is None:
+            raise InputError(
+                "the standard deviation of the noise is not given: give it in pixel values, or have it estimated from "
+                "control images or from this image."
+            )
         return AR1(self.rho, sigma) if self.rho else Isotropic(sigma)
 
     def _fitted(self) -> NoiseModel:
@@ -153,8 +167,8 @@ class Form:
 
 def questions() -> dict[str, tuple[Option, Any]]:
     """Return what the page asks for, by name, and what it proposes: its own fields and the options of a test."""
-    own = {asked.name: (option_of(asked), asked.default) for asked in fields(Form) if asked.metadata}
-    return own | offered_options()
+    of_page = {asked.name: (option_of(asked), asked.default) for asked in fields(Form) if asked.metadata}
+    return of_page | offered_options()
 
 
 def optional_number(text: str | None, called: str) -> float | None:

@@ -19,7 +19,7 @@ from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.errors import AttentestError, InputError, ModelError, shortened
 from attentest.images.image_file import read_image
-from attentest.pipeline.geometry import preprocessing_and_size
+from attentest.pipeline.inputs import preprocessing_and_size
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import BUNDLED, bundled_model
 
@@ -67,11 +67,14 @@ class OfferedModel:
         Its attention scores.
     preprocessing
         That of the image processor saved with it, if there is one.
+    usual_processor
+        Name of the image processor of its family, for photographs where none was saved.
     """
 
     name: str
     scores: RememberedScores
     preprocessing: Any
+    usual_processor: str
 
 
 class OfferedModels:
@@ -122,9 +125,11 @@ class OfferedModels:
         with self._lock:
             if name not in self._loaded:
                 saved = load_model(self._directories[name], local_files_only=True)
-                preprocessing, size = preprocessing_and_size(saved.processor, None)
+                preprocessing, size = preprocessing_and_size(saved.processor, None, saved_with=name)
                 scores = RememberedScores(saved.encoder, image_size=size, device=self._device, owned=True)
-                self._loaded[name] = OfferedModel(name=name, scores=scores, preprocessing=preprocessing)
+                self._loaded[name] = OfferedModel(
+                    name=name, scores=scores, preprocessing=preprocessing, usual_processor=saved.usual_processor
+                )
             return self._loaded[name]
 
 
@@ -155,7 +160,9 @@ FIELDS = {
     "threshold (tau)": "the threshold",
     "randomise": "gamma",
     "sigma (a standard deviation)": "the standard deviation of the noise",
-    "resize it first, or say with preprocessing how it is to be done": "resize it first, or let the page do it",
+    "resize it first, or say how it is to be done with resize='stretch' (--resize stretch)": (
+        "resize it first, or let the page do it"
+    ),
 }
 """What the page calls a parameter of the library, or what it is to be done there."""
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import gradio as gr
 
 from attentest.app.actions import Actions, Session
-from attentest.app.fields import Fields, new_fields
-from attentest.app.form import NUMBER, Form
+from attentest.app.fields import new_fields
+from attentest.app.form import NUMBER, RULES, Form, proposed_options, questions
 from attentest.app.result_view import message_html
-
-MOST_WAITING = 16
-"""Most tests that wait at a time, of all open pages."""
+from attentest.progress import Forecast, remaining_text
 
 IS_DARK = "(...values) => [...values.slice(0, -1), document.body.classList.contains('dark')]"
 """Says, as the last value of a question, whether the page is dark."""
@@ -32,6 +31,10 @@ WELCOME = (
     "differs from the rest of the image by more than chance, and by how much."
 )
 
+NOISE_FIELDS = ("noise", "sigma", "rho")
+NOISE_OF_EXAMPLES = (NUMBER, "1", 0.0)
+"""Fields that say what the noise is, and what it is in the examples."""
+
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 """Of every event: it is for the page alone."""
 
@@ -45,31 +48,44 @@ def new_page(actions: Actions) -> gr.Blocks:
         gr.HTML(TITLE, padding=False)
         with gr.Row(equal_height=False, elem_id="columns"):
             with gr.Column(scale=4, min_width=320, elem_id="fields"):
-                fields = new_fields(actions)
+                fields, form, examples = new_fields(actions)
             with gr.Column(scale=7, min_width=320, elem_id="answers"):
                 changed = gr.HTML(elem_id="changed", padding=False)
                 result = gr.HTML(message_html(WELCOME, "welcome"), elem_id="result", min_height=200, padding=False)
-        _connect(actions, fields, changed, result)
-    page.queue(max_size=MOST_WAITING, default_concurrency_limit=1)
+        _connect(actions, fields, form, examples, changed, result)
+    page.queue(default_concurrency_limit=1)
     return page
 
 
-def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML) -> None:
+def _connect(
+    actions: Actions,
+    fields: dict[str, Any],
+    form: dict[str, Any],
+    examples: dict[str, gr.Button],
+    changed: gr.HTML,
+    result: gr.HTML,
+) -> None:
     """Say what happens when a field is used."""
     session = gr.State(Session())
     number, dark = gr.Number(visible=False), gr.Checkbox(visible=False)
-    asked = [fields.model, *fields.form.values()]
+    file, problem, shown_region, model_field = (fields[name] for name in ("file", "problem", "preview", "model"))
+    asked = [model_field, *form.values()]
+    proposed = questions()
+    noise_at_first = [proposed[name][1] for name in NOISE_FIELDS]
+    sliders = [form[rule] for rule in RULES]  # they start a test when they are let go
 
     def form_of(values: Sequence[Any]) -> Form:
-        return Form.of(**dict(zip(fields.form, values, strict=True)))
+        return Form.of(**dict(zip(form, values, strict=True)))
 
     def take_upload(known: Session, path: str | None, frame: str | None, window: bool) -> Any:
         if path is None:  # a frame was chosen while an example is shown
             return gr.skip()
-        return actions.take_upload(known, path, frame, window), *no_result(known)
+        # The noise of an example, which is known, is that of no other image.
+        noise = noise_at_first if known.example else [gr.skip()] * len(NOISE_FIELDS)
+        return actions.take_upload(known, path, frame, window), *no_result(known), *noise
 
     def take_example(label: str, known: Session) -> tuple[Any, ...]:
-        return None, "", actions.take_example(known, label), NUMBER, 1.0, 0.0
+        return None, "", actions.take_example(known, label), *NOISE_OF_EXAMPLES
 
     def forget_image(known: Session) -> tuple[str, str, str]:
         return known.forget_image(), *no_result(known)
@@ -84,15 +100,18 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
 
     def run(known: Session, asked_number: float, model: str, *values: Any, progress: Any = gr.Progress()) -> Any:  # noqa: B008
         *answers, is_dark = values
+        forecast = Forecast()
 
         def show(share: float) -> None:
-            progress(share, desc="Testing" if share < 1 else "Drawing")
+            left = remaining_text(forecast.seconds_left(share, 1.0, monotonic()))
+            testing = ", ".join(filter(None, ["Testing", left]))
+            progress(share, desc=testing if share < 1 else "Drawing")
 
-        html = actions.test(known, int(asked_number), model, form_of(answers), is_dark, show)
+        html = actions.test(known, int(asked_number or 0), model, form_of(answers), is_dark, show)
         return gr.skip() if html is None else (html, "")
 
     def then_preview(event: Any) -> Any:
-        return event.then(preview, [session, *asked], fields.preview, **AT_ONCE)
+        return event.then(preview, [session, *asked], shown_region, **AT_ONCE)
 
     def then_test(event: Any) -> None:
         """Let a test follow, which replaces one that runs: it is announced at once, and waits in the queue."""
@@ -108,21 +127,21 @@ def _connect(actions: Actions, fields: Fields, changed: gr.HTML, result: gr.HTML
             **PRIVATE,
         )
 
-    read = gr.on(
-        [fields.file.upload, fields.frame.change, fields.window.change],
-        take_upload,
-        [session, fields.file, fields.frame, fields.window],
-        [fields.problem, result, changed],
-        **AT_ONCE,
-    )
-    then_preview(read)
-    then_preview(fields.file.clear(forget_image, session, [fields.problem, result, changed], **AT_ONCE))
-    gr.on([each.change for each in fields.of_region], preview, [session, *asked], fields.preview, **AT_ONCE)
-    for slider in fields.sliders:
+    part = [fields["frame"], fields["window"]]
+    changes = [file.upload, *(field.change for field in part)]
+    shown = [problem, result, changed, *(form[name] for name in NOISE_FIELDS)]
+    # Gradio shows a refusal, as of a file that is deleted, for questions of its queue alone; this one waits for none.
+    shown_if_refused = AT_ONCE | {"queue": True, "concurrency_limit": None}
+    then_preview(gr.on(changes, take_upload, [session, file, *part], shown, **shown_if_refused))
+    then_preview(file.clear(forget_image, session, [problem, result, changed], **AT_ONCE))
+    of_region = [form[name] for name in ("rule", "resize", "black", "white", *proposed_options())]
+    gr.on([field.change for field in (model_field, *of_region)], preview, [session, *asked], shown_region, **AT_ONCE)
+    for slider in sliders:
         then_test(slider.release(None, **PRIVATE))
-    then_test(fields.test.click(None, **PRIVATE))
-    for label, button in fields.examples.items():
-        outputs = [fields.file, fields.problem, *fields.set_by_examples]
+    then_test(fields["test"].click(None, **PRIVATE))
+    set_by_examples = [model_field, *(form[name] for name in NOISE_FIELDS)]
+    for label, button in examples.items():
+        outputs = [file, problem, *set_by_examples]
         then_test(then_preview(button.click(partial(take_example, label), session, outputs, **AT_ONCE)))
-    quiet = [each.input for each in asked if each not in fields.sliders and hasattr(each, "input")]
+    quiet = [field.input for field in asked if field not in sliders and hasattr(field, "input")]
     gr.on(quiet, None, None, changed, js=CHANGED, **PRIVATE)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from attentest.app.guard import HOST, Guard
+from attentest.app.guard import HOST, Guard, PageQuestions, Uploads
 from attentest.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 SECONDS_TO_END = 1
 """Time that open connections have to end after Ctrl-C."""
+
+SECONDS_TO_FORGET = 60
+"""Time from one look for uploaded files that are no longer used to the next."""
+
+WITHOUT_TOKEN = "() => history.replaceState(null, '', location.pathname)"
+"""Takes the token from the address that the browser shows and remembers: the cookie has it."""
 
 FONTS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 FIXED_WIDTH_FONTS = ("ui-monospace", "Consolas", "monospace")
@@ -61,7 +67,8 @@ def serve(
     models: Iterable[Path],
     device: str,
     max_upload: int,
-    ready: Callable[[str], None],
+    max_total: int,
+    ready: Callable[[str, str], None],
 ) -> None:
     """Serve the page until Ctrl-C; uploaded files are deleted then.
 
@@ -75,8 +82,10 @@ def serve(
         Where to compute.
     max_upload
         Most bytes of an uploaded file.
+    max_total
+        Most bytes of all uploaded files.
     ready
-        Called with the address of the page when it is served.
+        Called when the page is served: with its address, and with one that is good for one visit.
     """
     from attentest.app.actions import Actions
     from attentest.app.offered import OfferedModels
@@ -85,21 +94,24 @@ def serve(
     actions = Actions(OfferedModels(models, device))
     with TemporaryDirectory(prefix="attentest-app-") as folder:
         os.environ.update(SETTINGS, GRADIO_TEMP_DIR=folder)
-        guarded = Guard(_application(actions, max_upload), port=port, uploads=Path(folder))
-        server = _server(guarded, lambda: ready(f"http://{HOST}:{port}/"), actions)
+        uploads = Uploads(Path(folder), max_total)
+        application, questions = _application(actions, max_upload)
+        guarded = Guard(application, port=port, uploads=uploads, questions=questions)
+        server = _server(guarded, lambda: ready(guarded.address, guarded.address_to_open), actions, uploads)
         asyncio.run(server.serve(sockets=[bound]))
 
 
-def _application(actions: Actions, max_upload: int) -> Any:
-    """Return page and report as one application; the environment must be set before."""
+def _application(actions: Actions, max_upload: int) -> tuple[Any, PageQuestions]:
+    """Return page and report as one application, and what it can answer; the environment must be set before."""
     import fastapi
     import gradio as gr
 
     from attentest.app.page import new_page
+    from attentest.app.questions import Questions
 
     application = fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
 
-    def report(key: str) -> fastapi.Response:
+    def report(key: str = "") -> fastapi.Response:
         content = actions.report(key)
         if content is None:
             return fastapi.Response("this result is no longer known: test the image again\n", 404)
@@ -107,9 +119,10 @@ def _application(actions: Actions, max_upload: int) -> Any:
 
     application.add_api_route("/report", report)
     theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=FIXED_WIDTH_FONTS)
-    return gr.mount_gradio_app(
+    page = new_page(actions)
+    mounted = gr.mount_gradio_app(
         application,
-        new_page(actions),
+        page,
         path="/",
         server_name=HOST,
         allowed_paths=[],
@@ -123,10 +136,12 @@ def _application(actions: Actions, max_upload: int) -> Any:
         pwa=False,
         theme=theme,
         css=Path(__file__).with_name("style.css").read_text(encoding="utf-8"),
+        js=WITHOUT_TOKEN,
     )
+    return mounted, Questions(page)
 
 
-def _server(application: Guard, ready: Callable[[], None], actions: Actions) -> Any:
+def _server(application: Guard, ready: Callable[[], None], actions: Actions, uploads: Uploads) -> Any:
     """Return a server that serves until a signal comes; the test that runs then is told to stop."""
     import uvicorn
 
@@ -143,9 +158,15 @@ def _server(application: Guard, ready: Callable[[], None], actions: Actions) -> 
     server = uvicorn.Server(settings)
     startup, handle_exit = server.startup, server.handle_exit
 
+    async def forget_unused() -> None:
+        while True:
+            await asyncio.sleep(SECONDS_TO_FORGET)
+            uploads.forget_unused()
+
     async def started(sockets: list[socket.socket]) -> None:
         await startup(sockets)
         if server.started:
+            server.forgetting = asyncio.create_task(forget_unused())
             ready()
 
     def ended(number: int, frame: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, chosen_frame, decoding, optional_package, silenced
+from attentest.images.image_file import check_size, chosen_frame, decoding, medical_package
 
 GREY = ("MONOCHROME1", "MONOCHROME2")
 COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT")
@@ -35,11 +35,13 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
     make the preprocessing depend on the data. Colours are returned as RGB, unscaled, and a palette is looked up. Errors
     quote only tags about the geometry and coding of pixels.
     """
-    pydicom = optional_package("pydicom", "DICOM", "pydicom.pixels")
-    errors = pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
-    with silenced("pydicom"):
+    with medical_package("DICOM", "pydicom", "pydicom", "pydicom.pixels") as pydicom:
+        errors = pydicom.errors.InvalidDicomError, pydicom.errors.BytesLengthException
         with decoding(f"{path} is not a DICOM file that can be read: check that it is whole", *errors):
-            header = _header(pydicom, path)
+            if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
+                # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
+                raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
+            header = pydicom.dcmread(path, stop_before_pixels=True)
         with decoding(f"{path} is a DICOM file with broken tags: export it again from its source", *errors):
             image = _Frame(pydicom, header, path, frame)
             if window and image.photometric not in GREY:
@@ -53,14 +55,6 @@ def read_dicom(path: Path, frame: int | None, window: bool) -> NDArray[np.float6
             return stored.astype(np.float64) if image.photometric in COLOUR else image.grey_values(stored, window)
 
 
-def _header(pydicom: Any, path: Path) -> Any:
-    """Return all tags before the pixels."""
-    if pydicom.filereader.read_file_meta_info(path).get("TransferSyntaxUID") == DEFLATED:
-        # Such a file must be inflated as a whole, to an unknown size, before its header can be read.
-        raise InputError(f"{path} is a deflated DICOM file: inflate it first, for example with dcmconv.")
-    return pydicom.dcmread(path, stop_before_pixels=True)
-
-
 class _Grey(NamedTuple):
     """Grey values (H, W), and the least and the greatest value that they can have."""
 
@@ -70,19 +64,7 @@ class _Grey(NamedTuple):
 
 
 class _Frame:
-    """A frame of a DICOM file whose tags, but not its pixels, have been read.
-
-    Parameters
-    ----------
-    pydicom
-        The package.
-    header
-        All tags before the pixels.
-    path
-        The file.
-    frame
-        The index of the frame, from 0 or from the end; None for the only one.
-    """
+    """A frame of a DICOM file of which all tags before the pixels, but not these, have been read as its header."""
 
     def __init__(self, pydicom: Any, header: Any, path: Path, frame: int | None) -> None:
         self._pydicom, self._header, self._path = pydicom, header, path

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import whole_number
 from attentest.errors import InputError
-from attentest.registry import IMAGE_FORMATS, ImageFormat
+from attentest.registry import IMAGE_FORMATS
 
 MAX_PIXELS = 64_000_000
 """Most pixels of an image that is read, 8000 x 8000: a larger one is a mistake or an attack."""
@@ -74,16 +74,9 @@ def decoding(problem: str, *errors: type[Exception], quoted: bool = False) -> It
 
 
 def check_size(width: int, height: int, name: object, volume_bytes: int = 0) -> None:
-    """Check that an image is not too large, before any of its pixels is decoded.
+    """Check that the size that an image's header announces is not too large, before any of its pixels is decoded.
 
-    Parameters
-    ----------
-    width, height
-        Pixels that its header announces.
-    name
-        Name of the image in errors.
-    volume_bytes
-        Bytes, uncompressed, of the frames or slices that the image is taken from.
+    ``volume_bytes`` is the size, uncompressed, of the frames or slices that the image is taken from.
     """
     if width * height > MAX_PIXELS:
         raise InputError(
@@ -113,27 +106,25 @@ def reason(error: BaseException) -> str:
     return (first if len(first) <= LONGEST_REASON else f"{first[:LONGEST_REASON]}...").rstrip(".")
 
 
-def optional_package(name: str, file_format: str, *submodules: str) -> Any:
-    """Import a package of the extra ``medical``, and submodules of it; raise an error if it is not installed."""
+@contextmanager
+def medical_package(file_format: str, name: str, logger_name: str, *submodules: str) -> Iterator[Any]:
+    """Import a package of the extra ``medical``, and submodules of it, and silence it while it is used.
+
+    Its warnings and the messages of its logger may quote what a file says about a patient.
+    """
     try:
         package = importlib.import_module(name)
         for submodule in submodules:
             importlib.import_module(submodule)
     except ImportError:
         raise InputError(f"reading {file_format} needs {name}: pip install 'attentest[medical]'.") from None
-    return package
-
-
-@contextmanager
-def silenced(logger_name: str) -> Iterator[None]:
-    """Suppress warnings and the messages of a logger: they may quote what a file says about a patient."""
     logger = logging.getLogger(logger_name)
     before = logger.disabled
     logger.disabled = True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield
+            yield package
     finally:
         logger.disabled = before
 
@@ -145,7 +136,8 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     ----------
     path
         A .npy array (H, W) or (H, W, C); a DICOM file, by its suffix .dcm or .dicom or by its content; a NIfTI volume
-        (.nii, .nii.gz); or any picture that Pillow reads. DICOM and NIfTI need the `medical` extra.
+        (.nii, .nii.gz); or a picture: PNG, JPEG, TIFF, BMP, GIF, WebP, PPM, JPEG 2000 or AVIF. DICOM and NIfTI need
+        the `medical` extra.
     frame
         Index of the page, frame or slice (NIfTI: along the last axis) to read, from 0; negative counts from the end.
         None reads the only one; it is an error if there are several.
@@ -161,7 +153,12 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"an image file must be given as a path, got {type(path).__name__}.")
     path = Path(path)
-    file_format = _format_of(path, _first_bytes(path))
+    head = _first_bytes(path)
+    formats = IMAGE_FORMATS.values()
+    by_suffix = [kind for kind in formats if kind.suffixes and path.name.lower().endswith(kind.suffixes)]
+    by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
+    others = [kind for kind in formats if not kind.suffixes and not kind.signature]
+    file_format = (by_suffix + by_content + others)[0]
     if file_format.has_window:
         return file_format.load()(path, frame, window)  # type: ignore[no-any-return]
     if window:
@@ -172,34 +169,23 @@ def read_image(path: str | os.PathLike[str], *, frame: int | None = None, window
     return file_format.load()(path, frame)  # type: ignore[no-any-return]
 
 
-def _format_of(path: Path, head: bytes) -> ImageFormat:
-    """Return the format of a file: by its suffix, else by its first bytes, else the one that needs neither."""
-    formats = IMAGE_FORMATS.values()
-    name = path.name.lower()
-    by_suffix = [kind for kind in formats if kind.suffixes and name.endswith(kind.suffixes)]
-    by_content = [kind for kind in formats if kind.signature and head.startswith(kind.signature, kind.signature_offset)]
-    others = [kind for kind in formats if not kind.suffixes and not kind.signature]
-    return (by_suffix + by_content + others)[0]
-
-
 def check_regular(path: Path) -> None:
-    """Check that a path is a regular file: a pipe, for example, cannot be read twice and may never end."""
+    """Check that a path is a regular file with content: a pipe, for example, cannot be read twice and may never end."""
     if not path.exists():
         raise InputError(f"there is no image file {path}.")
     if not path.is_file():
         raise InputError(f"{path} is not a regular file: save the image first.")
+    if not path.stat().st_size:  # also of files of the system, whose content may never come
+        raise InputError(f"{path} is empty: give a file that holds an image.")
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Return as many first bytes of a file as any format needs to be recognised; raise an error if there are none."""
+    """Return as many first bytes of a file as any format needs to be recognised."""
     try:
         if path.is_dir():
             raise InputError(f"{path} is a directory: give an image file in it.")
         check_regular(path)
         with path.open("rb") as file:
-            head = file.read(max(kind.signature_offset + len(kind.signature) for kind in IMAGE_FORMATS.values()) or 1)
+            return file.read(max(kind.signature_offset + len(kind.signature) for kind in IMAGE_FORMATS.values()) or 1)
     except OSError as error:
         raise InputError(f"{path} cannot be opened ({error.strerror or reason(error)}).") from None
-    if not head:
-        raise InputError(f"{path} is empty: give a file that holds an image.")
-    return head

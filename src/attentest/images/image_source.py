@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
+import stat
 import zipfile
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attentest.errors import InputError
+from attentest.errors import InputError, shortened
 from attentest.images.image_file import (
     DECODING_ERRORS,
     MAX_PIXELS,
@@ -27,6 +30,9 @@ from attentest.registry import IMAGE_FORMATS
 SUFFIXES = IMAGE_FORMATS[".npy"].suffixes
 """Suffixes of files that may hold many images."""
 
+MAX_IMAGES = 1_000_000
+"""Most images of a stack: each is known by name before the first is read."""
+
 COLOURS = (1, 3, 4)
 """Numbers of channels of ordinary images."""
 
@@ -35,27 +41,28 @@ Header: TypeAlias = "tuple[tuple[int, ...], bool, np.dtype[Any]]"
 
 
 def stack_members(path: Path) -> list[tuple[str | None, int]]:
-    """Return the places of the images of a stack, without reading their pixels.
+    """Return the places of the images of a .npy file, or of every array of a .npz archive; no pixels are read."""
+    return [(array, index) for array, count in _image_counts(path).items() for index in range(count)]
 
-    Parameters
-    ----------
-    path
-        A .npy file, or a .npz archive, every array of which is a stack.
-    """
+
+def _image_counts(path: Path) -> dict[str | None, int]:
+    """Return the number of images of each array of a stack, of which a .npy file has one without a name."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"a stack (--stack) must be a .npy or .npz file, got {path}.")
     check_regular(path)
-    with _stack_decoding(path):
+    with decoding(f"{path} is not a readable stack of images", quoted=True):
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
-                counts: dict[str | None, int] = {None: _header(file, path, None)[0][0]}
+                counts: dict[str | None, int] = {None: _header(file, path, None, _size(file))[0][0]}
         else:
             with zipfile.ZipFile(path) as archive:
                 arrays = [name.removesuffix(".npy") for name in archive.namelist()]
                 counts = {array: _images_in(archive, path, array) for array in arrays}
     if not counts:
         raise InputError(f"{path} holds no arrays.")
-    return [(array, index) for array, count in counts.items() for index in range(count)]
+    if sum(counts.values()) > MAX_IMAGES:
+        raise InputError(f"{path} holds {sum(counts.values())} images, more than the {MAX_IMAGES} allowed: split it.")
+    return counts
 
 
 def looks_like_a_stack(path: Path) -> bool:
@@ -66,7 +73,7 @@ def looks_like_a_stack(path: Path) -> bool:
         return True
     try:
         with path.open("rb") as file:
-            shape = _header(file, path, None)[0]
+            shape = _header(file, path, None, _size(file))[0]
     except DECODING_ERRORS:
         return False
     return len(shape) == 4 or shape[-1] not in COLOURS
@@ -75,54 +82,60 @@ def looks_like_a_stack(path: Path) -> bool:
 def read_member(path: Path, array: str | None, index: int) -> NDArray[Any]:
     """Return an image of a stack: (H, W) or (H, W, C). Nothing is unpickled."""
     check_regular(path)
-    with _stack_decoding(path):
+    with decoding(f"{path} is not a readable stack of images", quoted=True):
         if array is None:
-            with path.open("rb") as file:
-                _header(file, path, None)
+            _image_counts(path)  # raises an error for one that cannot be read
             values = np.lib.format.open_memmap(path, mode="r")[index]
         else:
             values = _member_of_archive(path, array, index)
         return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
-def _stack_decoding(path: Path) -> AbstractContextManager[None]:
-    return decoding(f"{path} is not a readable stack of images", quoted=True)
-
-
 def _images_in(archive: zipfile.ZipFile, path: Path, array: str) -> int:
     """Return the number of images of an array; 1 if it is no stack, so that reading it gives the reason."""
     try:
         with archive.open(f"{array}.npy") as file:
-            return _header(file, path, array)[0][0]
+            return _header(file, path, array, archive.getinfo(f"{array}.npy").file_size)[0][0]
     except DECODING_ERRORS:
         return 1
 
 
-def _header(file: Any, path: Path, array: str | None) -> Header:
+def _header(file: Any, path: Path, array: str | None, size: int) -> Header:
     """Return shape, order and dtype of a stack in .npy format, checked; the file is then at its first value."""
+    where = str(path) if array is None else f"{array} in {path}"
+    header = shape, _, _ = _array_header(file, where, size, (3, 4), "be a stack (k, H, W) or (k, H, W, C)")
+    if math.prod(shape[1:]) > MAX_PIXELS:
+        raise InputError(f"an image of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values.")
+    return header
+
+
+def _array_header(file: Any, where: object, size: int, dimensions: tuple[int, ...], wanted: str) -> Header:
+    """Return shape, order and dtype of an array in .npy format of so many bytes; the file is then at its first value.
+
+    ``wanted`` says what an array of these dimensions would be, for the error about another.
+    """
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in read:
         raise ValueError(f"version {version} of the .npy format")
     shape, fortran, dtype = read[version](file)
-    where = str(path) if array is None else f"{array} in {path}"
-    _check_real(dtype, where)
-    if len(shape) not in (3, 4) or 0 in shape:
-        raise InputError(f"{where} must be a stack (k, H, W) or (k, H, W, C), got an array of shape {shape}.")
-    if math.prod(shape[1:]) > MAX_PIXELS:
-        raise InputError(f"an image of {where} has shape {shape[1:]}, more than {MAX_PIXELS} values.")
+    if dtype.kind not in "biuf":
+        raise InputError(f"{where} must hold real numbers, got an array of {dtype}.")
+    if len(shape) not in dimensions or min(shape) < 1:
+        raise InputError(f"{where} must {wanted}, got an array of shape {shortened(shape)}.")
+    if file.tell() + math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"it ends before the array of shape {shortened(shape)} that its header announces")
     return shape, fortran, dtype
 
 
-def _check_real(dtype: np.dtype[Any], where: object) -> None:
-    if dtype.kind not in "biuf":
-        raise InputError(f"{where} must hold real numbers, got an array of {dtype}.")
+def _size(file: Any) -> int:
+    return os.fstat(file.fileno()).st_size
 
 
 def _member_of_archive(path: Path, array: str, index: int) -> NDArray[Any]:
     """Return an image of an array in an archive; only the bytes up to its end are read."""
     with zipfile.ZipFile(path) as archive, archive.open(f"{array}.npy") as file:
-        shape, fortran, dtype = _header(file, path, array)
+        shape, fortran, dtype = _header(file, path, array, archive.getinfo(f"{array}.npy").file_size)
         if fortran:  # the values of an image are spread over the whole array
             if math.prod(shape) > MAX_PIXELS:
                 raise InputError(f"{array} in {path} is stored in Fortran order and too large: save it in C order.")
@@ -150,21 +163,27 @@ def read_npy(path: Path, frame: int | None) -> NDArray[Any]:
         is_archive = file.read(len(ARCHIVE_SIGNATURE)) == ARCHIVE_SIGNATURE
     if is_archive:
         raise InputError(f"{path} is an archive of arrays, not a .npy array: save the one array with numpy.save.")
-    with (
-        decoding(f"{path} is not a readable .npy array", quoted=True),
-        np.errstate(over="raise"),  # of a shape whose product does not fit in 64 bits
-    ):
+    with decoding(f"{path} is not a readable .npy array", quoted=True):
+        with path.open("rb") as file:
+            _array_header(file, path, _size(file), (2, 3), "hold one image (H, W) or (H, W, C)")
         values = np.lib.format.open_memmap(path, mode="r")
-    _check_real(values.dtype, path)
-    if values.ndim not in (2, 3) or not values.size:
-        raise InputError(f"{path} must hold one image (H, W) or (H, W, C), got an array of shape {values.shape}.")
     if values.size > MAX_PIXELS:
         raise InputError(f"{path} holds {values.size} values, more than the {MAX_PIXELS} allowed.")
     chosen_frame(frame, 1, path)
     return np.array(values, dtype=values.dtype.newbyteorder("="))
 
 
+SMALL_FILE = 2**26
+"""Bytes of a file that is hashed in a moment, whatever it holds."""
+
 PathLike: TypeAlias = "str | os.PathLike[str]"
+
+
+@lru_cache(maxsize=16)
+def _content_hash(path: Path, *status: int) -> str:
+    """Return a hash of a file; that of a stack is computed once for all its images, as long as its status stays."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,20 +199,36 @@ class ImageSource:
     member
         Which image of a stack: its index in the array of a .npy file, after the name of the array in an archive (.npz).
         None if the file is one image.
+    known_as
+        Another name than its file's for the noise that randomised selection adds, where files have equal names.
     """
 
     path: Path
     frame: int | None = None
     window: bool = False
     member: tuple[str | None, int] | None = None
+    known_as: str | None = None
 
     @property
     def name(self) -> str:
         """The path, followed for an image of a stack by its place: ``scans.npy[3]``, ``scans.npz[t1,3]``."""
+        return f"{self.path}{self._place}"
+
+    @property
+    def _place(self) -> str:
         if self.member is None:
-            return str(self.path)
+            return ""
         array, index = self.member
-        return f"{self.path}[{index}]" if array is None else f"{self.path}[{array},{index}]"
+        return f"[{index}]" if array is None else f"[{array},{index}]"
+
+    @property
+    def identity(self) -> str:
+        """A name that stays when the folder is moved: that of the file with the place in it, unless another was given.
+
+        ``known_as`` tells apart files of one run that have equal names.
+        """
+        frame = "" if self.frame is None else f"[frame {self.frame}]"
+        return self.known_as or f"{self.path.name}{self._place}{frame}"
 
     def read(self) -> NDArray[Any]:
         """Return the pixels: (H, W) or (H, W, C)."""
@@ -201,10 +236,32 @@ class ImageSource:
             return read_image(self.path, frame=self.frame, window=self.window)
         return read_member(self.path, *self.member)
 
-    def stamp(self) -> list[int]:
-        """Return size and time of change of the file: with another stamp it is another image."""
-        status = self.path.stat()
-        return [status.st_size, status.st_mtime_ns]
+    def status(self) -> tuple[int, ...] | None:
+        """Return what changes whenever the file does; None if there is no regular file with content."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            return None
+        return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev, status.st_ino
+
+    def stamp(self, *, is_image: bool = True) -> dict[str, Any] | None:
+        """Return a hash of the file and what of it is read: with another stamp it is another image.
+
+        None if there is no such file, or none that can be read. A large file that is not known to be an image is not
+        read for this: its size and its time stand for the hash.
+        """
+        status = self.status()
+        if status is None:
+            return None
+        known: dict[str, Any] = {"bytes": status[0], "modified": status[1]}
+        if is_image or status[0] <= SMALL_FILE:
+            try:
+                known = {"blake2b": _content_hash(self.path, *status)}
+            except OSError:
+                return None
+        return {**known, "frame": self.frame, "window": self.window}
 
 
 def loaded(image: Any) -> Any:
@@ -212,3 +269,28 @@ def loaded(image: Any) -> Any:
     if isinstance(image, ImageSource):
         return image.read()
     return read_image(image) if isinstance(image, (str, os.PathLike)) else image
+
+
+def told_apart(images: Sequence[ImageSource]) -> list[ImageSource]:
+    """Return the images of one run such that no two of other files have one identity: those get their folders too."""
+    different = list(images)
+    deepest = max((len(image.path.absolute().parts) for image in images), default=0)
+    for depth in range(1, deepest):
+        files: dict[str, set[Path]] = {}
+        for image in different:
+            files.setdefault(image.identity, set()).add(image.path.absolute())
+        alike = {identity for identity, paths in files.items() if len(paths) > 1}
+        if not alike:
+            break
+        for place, image in enumerate(different):
+            if image.identity in alike:
+                folders = image.path.absolute().parts[:-1][-depth:]
+                different[place] = replace(image, known_as="/".join((*folders, images[place].identity)))
+    return different
+
+
+def identity_of(image: Any) -> str | None:
+    """Return the name by which an image is known wherever it lies, if it is a file; None otherwise."""
+    if isinstance(image, ImageSource):
+        return image.identity
+    return os.path.basename(os.fspath(image)) if isinstance(image, (str, os.PathLike)) else None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError
-from attentest.images.image_file import check_size, chosen_frame, decoding, optional_package, silenced
+from attentest.images.image_file import check_size, chosen_frame, decoding, medical_package
 
 MAX_EXTENSION_BYTES = 16 * 2**20
 """Largest offset of the pixels of a NIfTI file: nibabel reads everything before them into memory."""
@@ -31,9 +31,8 @@ def read_nifti(path: Path, frame: int | None) -> NDArray[np.float64]:
     along the height (rows), and slices are taken along the third. Nothing is flipped or reoriented. Only the chosen
     slice is read into memory.
     """
-    nibabel = optional_package("nibabel", "NIfTI")
-    errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
-    with silenced("nibabel.global"):
+    with medical_package("NIfTI", "nibabel", "nibabel.global") as nibabel:
+        errors = nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError
         with decoding(f"{path} is not a NIfTI file that can be read: check that it is whole", *errors):
             _check_header(path)
             volume = nibabel.load(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,9 @@ from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
     from PIL.Image import Image as PILImage
+
+FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM", "JPEG2000", "AVIF")
+"""Formats that are read, by Pillow's names, whatever a file is called: of others, one starts another program."""
 
 PLAIN_MODES = ("1", "L", "I;16", "I", "F", "RGB")
 """Modes whose pixels are read unchanged."""
@@ -32,10 +34,11 @@ def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
     """Return the pixels of one frame of a picture file, (H, W) or (H, W, 3), as :func:`picture_pixels` does."""
     from PIL import Image, UnidentifiedImageError
 
-    with warnings.catch_warnings(), _picture_decoding(path):
+    with warnings.catch_warnings(), decoding(f"{path} cannot be read as an image", quoted=True):
         warnings.simplefilter("ignore")  # about metadata, and about sizes, which are checked here
+        Image.init()  # all formats are known then; some are left out where their libraries are not there
         try:
-            with Image.open(path) as picture:
+            with Image.open(path, formats=[known for known in FORMATS if known in Image.OPEN]) as picture:
                 check_size(picture.width, picture.height, path)
                 index = chosen_frame(frame, getattr(picture, "n_frames", 1), path)
                 if index != picture.tell():
@@ -48,10 +51,6 @@ def read_picture(path: Path, frame: int | None) -> NDArray[Any]:
             raise InputError(
                 f"{path} has more than the {MAX_PIXELS} pixels allowed: crop or shrink it first."
             ) from None
-
-
-def _picture_decoding(name: object) -> AbstractContextManager[None]:
-    return decoding(f"{name} cannot be read as an image", quoted=True)
 
 
 def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[Any]:
@@ -72,32 +71,28 @@ def picture_pixels(picture: PILImage, *, name: str = "the picture") -> NDArray[A
         is replaced by its colours, or grey values if all colours used are grey. An alpha channel is dropped if every
         pixel is opaque.
     """
+    from PIL import ImageOps
+
     stored = _stored_pixels(picture)
-    raw_modes = {mode for mode, _ in stored}
     _check_depth(picture, stored, name)
     if picture.mode not in READABLE_MODES:
         raise InputError(
             f"{name} has mode {picture.mode!r}, but one of {', '.join((*PLAIN_MODES, 'P'))} is needed: "
             "convert it first, for example image.convert('RGB')."
         )
-    with _picture_decoding(name):
-        pixels, transparent = _split_transparency(_upright(picture), raw_modes)
+    with warnings.catch_warnings(), decoding(f"{name} cannot be read as an image", quoted=True):
+        warnings.simplefilter("ignore")  # about metadata that is not used
+        _load(picture)
+        pixels, transparent = _split_transparency(ImageOps.exif_transpose(picture), {mode for mode, _ in stored})
     if transparent:
         raise InputError(
             f"{name} has mode {picture.mode!r}, and {transparent} of its {picture.width * picture.height} pixels are "
             "transparent, and the model would see what transparency hides: flatten it onto a background first."
         )
-    _check_unwrapped(picture, pixels, name)
+    unsigned = tuple(getattr(picture, "tag_v2", {339: (0,)}).get(339, (1,))) == (1,)  # of a TIFF
+    if picture.mode == "I" and unsigned and bool((pixels < 0).any()):  # which Pillow has converted from unsigned ones
+        raise InputError(f"{name} has pixel values above {2**31 - 1}, which Pillow cannot hold: save it as .npy.")
     return pixels
-
-
-def _upright(picture: PILImage) -> PILImage:
-    from PIL import ImageOps
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about metadata that is not used
-        _load(picture)
-        return ImageOps.exif_transpose(picture)
 
 
 def _load(picture: PILImage) -> None:
@@ -157,26 +152,13 @@ def _split_transparency(picture: PILImage, raw_modes: set[str]) -> tuple[NDArray
         return np.ascontiguousarray(bands[..., 0] if grey else bands[..., :3]), int((bands[..., 3] < 255).sum())
     pixels = np.array(picture)
     pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
-    key = picture.info.get("transparency")
-    if key is None:
+    transparent = picture.info.get("transparency")  # the one colour that the file declares transparent
+    if transparent is None:
         return pixels, 0
-    return pixels, int(_matches(pixels, key, raw_modes).sum())
-
-
-def _matches(pixels: NDArray[Any], key: Any, raw_modes: set[str]) -> NDArray[np.bool_]:
-    """Return which pixels have the one colour that a file declares transparent."""
     if pixels.ndim == 3:
-        return np.asarray((pixels == np.asarray(key)).all(axis=-1))
+        return pixels, int((pixels == np.asarray(transparent)).all(axis=-1).sum())
     if pixels.dtype == np.bool_:
-        return np.asarray(pixels == bool(key))
+        return pixels, int((pixels == bool(transparent)).sum())
     # Pillow returns this colour as stored, while it spreads the grey levels of the pixels.
     step = max((GREY_STEP.get(raw, 1) for raw in raw_modes), default=1)
-    return np.asarray(pixels == key * step)
-
-
-def _check_unwrapped(picture: PILImage, pixels: NDArray[Any], name: str) -> None:
-    """Raise an error if Pillow has converted unsigned 32-bit values to negative ones."""
-    sample_format = getattr(picture, "tag_v2", {}).get(339, (1,))
-    unsigned = hasattr(picture, "tag_v2") and tuple(sample_format) == (1,)
-    if picture.mode == "I" and unsigned and bool((pixels < 0).any()):
-        raise InputError(f"{name} has pixel values above {2**31 - 1}, which Pillow cannot hold: save it as .npy.")
+    return pixels, int((pixels == transparent * step).sum())

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attentest.checks import changed_parameters, positive_number, real_number, whole_number
+from attentest.checks import changed_parameters, parameter_error, positive_number, real_number, whole_number
 from attentest.errors import InputError, counted
+from attentest.images.image_source import COLOURS
 from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import (
     LARGEST_SIZE,
@@ -30,6 +31,10 @@ from attentest.images.resize_matrix import (
 
 CROP_ROUNDINGS = ("down", "even")
 """How half a pixel is rounded when an odd number of pixels is cropped: down in transformers, to even in torchvision."""
+
+
+GREY = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in grey, those of ITU-R 601 and of Pillow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +57,13 @@ class Preprocessing:
         How half a pixel is rounded when an odd number of pixels is cropped: "down" as in transformers, or "even" as
         in torchvision's ``center_crop``. Where an odd number of zeros is padded, the odd one is below and to the
         right, as in torchvision; the Pillow backend of transformers puts it above and to the left.
+    grey
+        Whether a model of one channel sees colour images in grey (ITU-R 601, as Pillow's mode "L"). Otherwise they
+        raise an error.
+    assumed
+        Name of the image processor whose defaults these are, where a model was saved without one. An image that the
+        model could take as it is then reaches it unchanged, unless it is in colour and its dtype has a black and a
+        white.
     """
 
     resize: tuple[int, int] | int | None = None
@@ -62,6 +74,8 @@ class Preprocessing:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     crop_rounding: str = "down"
+    grey: bool = False
+    assumed: str = ""
 
     def __post_init__(self) -> None:
         check_interpolation(self.interpolation, self.antialias)
@@ -107,6 +121,35 @@ class Preprocessing:
         """
         return processor if isinstance(processor, Preprocessing) else cls(**processor_settings(processor))
 
+    @classmethod
+    def usual(cls, processor: str, shape: tuple[int, int, int]) -> Preprocessing:
+        """Return what an image processor of transformers does by default, for a model whose input is (C, H, W).
+
+        Sizes have the same proportion to the input as by default. For other channels than three, mean and standard
+        deviation are the means of those of the three.
+        """
+        known, size = cls.from_processor({"image_processor_type": processor}), shape[1:]
+        resize: tuple[int, int] | int = size
+        if known.crop is not None and known.resize is not None:
+            known_side = known.resize if isinstance(known.resize, int) else known.resize[0]
+            height, width = (round(known_side / known.crop[0] * side) for side in size)
+            resize = max(height, width) if isinstance(known.resize, int) else (height, width)
+        values = {name: getattr(known, name) for name in ("mean", "std")}
+        if shape[0] != len(values["mean"]):
+            values = {name: (math.fsum(of_colours) / len(of_colours),) for name, of_colours in values.items()}
+        crop = None if known.crop is None else size
+        return dataclasses.replace(known, resize=resize, crop=crop, grey=True, assumed=processor, **values)
+
+    def chosen(self, resize: str, scale: str, size: tuple[int, int]) -> Preprocessing:
+        """Return the preprocessing with one of ``RESIZES`` and one of ``SCALES``, for an input of (height, width)."""
+        sizes = {"stretch": (size, None), "crop": (max(size), size), "none": (None, None)}
+        changes: dict[str, Any] = {}
+        if resize in sizes:
+            changes["resize"], changes["crop"] = sizes[resize]
+        if scale in ("unit", "none"):
+            changes |= {"rescale": 1 / 255 if scale == "unit" else None, "mean": None, "std": None, "assumed": ""}
+        return dataclasses.replace(self, **changes)
+
     def describe(self) -> dict[str, Any]:
         """Return all settings as JSON-ready values."""
         return {
@@ -129,13 +172,24 @@ class Preprocessing:
         levels
             Values of black and white in the images, such as (0, 255); None if unknown.
         """
-        image_shape = _image_shape(shape, channels)
+        image_shape = _image_shape(shape, channels, self.grey)
         _, height, width = image_shape
         resized = self._resized(height, width)
         crop = resized if self.crop is None else self.crop
         black, factor = 0.0, 1.0
         if self.rescale is not None:
-            black, white = _levels(levels)
+            if levels is None:
+                taken = (
+                    f"the model takes images of {described_shape((channels, *crop))}, but this one has "
+                    f"{described_shape(image_shape)}: "
+                )
+                raise InputError(
+                    f"{taken if self.assumed else ''}the model's preprocessing rescales from black 0 and white 255, "
+                    "but the dtype of this image (floating point or wide integers) does not define black and white: "
+                    "give intensity_range=(black, white), for example (0, 1), or --range 0,1 on the command line; or "
+                    "scale='none', --scale none there, if the model takes pixel values as they are."
+                )
+            black, white = checked_levels(levels)
             factor = self.rescale * (255.0 / (white - black))
         with torch.device("cpu"):  # not torch's default device: the caller moves the map to that of the model
             rows, vertical = self._axis(height, resized[0], crop[0])
@@ -151,6 +205,7 @@ class Preprocessing:
             shift=-mean / std,
             placement=(vertical, horizontal),
             black=black,
+            mix=torch.tensor(GREY, dtype=torch.float64) if channels == 1 < image_shape[0] else None,
         )
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
@@ -169,7 +224,11 @@ class Preprocessing:
 
     def _axis(self, size: int, resized: int, crop: int) -> tuple[BandMatrix | None, tuple[float, float]]:
         """Return the matrix (crop, size) of one axis, None for the identity, and its scale and offset."""
-        offset = self._offset(resized, crop)
+        if crop >= resized:
+            offset = (crop - resized) // 2  # of the first pixel of the resized axis in the crop
+        else:
+            cut = resized - crop
+            offset = -(cut // 2 if self.crop_rounding == "down" else round(cut / 2))
         placement = (resized / size, float(offset))
         if size == resized == crop:
             return None, placement
@@ -181,13 +240,6 @@ class Preprocessing:
             resizing = resize_matrix(size, resized, self.interpolation, self.antialias)
             matrix[pad : pad + length] = resizing[cut : cut + length]
         return BandMatrix.of(matrix), placement
-
-    def _offset(self, resized: int, crop: int) -> int:
-        """Return the position of the first pixel of a resized axis in the crop."""
-        if crop >= resized:
-            return (crop - resized) // 2
-        cut = resized - crop
-        return -(cut // 2 if self.crop_rounding == "down" else round(cut / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +260,8 @@ class InputMap:
         y * scale + offset in the input.
     black
         Value of black in the image, in its own units.
+    mix : (C,)
+        Weights of the channels of the image in the only one of the input; None if channels stay as they are.
     """
 
     image_shape: tuple[int, int, int]
@@ -218,6 +272,7 @@ class InputMap:
     shift: Tensor
     placement: tuple[tuple[float, float], tuple[float, float]]
     black: float = 0.0
+    mix: Tensor | None = None
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return the model's input (m, channels, h, w) of images (m, C, H, W)."""
@@ -230,6 +285,8 @@ class InputMap:
                 f"this map is for images of shape {self.image_shape}, got {tuple(directions.shape)}: plan the "
                 "preprocessing again for this shape."
             )
+        if self.mix is not None:
+            directions = (directions * self.mix[:, None, None]).sum(dim=-3, keepdim=True)
         placed = directions if self.columns is None else self.columns.along_rows(directions)
         placed = placed if self.rows is None else self.rows.along_columns(placed)
         return placed * self.gain[:, None, None]
@@ -242,6 +299,7 @@ class InputMap:
             columns=None if self.columns is None else self.columns.to(device),
             gain=self.gain.to(device),
             shift=self.shift.to(device),
+            mix=None if self.mix is None else self.mix.to(device),
         )
 
 
@@ -250,28 +308,35 @@ def identity_map(shape: tuple[int, int, int], channels: int) -> InputMap:
     return Preprocessing().plan(shape, channels, None)
 
 
-def _image_shape(shape: tuple[int, int, int], channels: int) -> tuple[int, int, int]:
+def _image_shape(shape: tuple[int, int, int], channels: int, grey: bool) -> tuple[int, int, int]:
     wanted = whole_number(channels, "the number of channels of the model", 1, LARGEST_SIZE)
     if len(shape) != 3:
         raise InputError(f"the shape of an image must be (channels, height, width), got {tuple(shape)}.")
     depth, height, width = (whole_number(size, "each size of an image", 1, 2**31) for size in shape)
-    if depth not in (1, wanted):
+    image = depth, height, width
+    if depth not in (1, wanted) and not (grey and wanted == 1 and depth == len(GREY)):
         advice = "convert it to grey first" if wanted == 1 else "keep only the channels that the model was trained on"
         allowed = "1 channel" if wanted == 1 else f"1 or {wanted} channels"
-        raise InputError(
-            f"the model takes images with {allowed}, but this one has {depth}: {advice} (arrays are (H, W, C), tensors "
-            "(C, H, W))."
-        )
-    return depth, height, width
+        raise InputError(f"the model takes images with {allowed}, but this one has {described_shape(image)}: {advice}.")
+    return image
 
 
-def _levels(levels: tuple[float, float] | None) -> tuple[float, float]:
-    if levels is None:
-        raise InputError(
-            "the model's preprocessing rescales from black 0 and white 255, but the dtype of this image (floating "
-            "point or wide integers) does not define black and white: give intensity_range=(black, white), for example "
-            "(0, 1), or --range 0,1 on the command line."
-        )
+def described_shape(shape: tuple[int, int, int]) -> str:
+    """Return the (C, H, W) of an image in words; with many channels, also which order of the axes is expected."""
+    depth, height, width = shape
+    described = f"height {height}, width {width} and {counted(depth, 'channel')}"
+    if depth <= max(COLOURS):
+        return described
+    transposed = ""
+    if height in COLOURS:
+        transposed = "; if its channels come first, transpose the array: numpy.moveaxis(image, 0, -1)"
+    elif width in COLOURS:
+        transposed = "; if its channels come last, transpose the tensor: image.movedim(-1, 0)"
+    return f"{described} (arrays are (H, W, C), tensors (C, H, W){transposed})"
+
+
+def checked_levels(levels: tuple[float, float]) -> tuple[float, float]:
+    """Return the pixel values of black and white; raise an error if they are not two finite numbers that increase."""
     if not isinstance(levels, Sequence) or len(levels) != 2:
         raise InputError(f"intensity_range must be a pair (black, white), got {levels!r}.", "intensity_range")
     black, white = (_finite(level, "intensity_range") for level in levels)
@@ -296,7 +361,7 @@ def _spread(values: tuple[float, ...] | None, channels: int, name: str, default:
 def _finite(value: Any, name: str) -> float:
     number = real_number(value, name)
     if not math.isfinite(number):
-        raise InputError(f"{name} must be finite, got {number}.")
+        raise parameter_error(name, f"must be finite, got {number}")
     return number
 
 

@@ -101,7 +101,6 @@ def _from_mapping(mapping: Mapping[str, Any]) -> dict[str, Any]:
             f"image processor nor a timm data configuration: {BY_HAND}."
         )
     settings = {key: value for key, value in mapping.items() if value is not None}
-    _check_known(settings)
     family = _family(settings)
     defaults = {"do_rescale": settings.get("do_normalize")} if family is None else CLASS_DEFAULTS[family]
     return _from_settings({**defaults, **settings})
@@ -113,7 +112,16 @@ def _nested(mapping: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _family(settings: Mapping[str, Any]) -> str | None:
-    """Return the class of an image processor without its suffix, None if the settings name none."""
+    """Return the class of an image processor without its suffix, None if the settings name none.
+
+    Raise an error if it takes a step that is not known here.
+    """
+    for key, value in settings.items():
+        step = str(key).startswith("do_") and key not in (*LINEAR_STEPS, *HARMLESS_STEPS)
+        if value and (step or key in UNKNOWN_SETTINGS):
+            raise InputError(
+                f"the image processor has {key} set to {value!r}, a step that attentest does not know: {BY_HAND}."
+            )
     named = settings.get("image_processor_type") or settings.get("feature_extractor_type")
     if named is None:
         return None
@@ -127,20 +135,9 @@ def _family(settings: Mapping[str, Any]) -> str | None:
     )
 
 
-def _check_known(settings: Mapping[str, Any]) -> None:
-    """Raise an error if an image processor takes a step that is not known here."""
-    for key, value in settings.items():
-        step = str(key).startswith("do_") and key not in (*LINEAR_STEPS, *HARMLESS_STEPS)
-        if value and (step or key in UNKNOWN_SETTINGS):
-            raise InputError(
-                f"the image processor has {key} set to {value!r}, a step that attentest does not know: {BY_HAND}."
-            )
-
-
 def _from_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters for the complete settings of an image processor of transformers."""
-    _check_known(settings)
-    _family(settings)
+    _family(settings)  # raises an error for one that is not known
     parameters: dict[str, Any] = {}
     if _is_on(settings, "do_resize"):
         square = settings.get("default_to_square") is not False

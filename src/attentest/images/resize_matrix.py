@@ -111,18 +111,6 @@ def _centres(before: int, after: int) -> Tensor:
     return (torch.arange(after, dtype=torch.float64) + 0.5) * (before / after)
 
 
-def _box(x: Tensor) -> Tensor:
-    return ((x > -0.5) & (x <= 0.5)).double()
-
-
-def _triangle(x: Tensor) -> Tensor:
-    return (1 - x.abs()).clamp(min=0)
-
-
-def _hamming(x: Tensor) -> Tensor:
-    return torch.where(x.abs() < 1, torch.sinc(x) * (0.54 + 0.46 * torch.cos(math.pi * x)), 0.0)
-
-
 def _cubic(x: Tensor, a: float = -0.5) -> Tensor:
     x = x.abs()
     near = ((a + 2) * x - (a + 3)) * x * x + 1
@@ -130,17 +118,14 @@ def _cubic(x: Tensor, a: float = -0.5) -> Tensor:
     return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
 
 
-def _lanczos(x: Tensor) -> Tensor:
-    return torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)
-
-
 _FILTERS: dict[str, tuple[float, Callable[[Tensor], Tensor]]] = {
-    "box": (0.5, _box),
-    "bilinear": (1.0, _triangle),
-    "hamming": (1.0, _hamming),
+    "box": (0.5, lambda x: ((x > -0.5) & (x <= 0.5)).double()),
+    "bilinear": (1.0, lambda x: (1 - x.abs()).clamp(min=0)),
+    "hamming": (1.0, lambda x: torch.where(x.abs() < 1, torch.sinc(x) * (0.54 + 0.46 * torch.cos(math.pi * x)), 0.0)),
     "bicubic": (2.0, _cubic),
-    "lanczos": (3.0, _lanczos),
+    "lanczos": (3.0, lambda x: torch.where(x.abs() < 3, torch.sinc(x) * torch.sinc(x / 3), 0.0)),
 }
+"""Support and response of Pillow's filters."""
 
 _POINT_SAMPLERS: dict[str, Callable[[int, int], tuple[Tensor, Tensor]]] = {
     "nearest": _nearest_by_corner,
@@ -183,8 +168,13 @@ class BandMatrix:
 
     @classmethod
     def of(cls, matrix: Tensor) -> BandMatrix:
-        """Return a matrix (m, n) in blocks."""
-        return cls(tuple(_block(rows) for rows in matrix.split(ROWS_TOGETHER)))
+        """Return a matrix (m, n) in blocks; rows of zeros have a block without columns."""
+        blocks = []
+        for rows in matrix.split(ROWS_TOGETHER):
+            used = rows.any(dim=0).nonzero().flatten()
+            first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
+            blocks.append((first, rows[:, first:end].contiguous()))
+        return cls(tuple(blocks))
 
     def along_columns(self, values: Tensor) -> Tensor:
         """Return the product (..., m, w) with each column of values (..., n, w)."""
@@ -199,10 +189,3 @@ class BandMatrix:
     def to(self, device: torch.device | str) -> BandMatrix:
         """Return a copy on a device."""
         return BandMatrix(tuple((first, block.to(device)) for first, block in self.blocks))
-
-
-def _block(rows: Tensor) -> tuple[int, Tensor]:
-    """Return the first column and the entries of some rows (r, n); rows of zeros have a block without columns."""
-    used = rows.any(dim=0).nonzero().flatten()
-    first, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 0)
-    return first, rows[:, first:end].contiguous()

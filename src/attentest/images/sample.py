@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "PILImage | NDArray[Any] | Tensor | PathLike | ImageSource | Sample"
 """An image, or the file that it is in."""
 
-LEVELS = {torch.uint8: (0.0, 255.0), torch.uint16: (0.0, 65535.0), torch.bool: (0.0, 1.0)}
-NUMPY_LEVELS = {"u1": LEVELS[torch.uint8], "u2": LEVELS[torch.uint16], "b1": LEVELS[torch.bool]}
-"""The values of black and white, for the dtypes that define them; those of NumPy by their codes, in any byte order."""
+LEVELS = {"u1": (0.0, 255.0), "u2": (0.0, 65535.0), "b1": (0.0, 1.0)}
+"""The values of black and white, by the codes of the dtypes that define them, in any byte order."""
 
 VALUES_TOGETHER = 2**17
 """Pixel values that are copied at a time where their bytes are read: a copy of a large image takes much memory."""
@@ -93,10 +92,9 @@ def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | Non
         pixels = image.detach().cpu()
         narrow = pixels.is_floating_point() and pixels.dtype not in (torch.float32, torch.float64)
         values = pixels.to(torch.float64).numpy() if narrow else pixels.numpy()
-        received, levels = "torch tensor", LEVELS.get(image.dtype)
+        received = "torch tensor"
     else:
-        values, levels = _numpy_pixels(image)
-        received = "image array"
+        values, received = _numpy_pixels(image), "image array"
         if values.ndim == 3:
             values = np.moveaxis(values, -1, 0)
     if values.ndim == 2:
@@ -106,20 +104,16 @@ def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | Non
             f"an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor, "
             f"but the {received} has shape {tuple(values.shape)}."
         )
-    if values.dtype.kind == "f" and (bad := values.size - _finite_values(values)):
-        raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
-    return values, levels
+    if values.dtype.kind == "f":
+        wide = values.dtype.itemsize > np.dtype(np.float64).itemsize
+        with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
+            finite = np.count_nonzero(np.isfinite(values.astype(np.float64) if wide else values))
+        if bad := values.size - finite:
+            raise InputError(f"an image must have finite pixel values, but {bad} of {values.size} are NaN or infinite.")
+    return values, LEVELS.get(values.dtype.str[1:])
 
 
-def _finite_values(values: NDArray[Any]) -> int:
-    """Return the number of values that are finite in float64."""
-    if values.dtype.itemsize <= np.dtype(np.float64).itemsize:
-        return int(np.count_nonzero(np.isfinite(values)))
-    with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
-        return int(np.count_nonzero(np.isfinite(values.astype(np.float64))))
-
-
-def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
+def _numpy_pixels(image: Any) -> NDArray[Any]:
     if isinstance(getattr(image, "mode", None), str) and hasattr(image, "getbands"):
         image = picture_pixels(image)
     if np.ma.is_masked(image):
@@ -135,18 +129,11 @@ def _numpy_pixels(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]
             "an image must be a PIL image, a NumPy array (H, W) or (H, W, C) or a torch tensor (C, H, W) of numbers, "
             f"got {type(image).__name__} of {values.dtype}."
         )
-    return values, NUMPY_LEVELS.get(values.dtype.str[1:])
+    return values
 
 
-class Hash(Protocol):
-    """A hash of ``hashlib``."""
-
-    def update(self, data: bytes, /) -> None:
-        """Add bytes."""
-
-
-def add_values(digest: Hash, pixels: NDArray[np.float64]) -> None:
-    """Add the bytes of pixel values, the same for equal values, also where one is 0.0 and the other -0.0, to a hash."""
+def add_values(digest: Any, pixels: NDArray[np.float64]) -> None:
+    """Add the bytes of pixel values, the same for equal values, also for 0.0 and -0.0, to a hash of hashlib."""
     flat = pixels.reshape(-1)
     for start in range(0, flat.size, VALUES_TOGETHER):
         digest.update((flat[start : start + VALUES_TOGETHER] + 0.0).tobytes())
