@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from attentest.runs.records import record_run
+from attentest.runs.record_lines import add_line
+from attentest.runs.records import RUNS
 from attentest.studies.brain.classifier import performance
 from attentest.studies.brain.condition import CONDITIONS, PAPER, Condition
-from attentest.studies.brain.study import FACTS, data_file, model_directory
+from attentest.studies.brain.study import FACTS, model_directory
+from attentest.studies.measures import data_file
 
 Row = dict[str, Any]
 
@@ -78,7 +80,7 @@ def write_condition(out: Path, condition: Condition, found: Iterable[Row]) -> No
         "device_type": "cuda",
         "versions": VERSIONS,
     }
-    with data_file(out, condition).writing(header) as writer:
+    with data_file(out, condition.name).writing(header) as writer:
         writer.add(list(found))
 
 
@@ -126,7 +128,7 @@ def write_study(
     model_directory(out).mkdir(parents=True)
     (model_directory(out) / "training.json").write_text(json.dumps(record))
     run = {"began": "2026-01-01T00:00:00+00:00", "seconds": 7200.0, "trained": 300.0, "tested": 1000, "failed": 0}
-    record_run(out, {**run, "finished": True, "sensitivity_images": 100, "device": "some GPU"})
+    add_line(out / RUNS, {**run, "finished": True, "sensitivity_images": 100, "device": "some GPU"})
     return out
 
 

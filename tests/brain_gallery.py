@@ -92,5 +92,5 @@ def cohort(count: int = 12) -> Cohort:
     slices = slices_of(flair, np.zeros(flair.shape, dtype=bool), np.arange(count) % 3 == 0)
     nothing = np.empty(0, dtype=np.int64)
     return Cohort(
-        slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", given=count
+        slices=slices, noise=nothing, training=nothing, test=np.arange(count), seed=3, sha256="x", total=count
     )

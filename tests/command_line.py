@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import resource
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -54,32 +60,92 @@ def full_disk(largest_file: int) -> Iterator[None]:
 
 
 def kill_at_random(
-    command: Sequence[str], longest: float, finished: Callable[[], None], kills: int = 10, seed: int = 0
+    command: Sequence[str],
+    longest: float,
+    finished: Callable[[], None],
+    signals: Sequence[signal.Signals] = (signal.SIGKILL,) * 10,
+    seed: int = 0,
 ) -> None:
-    """Run a command again and again, killed at random moments, and in the end to its end.
+    """Run a command again and again, ended by signals at random moments, and in the end to its end.
+
+    Ctrl-C goes to its whole process group, as from a terminal. What a signal ends says one sentence, leaves no process
+    behind and has the exit code of the signal.
 
     Parameters
     ----------
     command
         The command and its arguments.
     longest
-        Seconds; a run is killed at some moment before.
+        Seconds; a run is ended at some moment before, after it has begun to answer signals.
     finished
         Called when a run has come to its end: it checks what is there, and removes it, so that the next begins anew.
-    kills
-        Number of runs that are killed.
+    signals
+        The signals, in the order in which they are sent, one to each run.
     """
-    draw = random.Random(seed)
-    while kills:
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    draw, mark = random.Random(seed), f"{longest}-{seed}-{os.getpid()}"
+    environment = {**os.environ, MARK: mark}
+    # A shell that runs the tests in the background has them ignore interrupts, and children inherit that.
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    waiting = list(signals)
+    while waiting:
+        with subprocess.Popen(
+            command, env=environment, preexec_fn=listening, start_new_session=True, **pipes
+        ) as process:
+            while process.poll() is None and not _answers_signals(process.pid):
+                time.sleep(0.01)
             try:
-                code = process.wait(draw.uniform(0, longest))
+                _, said = process.communicate(timeout=draw.uniform(0, longest))
             except subprocess.TimeoutExpired:
-                process.kill()
-                kills -= 1
-                continue
-        assert code == 0
+                sent = waiting[0]
+                (os.killpg if sent == signal.SIGINT else os.kill)(process.pid, sent)
+                _, said = process.communicate(timeout=120)
+                if process.returncode != 0:  # it had not come to its end meanwhile
+                    _check_end(process.returncode, sent, said)
+                    _wait_until_gone(mark)
+                    waiting.pop(0)
+                    continue
+        assert process.returncode == 0, said
+        _wait_until_gone(mark)
         finished()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     finished()
+
+
+MARK = "ATTENTEST_TESTED_PROCESS"
+"""Environment variable of a command that is killed, and of all that it starts."""
+
+
+def _answers_signals(process: int) -> bool:
+    """Return whether a process has a handler of SIGTERM, which Python itself has not."""
+    with suppress(OSError):
+        caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{process}/status").read_text())
+        return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+    return False
+
+
+def _check_end(code: int, sent: signal.Signals, said: str) -> None:
+    lines = [line for line in said.splitlines() if not re.match("attentest: note: |table: |.* in all$", line)]
+    if sent == signal.SIGKILL:
+        assert (code, lines) == (-sent, [])
+    else:
+        assert code == 128 + sent, (code, sent, said)
+        assert len(lines) == 1, said
+        assert lines[0].startswith("attentest: interrupted"), said
+
+
+def _wait_until_gone(mark: str, seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while left := _marked(mark):
+        assert time.monotonic() < until, [Path(f"/proc/{process}/cmdline").read_bytes() for process in left]
+        time.sleep(0.05)
+
+
+def _marked(mark: str) -> list[str]:
+    entry, found = f"{MARK}={mark}".encode(), []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):  # of another user, or gone
+            if entry in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                found.append(process)
+    return found

@@ -106,3 +106,15 @@ def tiny_images() -> np.ndarray:
     import numpy as np
 
     return np.random.default_rng(1).normal(size=(8, 8, 8))
+
+
+@pytest.fixture
+def folder_of_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path) -> None:
+    """A working directory with a model, ``tiny``, and five images for it in ``scans``."""
+    import numpy as np
+
+    monkeypatch.chdir(tmp_path)
+    Path("tiny").symlink_to(saved_tiny_model)
+    Path("scans").mkdir()
+    for number, image in enumerate(np.random.default_rng(4).normal(size=(5, 8, 8))):
+        np.save(f"scans/{number}.npy", image)

@@ -17,7 +17,7 @@ FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=
 
 NOT_RUN = {
     r"attentest bench\b": "takes minutes: tests/studies/test_benchmark.py runs a small one",
-    r"attentest app\b": "serves a page until Ctrl-C: tests/app/test_app.py opens it",
+    r"attentest app\b": "serves a page until Ctrl-C: tests/app/test_server.py opens it",
     r"attentest reproduce(?! list| report)": "takes minutes to hours: tests/studies/test_cli_reproduce.py",
     r"attentest reproduce report": "needs the trials of such a run: tests/studies/test_cli_reproduce.py",
     r"attentest brain .*--data": "needs the data and trains for minutes: tests/cli/test_cli_brain.py",
@@ -31,8 +31,8 @@ NOT_RUN = {
 """Commands that are read (their options must exist) and not run, with the reason."""
 
 SUBSTITUTIONS = {
-    r"--draws 999": ("--draws 9", "a certificate of 999 draws takes 28,000 evaluations"),
-    r"--certify(?! --draws)": ("--certify --draws 9", "99 draws take 3,000 evaluations"),
+    r"--certify-draws 999": ("--certify-draws 9", "a certificate of 999 draws takes 28,000 evaluations"),
+    r"--certify(?!-| --certify-draws)": ("--certify --certify-draws 9", "99 draws take 3,000 evaluations"),
     r"google/vit-base-patch16-224": ("my-vit", "the model is on a hub"),
     r"facebook/dinov2-base": ("rescaling-vit", "the model is on a hub"),
     r"attentest calibrate": ("attentest calibrate --images 2", "1,000 null images take minutes"),

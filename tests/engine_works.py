@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,28 @@ class EndsWorkers(Named):
             flag.touch()
             os._exit(1)
         return super().item(task)
+
+
+@dataclass(frozen=True)
+class StopsWorker(Named):
+    """Stops the worker at task 2 once."""
+
+    folder: Path = Path()
+
+    def item(self, task: int) -> Any:
+        flag = self.folder / "stopped"
+        if task == 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super().item(task)
+
+
+@dataclass(frozen=True)
+class Large(Named):
+    """Returns more than a connection holds."""
+
+    def item(self, task: int) -> Any:
+        return task, os.getpid(), bytes(10_000_000)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ def make_quick(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"attentest.studies.brain.study.{name}", SpectralSearch(tol=0.05))
     patch.setattr("attentest.studies.brain.study.CONFIDENCE_LEVEL", None)
     patch.setattr("attentest.studies.brain.summary.COUNT", 1)
+    patch.setattr("attentest.noise.stationary.FORMS", 20)  # draws for the degrees of freedom of an estimate
 
 
 if __name__ == "__main__":

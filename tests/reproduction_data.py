@@ -11,9 +11,9 @@ import pytest
 from transformers import ViTForImageClassification
 
 from attentest import bundled_model
+from attentest.studies.measures import data_file
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, Series, plan_of
 from attentest.studies.reproduction.measures import PERMUTATION, POWER
-from attentest.studies.reproduction.run import data_file
 
 Row = dict[str, Any]
 
@@ -169,7 +169,7 @@ def header_of(series: Series) -> dict[str, Any]:
 
 def write_series(out: Path, series: Series, rows: Iterable[Row]) -> None:
     header = header_of(series)
-    with data_file(out, series).writing(header) as writer:
+    with data_file(out, series.name).writing(header) as writer:
         writer.add(list(rows))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from attentest.runs.records import RecordFile
+
 OTHERWISE = {"seconds", "time", "runs", "evaluations"}
 """What is not the same in two runs: times, and, because a search in float32 depends on its batch, evaluations."""
 
@@ -28,6 +30,9 @@ def differences(found: Any, expected: Any, tol: float, where: str = "") -> Itera
 def shuffle_rows(out: Path) -> None:
     """Give the rows in the data files of a study another order."""
     for path in (out / "data").rglob("*.jsonl"):
-        header, *rows = path.read_text().splitlines()
+        records = RecordFile(path).read()
+        (header,), rows = records.headers, list(records.rows.values())
         random.Random(3).shuffle(rows)
-        path.write_text("\n".join([header, *rows]) + "\n")
+        path.unlink()
+        with RecordFile(path).writing(header) as writer:
+            writer.add(rows)

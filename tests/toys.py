@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import ViTConfig, ViTForImageClassification
 
-from attentest.region import TIE
+from attentest import AttentionTest
+from attentest.contrast.contrast import labelled_components
+from attentest.region.rule import TIE
 from attentest.search import Combination, GridSearch, SearchProblem
 from truncated import normal
 
@@ -36,6 +38,12 @@ def tiny_vit(image_size: int = 8, patch_size: int = 2, channels: int = 1, seed: 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return ViTForImageClassification(config).eval()
+
+
+def image_of_components(test: AttentionTest, components: int) -> NDArray[np.float64]:
+    """The first of some random images whose region has so many components: which one is, depends on torch's numbers."""
+    images = (np.random.default_rng(seed).normal(size=(8, 8)) for seed in range(2, 500))
+    return next(image for image in images if labelled_components(test.attention_region(image)[1], 1)[1] == components)
 
 
 class SoftmaxScores:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest import contrast as contrast
     from attentest import noise as noise
     from attentest import search as search
+    from attentest.cohort.cohort import Cohort as Cohort
     from attentest.errors import AttentestError as AttentestError
     from attentest.errors import AttentestWarning as AttentestWarning
     from attentest.errors import InputError as InputError
@@ -36,7 +37,7 @@ if TYPE_CHECKING:  # for type checkers and editors; tests/package/test_package.p
     from attentest.simulation.noise_check.noise_check import noise_check as noise_check
     from attentest.simulation.power.plan import Plan as Plan
     from attentest.simulation.power.simulate import plan as plan
-    from attentest.statistics.confidence_interval import ConfidenceInterval as ConfidenceInterval
+    from attentest.statistics.inference import ConfidenceInterval as ConfidenceInterval
     from attentest.training.bundled import bundled_model as bundled_model
 
 __version__ = "0.1.0"
@@ -49,8 +50,9 @@ _DEFINED_IN = {
     "Calibration": "attentest.simulation.calibration.calibration",
     "Certificate": "attentest.results.certificate",
     "Certification": "attentest.search.certification",
+    "Cohort": "attentest.cohort.cohort",
     "ComponentResults": "attentest.results.components",
-    "ConfidenceInterval": "attentest.statistics.confidence_interval",
+    "ConfidenceInterval": "attentest.statistics.inference",
     "InputError": "attentest.errors",
     "ModelError": "attentest.errors",
     "NoiseCheck": "attentest.simulation.noise_check.noise_check",

@@ -75,9 +75,9 @@ def level(alpha: Any) -> float:
     return strictly_between_0_and_1(alpha, "alpha")
 
 
-def optional_level(alpha: Any) -> float | None:
-    """Return a significance level as a plain float, or None if it is None."""
-    return None if alpha is None else level(alpha)
+def optional_confidence(value: Any) -> float | None:
+    """Return a confidence level as a plain float, or None if it is None."""
+    return None if value is None else confidence(value)
 
 
 def confidence(value: Any) -> float:
@@ -112,6 +112,6 @@ def float_array(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def changed_parameters(part: Any) -> str:
     """Return a dataclass as Python writes it, without the parameters that have their default values."""
-    given = {field.name: (getattr(part, field.name), field.default) for field in dataclasses.fields(part)}
-    changed = (f"{name}={value!r}" for name, (value, default) in given.items() if value != default)
+    values = {field.name: (getattr(part, field.name), field.default) for field in dataclasses.fields(part)}
+    changed = (f"{name}={value!r}" for name, (value, default) in values.items() if value != default)
     return f"{type(part).__name__}({', '.join(changed)})"

@@ -57,6 +57,10 @@ class SearchError(AttentestError, RuntimeError):
     """A search for the truncation set that cannot go on."""
 
 
+class OutputError(AttentestError, RuntimeError):
+    """A file that others removed, replaced or changed while a run wrote to it."""
+
+
 class AttentestWarning(UserWarning):
     """Something to know about a result that is correct nevertheless."""
 

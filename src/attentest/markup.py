@@ -1,14 +1,22 @@
-"""HTML that notebooks show: small tables and pictures, without scripts, colours of their own or other files."""
+"""HTML: escaped text, small tables and pictures for notebooks, and pages from templates.
+
+Everything that is shown stands in the HTML itself: no script, no other file, no request.
+"""
 
 from __future__ import annotations
 
-import base64
 import html
 import io
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from attentest.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LONGEST_CELL = 300
 """Most characters of a cell: what is longer belongs into a variable, not into a page."""
@@ -17,18 +25,20 @@ HEAD, NAME, VALUE = "text-align:left", "text-align:left;overflow-wrap:anywhere",
 """Styles of cells: names of files may be broken anywhere, numbers nowhere. Colours and fonts are the notebook's own."""
 
 
+def plain(text: object) -> str:
+    """Return text in which bytes that are not text, and characters that control how others are shown, are escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
+
+
 def text_html(value: object) -> str:
     """Return any text as HTML: escaped, with characters that cannot be seen, such as line ends, as escapes too."""
-    shown = (char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(value))
-    return html.escape("".join(shown))
+    return html.escape(plain(value))
 
 
 def definition_table(title: object, definitions: Mapping[str, object], notes: Sequence[object] = ()) -> str:
     """Return a title, sentences, and a table of two columns, names and values, as HTML."""
-    rows = "".join(
-        f"<tr>{_cell('th', VALUE, name)}{_cell('td', NAME, value)}</tr>" for name, value in definitions.items()
-    )
-    return _headed(title, notes, f"<tbody>{rows}</tbody>")
+    rows = (f"{_cell('th', VALUE, name)}{_cell('td', NAME, value)}" for name, value in definitions.items())
+    return _table(title, notes, "", rows)
 
 
 def row_table(
@@ -45,30 +55,21 @@ def row_table(
     rows
         A name, and a value for each other column; or a name and a sentence instead of values.
     """
+
+    def row(name: object, *values: object) -> str:
+        whole = len(values) == len(columns) - 1
+        tag, style = ("td", VALUE) if whole else (f'td colspan="{len(columns) - 1}"', NAME)
+        return _cell("td", NAME, name) + "".join(_cell(tag, style, value) for value in values)
+
     head = "".join(_cell("th", HEAD, column) for column in columns)
-    body = []
-    for name, *values in rows:
-        if len(values) == len(columns) - 1:
-            cells = "".join(_cell("td", VALUE, value) for value in values)
-        else:
-            cells = "".join(_cell(f'td colspan="{len(columns) - 1}"', NAME, value) for value in values)
-        body.append(f"<tr>{_cell('td', NAME, name)}{cells}</tr>")
-    return _headed(title, notes, f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody>")
+    return _table(title, notes, f"<thead><tr>{head}</tr></thead>", (row(*cells) for cells in rows))
 
 
-def picture_html(pixels: NDArray[np.uint8], description: str, width: int) -> str:
-    """Return a picture (H, W, 3) as HTML that holds it as a PNG, ``width`` screen pixels wide."""
-    from PIL import Image  # here because most noise models are never shown
-
-    png = io.BytesIO()
-    Image.fromarray(pixels).save(png, "PNG", optimize=True)
-    data = base64.b64encode(png.getvalue()).decode()
-    return f'<img src="data:image/png;base64,{data}" alt="{text_html(description)}" style="width:{width}px;margin:0">'
-
-
-def _headed(title: object, notes: Sequence[object], table: str) -> str:
+def _table(title: object, notes: Sequence[object], head: str, rows: Iterable[str]) -> str:
     lines = "".join(f"<div>{text_html(note)}</div>" for note in notes)
-    return f'<div><b>{text_html(title)}</b>{lines}<table style="margin:4px 0">{table}</table></div>'
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    table = f'<table style="margin:4px 0">{head}<tbody>{body}</tbody></table>'
+    return f"<div><b>{text_html(title)}</b>{lines}{table}</div>"
 
 
 def _cell(tag: str, style: str, value: object) -> str:
@@ -76,3 +77,45 @@ def _cell(tag: str, style: str, value: object) -> str:
     if len(text) > LONGEST_CELL:
         text = f"{text[:LONGEST_CELL]}..."
     return f'<{tag} style="{style}">{text_html(text)}</{tag.split()[0]}>'
+
+
+def png_file(pixels: NDArray[np.uint8], colours: int | None = None) -> bytes:
+    """Return the content of a PNG file of a picture (H, W, 3), of at most so many colours, which makes it smaller."""
+    from PIL import Image  # here because most noise models are never shown
+
+    picture, content = Image.fromarray(pixels), io.BytesIO()
+    (picture if colours is None else picture.quantize(colours)).save(content, "PNG", optimize=True)
+    return content.getvalue()
+
+
+def png_address(content: bytes) -> str:
+    """Return the address of a PNG file that holds the file itself."""
+    return f"data:image/png;base64,{b64encode(content).decode()}"
+
+
+def page_from(package: str, template: str, **values: Any) -> str:
+    """Return the HTML of a Jinja2 template in the folder ``templates`` of a package.
+
+    Every text is escaped, as by :func:`text_html`, except for those that the template declares safe. Functions among
+    the values are filters, too.
+    """
+    jinja2 = required("jinja2", "Jinja2")
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=True,
+        finalize=lambda value: plain(value) if type(value) is str else value,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    functions = {name: value for name, value in values.items() if callable(value)}
+    environment.filters.update(functions, data=png_address)
+    return str(environment.get_template(template).render(**values))
+
+
+def required(module: str, name: str) -> Any:
+    """Import a module that only pages need, and name its package where it is missing."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise InputError(f"the report needs {name}: pip install 'attentest[plots]'.") from None

@@ -7,7 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
@@ -66,7 +66,7 @@ class ImageFormat(Part):
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 
-class Registry(Mapping[str, AnyPart]):
+class Registry(dict[str, AnyPart]):
     """The parts of one kind, by name.
 
     Parameters
@@ -78,23 +78,14 @@ class Registry(Mapping[str, AnyPart]):
     """
 
     def __init__(self, kind: str, parts: Mapping[str, AnyPart]) -> None:
+        super().__init__(parts)
         self.kind = kind
-        self._parts = dict(parts)
-
-    def __getitem__(self, name: str) -> AnyPart:
-        return self._parts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
     def load(self, name: object) -> Any:
         """Import the part of a name and return it; raise an error that lists the names if it is not one of them."""
-        if not isinstance(name, str) or name not in self._parts:
+        if not isinstance(name, str) or name not in self:
             raise InputError(f"{self.kind} must be {self.choices()}, got {shortened(name)}.")
-        return self._parts[name].load()
+        return self[name].load()
 
     def create(self, text: str, called: str = "", *others: str, **keywords: Any) -> Any:
         """Call the part that a text chooses, as "name" or "name:ARGUMENT", and return the outcome.
@@ -112,9 +103,9 @@ class Registry(Mapping[str, AnyPart]):
         """
         called = called or self.kind
         name, colon, argument = text.partition(":")
-        if name not in self._parts or bool(colon) != bool(self._parts[name].argument):
+        if name not in self or bool(colon) != bool(self[name].argument):
             raise InputError(f"{called} must be {self.choices(*others)}, got {shortened(text)}.")
-        part = self._parts[name]
+        part = self[name]
         if not colon:
             return part.load()(**keywords)
         try:
@@ -133,21 +124,21 @@ class Registry(Mapping[str, AnyPart]):
 
     def help(self) -> str:
         """Return the names with their summaries, for a help text."""
-        summaries = (f" ({part.summary})" if part.summary else "" for part in self._parts.values())
+        summaries = (f" ({part.summary})" if part.summary else "" for part in self.values())
         return "; ".join(f"{name}{summary}" for name, summary in zip(self._spelled(), summaries, strict=True))
 
     def _spelled(self) -> list[str]:
-        return [f"{name}:{part.argument}" if part.argument else name for name, part in self._parts.items()]
+        return [f"{name}:{part.argument}" if part.argument else name for name, part in self.items()]
 
 
 SEARCHES = Registry(
     "search",
     {
         "spectral": Part("search.spectral.search:SpectralSearch", "attentest's own: fast, with an error bar on p"),
-        "adaptive": Part("search.grid.search:adaptive", "the paper's: steps that follow the derivative"),
-        "fixed": Part("search.grid.search:fixed", "the paper's: steps of 1e-3"),
+        "adaptive": Part("search.grid:adaptive", "the paper's: steps that follow the derivative"),
+        "fixed": Part("search.grid:fixed", "the paper's: steps of 1e-3"),
         "combination": Part(
-            "search.grid.search:combination", "the paper's: steps of 1e-4 near the observed statistic, 1e-2 elsewhere"
+            "search.grid:combination", "the paper's: steps of 1e-4 near the observed statistic, 1e-2 elsewhere"
         ),
     },
 )
@@ -188,10 +179,10 @@ REGION_UNITS = Registry(
 CONTRASTS = Registry(
     "contrast",
     {
-        "background": Part("contrast.difference:Background", "the rest of the image, as in the paper"),
-        "neighbourhood": Part("contrast.difference:Neighbourhood", "a ring of RADIUS pixels around it", "RADIUS"),
-        "reference": Part("contrast.difference:Reference", "the same pixels of another image"),
-        "region-mean": Part("contrast.difference:RegionMean", "zero, for filtered images"),
+        "background": Part("contrast.contrast:Background", "the rest of the image, as in the paper"),
+        "neighbourhood": Part("contrast.contrast:Neighbourhood", "a ring of RADIUS pixels around it", "RADIUS"),
+        "reference": Part("contrast.contrast:Reference", "the same pixels of another image"),
+        "region-mean": Part("contrast.contrast:RegionMean", "zero, for filtered images"),
     },
 )
 """What the mean of the region is compared with."""
@@ -210,9 +201,9 @@ FILTERS = Registry(
 NOISE_MODELS = Registry(
     "noise model",
     {
-        "isotropic": Part("noise.independent:Isotropic"),
-        "ar1": Part("noise.autoregressive:AR1"),
-        "diagonal": Part("noise.independent:Diagonal"),
+        "isotropic": Part("noise.correlated:Isotropic"),
+        "ar1": Part("noise.correlated:AR1"),
+        "diagonal": Part("noise.correlated:Diagonal"),
         "dense": Part("noise.dense:Dense"),
         "stationary": Part("noise.stationary:Stationary"),
         "locally stationary": Part("noise.stationary:LocallyStationary"),
@@ -236,6 +227,9 @@ NOISE_FORMATS = Registry(
 NOISE_ESTIMATORS = Registry(
     "estimator",
     {
+        "auto": Part(
+            "noise.estimators:AutomaticCovariance", "locally-stationary if the images ask for it, else stationary"
+        ),
         "pooled": Part("noise.estimators:PooledVariance", "independent pixels with one variance"),
         "pixel": Part("noise.estimators:PixelVariance", "independent pixels, each with its own variance"),
         "ar1": Part("noise.estimators:AR1Covariance", "pixels correlated along rows"),
@@ -264,7 +258,7 @@ IMAGE_FORMATS = Registry(
     "image file",
     {
         ".npy": ImageFormat("images.image_source:read_npy", suffixes=(".npy", ".npz")),
-        "PNG, JPEG, TIFF": ImageFormat("images.pillow:read_picture", "and whatever else Pillow reads"),
+        "PNG, JPEG, TIFF": ImageFormat("images.pillow:read_picture", "BMP, GIF, WebP, PPM, JPEG 2000, AVIF"),
         "DICOM": ImageFormat(
             "images.dicom:read_dicom",
             suffixes=(".dcm", ".dicom"),
@@ -290,15 +284,15 @@ MODEL_LIBRARIES = Registry(
 COMPARISONS = Registry(
     "comparison",
     {
-        "interval": Part("studies.benchmark.variants:interval", "p with its 95% interval over p alone"),
-        "precision": Part("studies.benchmark.variants:precision", "mixed precision over float64"),
-        "randomised": Part("studies.benchmark.variants:randomised", "randomised selection over the paper's"),
-        "patches": Part("studies.benchmark.variants:patches", "regions of whole patches over pixels"),
-        "far-out": Part("studies.benchmark.variants:far_out", "statistics of 20 to 40 over those of null images"),
-        "model": Part("studies.benchmark.stages:forward_pass", "a forward pass over its matrix products"),
-        "many-images": Part("studies.benchmark.variants:many_images", "images tested together over one by one"),
-        "stages": Part("studies.benchmark.stages:stages", "each stage of the spectral search over all of it"),
-        "paper": Part("studies.benchmark.variants:paper_searches", "spectral over the paper's searches"),
+        "interval": Part("studies.benchmark.comparisons:interval", "p with its 95% interval over p alone"),
+        "precision": Part("studies.benchmark.comparisons:precision", "mixed precision over float64"),
+        "randomised": Part("studies.benchmark.comparisons:randomised", "randomised selection over the paper's"),
+        "patches": Part("studies.benchmark.comparisons:patches", "regions of whole patches over pixels"),
+        "far-out": Part("studies.benchmark.comparisons:far_out", "statistics of 20 to 40 over those of null images"),
+        "model": Part("studies.benchmark.comparisons:forward_pass", "a forward pass over its matrix products"),
+        "many-images": Part("studies.benchmark.comparisons:many_images", "images tested together over one by one"),
+        "stages": Part("studies.benchmark.comparisons:stages", "each stage of the spectral search over all of it"),
+        "paper": Part("studies.benchmark.comparisons:paper_searches", "spectral over the paper's searches"),
         "authors": Part("studies.benchmark.own_process:authors_package", "spectral over si4attention, if installed"),
         "large-images": Part("studies.benchmark.own_process:large_images", "memory over the image's bytes, and time"),
         "start-up": Part("studies.benchmark.own_process:start_up", "imports and --help over importing torch"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
+import os
 import pickle
+import re
 import resource
 import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from safetensors.numpy import save
 from transformers import ViTForImageClassification
 
 from attentest.attention import load_model
+from attentest.cli import images
 from attentest.errors import ModelError
 from command_line import run_main
 
@@ -207,7 +212,12 @@ def test_image_files(name: str, refuse: Callable[..., str], tmp_path: Path) -> N
         path.write_bytes(whole[: int(share * len(whole))])
     else:
         path.write_bytes(IMAGES[name]())
-    message = refuse("noise", "fit", path, path, "--out", tmp_path / "noise.json")
+    for suffix, package in ((".dcm", "pydicom"), (".nii", "nibabel"), (".nii.gz", "nibabel")):
+        if name.endswith(suffix) and path.stat().st_size:
+            pytest.importorskip(package)  # without it, the message is how to install it
+    other = tmp_path / f"other-{name}"
+    other.write_bytes(path.read_bytes())
+    message = refuse("noise", "fit", path, other, "--out", tmp_path / "noise.json")
     assert name in message or "image 0" in message or "pixel values" in message
     assert not (tmp_path / "noise.json").exists()
 
@@ -422,7 +432,7 @@ OPTIONS: dict[str, list[str]] = {
         *(f"--noise 1 --heads {value}" for value in ("x", "99", DIGITS, "-1")),
         *(f"--noise 1 --image-size {value}" for value in ("0", "1", "x", "8x", "99999", DIGITS, "16384")),
         *(f"--noise 1 --range {value}" for value in ("0", "0,0", "a,b", f"0,{DIGITS}", "0,nan")),
-        *(f"--noise 1 --channels {value}" for value in ("9", "x", DIGITS, "nan")),
+        *(f"--noise 1 --channels {value}" for value in ("9", "x", DIGITS, "nan", "-1", "-1.0")),
         *(f"--noise 1 --contrast {value}" for value in ("x", "neighbourhood:0", f"neighbourhood:{DIGITS}")),
         *(f"--noise 1 --filter {value}" for value in ("x", "gaussian:0", f"gaussian:{DIGITS}", "none.npy")),
         *(f"--noise 1 --search {value}" for value in ("x", "combination --tol 0.1")),
@@ -452,6 +462,138 @@ def test_options(
     np.save(image, np.random.default_rng(0).normal(size=(8, 8)))
     files = [image] if command == "test" else []
     refuse(command, *files, "--model", saved_tiny_model, *options.split())
+
+
+LISTS: dict[str, tuple[bytes, str]] = {
+    "nul": (b"a.npy\nb\0c.npy\n", "line 2 of the list of images .* has a NUL byte"),
+    "utf-16": ("a.npy\nb.npy\n".encode("utf-16"), "is a text in UTF-16 or UTF-32: save it as UTF-8"),
+    "utf-16 without a mark": ("a.npy\n".encode("utf-16-le"), "line 1 of the list of images .* has a NUL byte"),
+    "utf-32": ("a.npy\n".encode("utf-32"), "UTF-32: save it as UTF-8"),
+    "utf-32 of the other order": (b"\0\0\xfe\xff" + "a.npy\n".encode("utf-32-be"), "line 1 .* has a NUL byte"),
+    "long line": (b"a.npy\n" + b"x" * 5000, "line 2 of the list of images .* has 5000 bytes, more than the 4096"),
+    "one long line": (b"x" * 2**20, "line 1 of the list of images .* has 1048576 bytes"),
+    "only a mark": (codecs.BOM_UTF8, "is empty"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_paths(name: str, refuse: Callable[..., str], tmp_path: Path) -> None:
+    content, message = LISTS[name]
+    (tmp_path / "list.txt").write_bytes(content)
+    said = refuse("test", tmp_path / "list.txt", "--noise", "1")
+    assert str(tmp_path / "list.txt") in said
+    assert re.search(message, said), said
+
+
+def test_lists_that_are_no_regular_files(refuse: Callable[..., str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "pipe.txt")
+    (tmp_path / "zero.list").symlink_to("/dev/zero")
+    for name in ("pipe.txt", "link.txt", "zero.list"):
+        assert f"{name} is not a regular file" in refuse("test", tmp_path / name, "--noise", "1")
+
+
+def test_a_list_that_is_too_large(refuse: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "LARGEST_LIST", 100)
+    (tmp_path / "list.txt").write_bytes(b"a.npy\n" * 50)
+    assert "list.txt has more than the 100 bytes allowed" in refuse("test", tmp_path / "list.txt", "--noise", "1")
+
+
+def test_a_list_in_utf_8_may_have_a_mark(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(SIDE, SIDE)))
+    (tmp_path / "list.txt").write_bytes(codecs.BOM_UTF8 + f"{tmp_path}/x.npy\r\n".encode())
+    done = run_main(capsys, "test", str(tmp_path / "list.txt"), "--noise", "1", "--no-interval")
+    assert not done.code, done.err
+
+
+MUTATED = ("png", "tiff", "npy", "npz")
+NAMES = (
+    "a\0b",
+    "line\nend",
+    "return\r",
+    "=cmd|'/c calc'!A1",
+    "@SUM(1)",
+    "\x1b[31mred",
+    "x" * 300,
+    "[a-",
+    "--",
+    "a" * 5000,
+)
+SHAPES = ((), (1,), (0, 16), (16, 0, 3), (1, 16, 16), (2, 16, 16, 3), (16, 16, 5), (1, 1), (16, 17), (3, 3, 3, 3, 3))
+DTYPES = ("f2", "f4", "f8", "i1", "i8", "u8", "?", "c16", "U3", "S2", "M8[s]", "m8[s]", "V5", "O")
+
+
+def damaged(rng: np.random.Generator, place: Path) -> tuple[list[str], str]:
+    """Write a bad input into a folder and return the arguments that name it, and what a message must mention."""
+    kind = MUTATED[rng.integers(len(MUTATED))]
+    values = rng.integers(0, 255, (SIDE, SIDE)).astype(np.uint8)
+    target = io.BytesIO()
+    if kind == "npy":
+        np.save(target, values)
+    elif kind == "npz":
+        np.savez(target, values)
+    else:
+        Image.fromarray(values).save(target, format=kind)
+    content, path = bytearray(target.getvalue()), place / f"image.{kind}"
+    how = rng.integers(9)
+    if how == 0:  # cut short, perhaps to nothing
+        content = content[: rng.integers(len(content))]
+    elif how == 1:  # flipped bits, most of them in the header
+        for place_of_bit in rng.integers(0, 8 * min(len(content), 200), size=rng.integers(1, 6)):
+            content[place_of_bit // 8] ^= 1 << (place_of_bit % 8)
+    elif how == 2:  # a text under the name of an image
+        content = bytearray(rng.choice(["hello", "{}", "<svg/>", "", "\ufeff", "P5 16 16 255 "]).encode())
+    elif how == 3:  # a shape that is none of an image, or one of another
+        path, content = place / "shape.npy", bytearray(array_bytes(np.zeros(SHAPES[rng.integers(len(SHAPES))])))
+    elif how == 4:  # another dtype, or no numbers
+        values = np.zeros((SIDE, SIDE), dtype=DTYPES[rng.integers(len(DTYPES))])
+        if values.dtype.kind == "f":
+            values[rng.integers(SIDE), 0] = rng.choice([np.nan, np.inf, -np.inf])
+        path, content = place / "dtype.npy", bytearray(array_bytes(values))
+    elif how == 5:  # a header that promises more than there is
+        shape = tuple(int(side) for side in rng.integers(2**10, 2**40, size=rng.integers(2, 4)))
+        path, content = place / "header.npy", bytearray(npy_bytes(HEADER % (shape,), b"\0" * 64))
+    elif how == 6:  # no file
+        (place / "image.npy").mkdir()
+        return [str(place / "image.npy")], "image.npy"
+    elif how == 7:  # a list of such names, or of anything
+        lines = [NAMES[number] for number in rng.integers(len(NAMES), size=3)]
+        listed = "\n".join(lines).encode() if rng.integers(2) else rng.bytes(500)
+        (place / "list.txt").write_bytes(listed)
+        return [str(place / "list.txt")], ""
+    else:  # a strange name, of a file that is not there or that holds a text
+        name = NAMES[rng.integers(1, len(NAMES))]  # no argument of a process holds a NUL
+        path = place / name
+        with suppress(OSError, ValueError):
+            path.write_bytes(b"hello")
+        return [str(path)], ""
+    path.write_bytes(content)
+    return [str(path), *(["--stack"] if kind == "npz" and how in (0, 1) else [])], path.name
+
+
+def test_three_hundred_random_bad_inputs(
+    capsys: pytest.CaptureFixture[str], saved_tiny_model: Path, tmp_path: Path
+) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tested = 0
+    for seed in range(300):
+        place = tmp_path / str(seed)
+        place.mkdir()
+        arguments, name = damaged(np.random.default_rng(seed), place)
+        start = time.perf_counter()
+        done = run_main(capsys, "test", *arguments, "--noise", "1", "--model", str(saved_tiny_model), "--no-interval")
+        assert time.perf_counter() - start < MOST_SECONDS, (seed, arguments)
+        assert "Traceback" not in done.err + done.out, (seed, done)
+        assert done.code in (0, None, 1, 2), (seed, done)
+        if not done.code:  # what was changed is not what the picture is read from, or the image fits after all
+            tested += 1
+            continue
+        said = [line for line in done.err.splitlines() if not line.startswith("attentest: note: ")]
+        assert said, (seed, done)
+        assert all(line.startswith("attentest: ") and line.endswith(".") for line in said), (seed, done.err)
+        assert name in done.err, (seed, done.err)
+    assert tested < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20  # in kB: 1 GiB
 
 
 TRAINING = ("--image-size", "--epochs", "--images-per-class", "--batch-size", "--seed", "--learning-rate", "--dropout")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -21,18 +22,20 @@ from attentest.cli import app
 from attentest.cli.options import EngineOptions
 from attentest.errors import InputError
 from attentest.noise import load_noise
-from attentest.runs.records import alone_in, read_runs
+from attentest.runs.record_lines import add_line, alone_in
+from attentest.runs.records import read_runs
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining
 from attentest.studies.brain.condition import CONDITIONS, PAPER
 from attentest.studies.brain.dataset import load_slices
 from attentest.studies.brain.figures import FIGURES
-from attentest.studies.brain.study import StudySettings, data_file, read_record, run
+from attentest.studies.brain.study import StudySettings, read_record, run
 from attentest.studies.brain.summary import summarise
+from attentest.studies.measures import data_file
 from brain_folder import write_brain_folder
 from brain_page import expected, plain
 from command_line import full_disk, kill_at_random
-from plain_figures import figures_without_layout
+from plain_figures import figures_not_drawn
 from quick_brain import make_quick
 from shuffled_engine import ShuffledEngine
 from study_summary import differences
@@ -67,7 +70,7 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     some = tuple(one for one in CONDITIONS if not one.ours or one.name.startswith("stationary-background"))
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: some)
     out = tmp_path / "out"
-    with figures_without_layout():
+    with figures_not_drawn():
         done = brain("--data", folder, "--out", out, *small(), "--json")
     assert done.exit_code == 0, (done.exception, done.stderr)
     summary = json.loads(done.stdout)
@@ -83,7 +86,7 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
     assert (split["noise"]["with_tumour"], split["noise"]["without_tumour"]) == (0, 10)
     assert (split["training"]["with_tumour"], split["training"]["without_tumour"]) == (4, 4)
     # No patient is in two parts: those of the tested slices are none of those trained on.
-    rows = data_file(out, PAPER).read().rows.values()
+    rows = data_file(out, PAPER.name).read().rows.values()
     tested = {row["patient"] for row in rows}
     assert len(tested) == split["test"]["patients"]
     assert sum(part["patients"] for part in split.values()) <= summary["data"]["patients"] == 8
@@ -106,24 +109,24 @@ def test_the_whole_study_runs_from_the_download(folder: Path, tmp_path: Path, mo
 
     # All results exist: the same command has nothing left to do but the page.
     pages: list[Path] = []
-    command = sys.modules["attentest.cli.brain"]  # the attribute of attentest.cli is the function
-    monkeypatch.setattr(command, "_write_report", lambda *given: pages.append(given[2]))
+    monkeypatch.setattr("attentest.studies.brain.summary.example_galleries", lambda *_: {})
+    monkeypatch.setattr("attentest.studies.brain.page.write_report", lambda *given: pages.append(given[1]))
     again = brain("--data", folder, "--out", out, *small())
     assert again.exit_code == 0, (again.exception, again.stderr)
     assert "0 tests in" in again.stderr
     assert "section 4" in again.stdout
-    assert pages == [out]
+    assert pages == [out / "report"]
     assert len(read_runs(out, ("tested",))) == 1
     # Slices that could not be tested are tried again only with --retry.
-    broken = data_file(out, PAPER).path
-    header, first, *rest = broken.read_text().splitlines()
-    failed = {name: json.loads(first)[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
-    broken.write_text("\n".join([header, json.dumps({**failed, "error": "MemoryError: once"}), *rest]) + "\n")
+    broken = data_file(out, PAPER.name)
+    first = next(iter(broken.read().rows.values()))
+    failed = {name: first[name] for name in ("image", "patient", "slice", "tumour", "seconds")}
+    add_line(broken.path, {**failed, "error": "MemoryError: once"})
     for options, tests in (((), "0 tests"), (("--retry",), "1 test")):
         again = brain("--data", folder, "--out", out, *small(*options))
         assert again.exit_code == 0, (again.exception, again.stderr)
         assert f"{tests} in" in again.stderr
-    assert json.loads(broken.read_text().splitlines()[-1])["p"] == json.loads(first)["p"]
+    assert broken.read().rows[first["image"]]["p"] == first["p"]
     # Another split, or another training, is another study.
     for other in (("--seed", "1"), ("--epochs", "2")):
         refused = brain("--data", folder, "--out", out, *small(*other))
@@ -176,7 +179,7 @@ def test_a_study_goes_on_after_an_interruption_and_a_full_disk(
 ) -> None:
     monkeypatch.setattr("attentest.studies.brain.study.available", lambda: (PAPER,))
     monkeypatch.setattr(SpectralSearch, "images_together", lambda *_: 2)
-    cohort, file = FEW.cohort(load_slices(folder)), data_file(tmp_path, PAPER)
+    cohort, file = FEW.cohort(load_slices(folder)), data_file(tmp_path, PAPER.name)
     calls = []
 
     def stop(done: float, total: float, label: str) -> None:
@@ -215,14 +218,15 @@ def test_another_engine_gives_the_same_study(tmp_path: Path, monkeypatch: pytest
     shutil.copytree(tmp_path / "local" / "model", tmp_path / "there" / "model")
     engine = ShuffledEngine()
     monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
-    monkeypatch.setattr(sys.modules["attentest.cli.brain"], "_write_report", lambda *_: None)
+    monkeypatch.setattr("attentest.studies.brain.summary.example_galleries", lambda *_: {})
+    monkeypatch.setattr("attentest.studies.brain.page.write_report", lambda *_: None)
     command = ("--data", folder, "--out", tmp_path / "there", "--engine", "ray", *small())
     done = brain(*command)
     assert done.exit_code == 0, (done.exception, done.stderr)
     assert len(engine.works) == len(quick_brain.CONDITIONS)
     assert engine.not_kept == 0
     for condition in quick_brain.CONDITIONS:
-        local, there = (data_file(tmp_path / name, condition).read() for name in ("local", "there"))
+        local, there = (data_file(tmp_path / name, condition.name).read() for name in ("local", "there"))
         assert [header["engine"] for header in local.headers] == ["local"]
         assert [header["engine"] for header in there.headers] == ["shuffled"]
         assert not list(differences(there.rows, local.rows, 1e-9))
@@ -282,4 +286,4 @@ def test_where_results_cannot_go_is_said_before_training(
     with alone_in(tmp_path / "out"):
         done = brain("--data", folder, "--out", tmp_path / "out", *small())
     assert isinstance(done.exception, InputError)
-    assert "another run is writing" in str(done.exception)
+    assert f"another run (process {os.getpid()} on " in str(done.exception)

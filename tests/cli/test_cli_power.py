@@ -50,10 +50,8 @@ def test_it_is_the_plan_of_the_library_and_is_written() -> None:
                "--delta", "3", "--side", "4", "--region-unit", "patches", "--decide", "--out", "out/here")  # fmt: skip
     assert done.exit_code == 0, done.exception
     assert "4 tests: 1 image, 2 ways to choose the region, 2 heights of the square" in done.stderr
-    test = AttentionTest.from_pretrained(MODEL, noise=2.0, search=SpectralSearch(tol=1e-2))
-    expected = attentest.plan(
-        test, 1, 5, randomise=[0, 1], region_unit=["patches"], deltas=[0, 3], side=4, confidence_level=None
-    )
+    test = AttentionTest.from_pretrained(MODEL, noise=2.0, search=SpectralSearch(tol=1e-2), confidence_level=None)
+    expected = attentest.plan(test, 1, 5, randomise=[0, 1], region_unit=["patches"], deltas=[0, 3], side=4)
     written = json.loads(Path("out/here/power.json").read_text())
     assert {name: written[name] for name in expected.to_dict()} == json.loads(json.dumps(expected.to_dict()))
     assert (written["images"], written["seed"], written["settings"]["noise"]["sigma"]) == (1, 5, 2.0)

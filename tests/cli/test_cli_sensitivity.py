@@ -16,6 +16,7 @@ from attentest import AttentionTest, Sensitivity
 from attentest.cli import app
 from attentest.errors import InputError
 from attentest.noise import Dense, save_noise
+from documentation import ROOT, blocks
 
 QUICK = ("--model", "tiny", "--tol", "1e-3")
 
@@ -79,8 +80,9 @@ def test_records_have_it_and_another_run_goes_on_from_them() -> None:
 
 def test_noise_without_a_correlation_length_says_so() -> None:
     save_noise(Dense(np.eye(64)), "noise.json")
-    done = run("0.npy", "--noise", "noise.json", "--sensitivity", "--no-interval")
+    done = run("0.npy", "--noise", "noise.json", "--sensitivity", "--no-interval", "--report", "report.html")
     assert done.exit_code == 0, done.output
+    assert "Correlation lengths are left out: the noise model Dense has no" in Path("report.html").read_text("utf-8")
     assert "Correlation lengths are left out: the noise model Dense has no" in " ".join(done.stdout.split())
     assert "interval" not in done.stdout.splitlines()[0]
 
@@ -99,8 +101,24 @@ def test_noise_without_a_correlation_length_says_so() -> None:
 def test_what_makes_no_sense_is_refused_before_anything_is_computed(
     arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attentest.pipeline.file_run.stream_batches", None)
+    monkeypatch.setattr("attentest.pipeline.file_run.ImageTests", None)
     done = CliRunner().invoke(app, ["test", *arguments.split(), "--noise", "1", "--model", "tiny"])
     assert isinstance(done.exception, InputError), done.output
     with pytest.raises(InputError, match=message):
         raise done.exception
+
+
+def test_the_page_shows_what_its_command_prints() -> None:
+    image = np.random.default_rng(0).normal(size=(16, 16))
+    image[4:9, 6:11] += 2
+    np.save("scan.npy", image)
+    arguments = ["test", "scan.npy", "--noise", "1.0", "--randomise", "0.5", "--sensitivity"]
+    printed = [line.rstrip() for line in CliRunner().invoke(app, arguments).stdout.splitlines()]
+    shown = next(
+        block.text for block in blocks(ROOT / "docs" / "sensitivity.md") if block.language == "text"
+    ).splitlines()
+    *table, evaluations = printed[-len(shown) :]
+    assert table == shown[:-1]
+    # The number of evaluations depends on rounding, and so on the machine.
+    counts = [int(line.split()[-3]) for line in (evaluations, shown[-1])]
+    assert counts[0] == pytest.approx(counts[1], rel=0.1)

@@ -29,6 +29,7 @@ FLOW = [
     "record",  # the record of a result
     "runs",  # records on disk, engines, failures
     "presentation",  # words, tables, figures, reports
+    "cohort",  # many results as a study of patients
     "results",  # a result, many results
     "pipeline",  # AttentionTest: from images to results in one pass
     "simulation",  # synthetic images, calibration, power, check of the noise

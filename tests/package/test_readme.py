@@ -75,6 +75,12 @@ def folder(images: NDArray[np.float64], tmp_path: Path, monkeypatch: pytest.Monk
         Path(directory).mkdir(parents=True)
     for number, image in enumerate(images):
         np.save(f"controls/{number}.npy", image)
+    Path("slices").mkdir()
+    rows = ["image,patient,diagnosis,age"]
+    for number, image in enumerate(images[:6]):
+        np.save(f"slices/{number}.npy", image)
+        rows.append(f"{number}.npy,{number},{('tumour', 'healthy')[number % 2]},{50 + number**2}")
+    Path("patients.csv").write_text("\n".join(rows))
     for path in ("scans/first", "scans/second", "scans/inner/third", "templates/smooth"):
         np.save(f"{path}.npy", images[1])
     grey = Image.fromarray((128 + 12 * images[2]).astype(np.uint8))
@@ -174,6 +180,8 @@ def test_the_first_example_says_what_the_readme_says(capsys: pytest.CaptureFixtu
         exec(code, known)
     first = known["results"][0]
     assert first.naive_pvalue < 0.05 < first.pvalue
+    # Estimates of differences of 0 and 2 between pixels of standard deviation 1 are of that size.
+    assert all(-3 < end < 3 for result in known["results"] for end in result.confidence_interval())
     assert capsys.readouterr().out.rstrip().endswith(first.verdict())
 
 

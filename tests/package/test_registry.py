@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import attentest
 from attentest import registry
 from attentest.attention.aggregation import Aggregation
-from attentest.attention.model_library import ModelLibrary
+from attentest.attention.encoder import ModelLibrary
 from attentest.contrast import Background, Contrast, Filtered
 from attentest.errors import InputError
 from attentest.images.image_file import read_image
@@ -274,7 +274,7 @@ def extended(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for name, (part, attribute, argument) in NEW.items():
         line = Part(f"new_parts:{attribute}", f"the new {part}", argument)
-        monkeypatch.setitem(REGISTRIES[name]._parts, part, line)
+        monkeypatch.setitem(REGISTRIES[name], part, line)
     import attentest.cli
 
     monkeypatch.setattr(attentest, "cli", attentest.cli)
@@ -306,7 +306,7 @@ def test_a_new_image_format_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     module.read_raw = read_raw  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     line = ImageFormat("new_format:read_raw", suffixes=(".raw",))
-    monkeypatch.setitem(registry.IMAGE_FORMATS._parts, "raw", line)
+    monkeypatch.setitem(registry.IMAGE_FORMATS, "raw", line)
     np.arange(6.0).tofile(tmp_path / "scan.raw")
     assert read_image(tmp_path / "scan.raw").tolist() == [[0, 1, 2], [3, 4, 5]]
     (tmp_path / "text.png").write_text("hello")
@@ -369,7 +369,10 @@ def test_a_new_part_can_be_chosen_on_the_command_line(
         ("--attention", "--attention must be rollout, last-layer, layer:K or first-layer, got 'none'."),
         ("--contrast", "--contrast must be .* region-mean or reversed:STRENGTH, got 'none'."),
         ("--filter", "--filter must be .* gaussian:SIGMA, box or a .npy file, got 'none'."),
-        ("--noise", "--noise must be .* a noise file .*, sample, wavelet or range, got 'none': see the page .*"),
+        (
+            "--noise",
+            "--noise must be .* a noise file .*, sample, wavelet, range or poisson, got 'none': see the page .*",
+        ),
     ):
         noise_option = [] if option == "--noise" else ["--noise", "1"]
         done = CliRunner().invoke(extended, ["test", "0.npy", *noise_option, option, "none"])

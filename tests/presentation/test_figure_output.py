@@ -16,18 +16,10 @@ from attentest.errors import InputError
 from attentest.pipeline.file_run import file_stem
 from attentest.presentation.figure import new_figure
 
-COUNT = 5
+COUNT = 5  # images of the fixture
+pytestmark = pytest.mark.usefixtures("folder_of_scans")
 QUICK = ("--model", "tiny", "--noise", "1", "--tol", "1e-2", "--no-interval")
 ODD = "=cmd()\n \x1b.npy"
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_tiny_model: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("tiny").symlink_to(saved_tiny_model)
-    Path("scans").mkdir()
-    for number, image in enumerate(np.random.default_rng(4).normal(size=(COUNT, 8, 8))):
-        np.save(f"scans/{number}.npy", image)
 
 
 @pytest.fixture
@@ -122,7 +114,7 @@ def test_numbers_are_printed_although_figures_fail(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("", "--figure must be a file or a folder, got an empty text."),
+        ("", "--figure must not be an empty text: give a value, or leave it out."),
         ("scans/0.npy/", "cannot be made a directory"),
         ("figure", "--figure must end in .png, .svg, .pdf, or in / for a folder of figures, got 'figure'."),
     ],

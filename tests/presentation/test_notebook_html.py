@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -24,8 +25,9 @@ from attentest import (
     plan,
 )
 from attentest.presentation.notebook import MOST_ROWS, PICTURE_SIDE
-from attentest.presentation.words import interval_text
+from attentest.presentation.words import interval_text, result_numbers
 from attentest.runs.engine import FailedImage
+from attentest.search import SpectralSearch
 from toys import SoftmaxScores, tiny_vit
 
 TINY = np.array([[3.0, 0.1], [0.2, 0.3]])
@@ -118,12 +120,12 @@ def test_a_result_has_its_verdict_its_numbers_and_its_picture(tiny_test: Attenti
     result = tiny_test(TINY, certification=Certification(draws=9))
     page = shown(result)
     assert result.verdict() in page.text
-    assert page.value("selective p") == result.pvalue_text()
-    assert page.value("naive p (not valid)") == f"{result.naive_pvalue:.3g}"
-    assert page.value("certified p") == f"{result.certificate.pvalue:.3g}"  # type: ignore[union-attr]
-    assert page.value("estimate given the selection") == f"{result.estimate:.3g}"
-    assert page.value("region") == "1 of 4 pixels"
-    assert page.value("95% interval") == "{:.3g} to {:.3g}".format(*result.confidence_interval())
+    assert page.value("selective p").startswith(f"{result.pvalue_text()} (valid; error bar ")
+    assert page.value("naive p").startswith(f"{result.naive_pvalue:.3g} (not valid: ")
+    assert page.value("certified p").startswith(f"{result.certificate.pvalue:.3g} (")  # type: ignore[union-attr]
+    assert page.value("estimate").startswith(f"{result.estimate:.3g} (median-unbiased given the selection")
+    assert page.value("region") == "1 of 4 pixels (25% of what the model sees)"
+    assert page.value("95% interval").startswith("{:.3g} to {:.3g} (".format(*result.confidence_interval()))
     (data,) = page.pictures
     picture = Image.open(io.BytesIO(base64.b64decode(data)))
     assert picture.size == (PICTURE_SIDE, PICTURE_SIDE)
@@ -134,6 +136,22 @@ def test_a_result_has_its_verdict_its_numbers_and_its_picture(tiny_test: Attenti
     assert not outlined[half:].any()
     assert not outlined[:, half:].any()
     assert "certified p" not in shown(tiny_test(TINY)).cells
+
+
+def test_what_the_model_saw_is_named_beside_the_image(tiny_test: AttentionTest) -> None:
+    result = tiny_test.replace(randomise=0.5)(TINY)
+    page = shown(result)
+    assert len(page.pictures) == 2
+    assert "what the model saw: image plus noise" in page.text
+    first = Image.open(io.BytesIO(base64.b64decode(page.pictures[0])))
+    not_randomised = replace(result, randomised_image=None)
+    assert np.array_equal(np.array(first), picture_of(shown(not_randomised)))
+    assert "image plus noise" not in shown(not_randomised).text
+
+
+def picture_of(page: Page) -> np.ndarray:
+    (data,) = page.pictures
+    return np.array(Image.open(io.BytesIO(base64.b64decode(data))))
 
 
 def test_a_wide_colour_image_keeps_its_shape() -> None:
@@ -195,7 +213,8 @@ def test_a_calibration_has_its_rates_limits_and_verdict(tiny_test: AttentionTest
 
 
 def test_a_plan_has_a_row_for_each_design_and_height(tiny_test: AttentionTest) -> None:
-    page = shown(plan(tiny_test, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1, confidence_level=None))
+    p_alone = tiny_test.replace(confidence_level=None)
+    page = shown(plan(p_alone, 2, randomise=0.5, region_unit="pixels", deltas=[0, 1], side=1))
     assert page.tags.count("tr") == 3
     assert page.cells.count("pixels") == 2
 
@@ -242,6 +261,14 @@ def test_a_fitted_estimator_shows_what_it_found() -> None:
 )
 def test_a_noise_model_shows_its_numbers(model: Any, text: str) -> None:
     assert text in shown(model).text
+
+
+@pytest.mark.parametrize(("model", "said"), [(1.0, "valid;"), (noise.FromImage("sample"), "approximate, as the noise")])
+def test_p_is_called_valid_only_where_the_noise_is_not_from_the_tested_image(model: Any, said: str) -> None:
+    test = AttentionTest(SoftmaxScores(), noise=model, search=SpectralSearch(tol=1e-2), confidence_level=None)
+    note = result_numbers(test(np.array([[0.1, 0.7], [1.3, 2.0]])).record())[0].note
+    assert note.startswith(said)
+    assert "; error bar " in note
 
 
 def test_noise_of_the_users_own_describes_itself() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,21 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from attentest import AttentionTest, InputError, Results, plot_margins
-from attentest.presentation.figure import check_figure_path, drawable, save_figure, shortened_name
+from attentest.presentation.figure import MM, check_figure_path, drawable, save_figure, shown_name
 from attentest.presentation.many_results_figure import contact_sheet
-from attentest.presentation.picture import displayed
-from attentest.presentation.result_figure import MM, draw_density, results_figure
+from attentest.presentation.picture import displayed, eight_bits, overlay_pixels, seen_name
+from attentest.presentation.result_figure import draw_density, results_figure
 from attentest.record import ResultRecord
 from attentest.results.result import AttentionTestResult
-from attentest.search import Fixed, GridSearch
+from attentest.search import Certification, Fixed, GridSearch
 from attentest.statistics.alternative import Alternative
-from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.inference import ConfidenceInterval
 from attentest.statistics.law import Law
-from attentest.statistics.randomised_law import RandomisedNormal
-from attentest.statistics.truncated_law import TruncatedNormal
-from toys import SoftmaxScores
+from attentest.statistics.selection_laws import RandomisedNormal, TruncatedNormal
+from toys import SoftmaxScores, tiny_vit
 from truncated import known_set
 
 IMAGE = np.array([[2.0, 0.3], [-0.4, 0.9]])
@@ -101,7 +102,7 @@ def test_the_dark_share_of_the_area_is_p(
     assert filled_areas(curve) == pytest.approx([1, dark], abs=2e-4)
     assert curve.get_xlabel().endswith("dark: half of p" if alternative == "equal-tailed" else "dark: p")
     assert curve.get_xlim()[0] < result.statistic < curve.get_xlim()[1]
-    assert [text.get_text() for text in curve.texts] == [f"observed z = {result.statistic:.4g}"]
+    assert [text.get_text() for text in curve.texts] == [f"statistic T of the image = {result.statistic:.4g}"]
     assert curve.get_yscale() == "linear"
 
 
@@ -115,6 +116,21 @@ def test_a_tail_too_small_to_see_is_shown_again(tested: AttentionTestResult, t: 
     assert result.pvalue < 0.005
     assert dark > 0.3 * whole > 0  # it fills a good part of the enlargement
     assert tail.get_xlim()[0] < t < tail.get_xlim()[1]
+
+
+@pytest.mark.parametrize("width", [80.0, 180.0])
+@pytest.mark.parametrize(("t", "z", "sets"), [(12.06, 12.5, [[11.0, 12.6]]), (-12.06, -12.5, [[-12.6, -11.0]])])
+def test_the_enlarged_tail_covers_neither_the_density_nor_the_statistic(
+    tested: AttentionTestResult, width: float, t: float, z: float, sets: list[list[float]]
+) -> None:
+    law = RandomisedNormal(statistic=np.array([t]), observed_z=np.array([z]), gamma=np.array([0.5]))
+    figure = results_figure([result_of(tested, law, sets, "two-sided").picture()], width=width)
+    figure.draw_without_rendering()
+    curve = figure.subfigs[0].axes[2].child_axes[0]
+    (tail,) = curve.child_axes
+    covered = tail.get_tightbbox().transformed(curve.transData.inverted())
+    assert covered.y0 > max(patch.get_data().values.max() for patch in curve.patches)
+    assert not covered.x0 <= t <= covered.x1
 
 
 def test_what_is_extreme_is_what_the_alternative_says(tested: AttentionTestResult) -> None:
@@ -171,10 +187,121 @@ def test_two_lines_from_a_result_to_a_picture(tested: AttentionTestResult, tmp_p
     assert tested.density_plot(given[2]) is given[2]
 
 
+@pytest.fixture(scope="module")
+def randomised() -> AttentionTestResult:
+    image = np.random.default_rng(0).normal(size=(8, 8)) + 4.0 * np.outer(np.arange(8) < 3, np.arange(8) < 3)
+    return AttentionTest(tiny_vit(), noise=1.0, randomise=0.5)(image, certification=Certification(draws=19))
+
+
+def drawn_image(axes: Any) -> Any:
+    """The image that is below all else on axes."""
+    return np.asarray(axes.images[0].get_array())
+
+
+def test_the_image_is_shown_as_it_is_and_beside_it_by_name_what_the_model_saw(randomised: AttentionTestResult) -> None:
+    assert randomised.randomised_image is not None
+    image, seen = displayed(randomised.image), displayed(randomised.randomised_image)
+    axes = randomised.plot()
+    sheet = Results([randomised, randomised]).plot()
+    alone = randomised.overlay()
+    for shown in (axes[0], *sheet, alone):
+        assert np.array_equal(drawn_image(shown), image)
+    for figure in (sheet[0].figure, alone.figure):
+        assert any("image plus noise" in other.get_xlabel() for other in figure.axes)  # type: ignore[union-attr]
+    named = [other for other in [axes[1], *sheet[0].figure.axes, *alone.figure.axes] if other.images]  # type: ignore[union-attr]
+    named = [other for other in named if np.array_equal(drawn_image(other), seen)]
+    assert len(named) == 4  # one of the plot, two of the sheet, one beside the overlay
+    for shown in named:
+        assert " ".join(f"{shown.get_title()}{shown.get_xlabel()}".split()) == seen_name(False)
+    assert len(axes) == 4
+    with pytest.raises(InputError, match="axes must be a list of 4 Matplotlib Axes"):
+        randomised.plot(plt.figure().subplots(1, 3))
+    below = randomised.overlay(plt.figure().add_subplot())
+    assert np.array_equal(drawn_image(below), image)
+    assert below.get_xlabel() == "image; region of image plus noise"
+
+
+def box(text: Any) -> Any:
+    text.figure.canvas.draw()
+    return text.get_window_extent()
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_labels_fit_on_small_axes(randomised: AttentionTestResult, layout: Any) -> None:
+    result = replace(randomised, certificate=None)
+    label = box(result.overlay(plt.figure(figsize=(2, 2), layout=layout).add_subplot()).xaxis.label)
+    assert label.x0 >= 0
+    assert label.x1 <= 200  # at 100 dots per inch
+    assert label.y0 >= 0
+    figure = plt.figure(figsize=(7, 2), layout=layout)
+    *_, density = result.plot(figure.subplots(1, 4))
+    assert box(density.title).y1 <= 200
+    curve, interval = density.child_axes[:2]
+    assert box(interval.title).y1 < box(curve.xaxis.label).y0
+    for text in (curve.xaxis.label, interval.xaxis.label, interval.title, *curve.texts):
+        assert box(text).x1 <= 700
+
+
+def test_ranks_are_whole_numbers(tested: AttentionTestResult) -> None:
+    assert all(tick == round(tick) for tick in Results([tested, tested]).pvalue_plot().get_xticks())
+
+
+def test_a_figure_has_one_observed_value_and_others_have_names(
+    tested: AttentionTestResult, randomised: AttentionTestResult
+) -> None:
+    for result in (tested, randomised):
+        figure = results_figure([result.picture()])
+        texts = [text.get_text() for text in figure.findobj(Text)]  # type: ignore[attr-defined]
+        assert [text for text in texts if "observed" in text] == ["\u25c6 observed difference, \u25cf estimate"]
+        assert f"statistic T of the image = {result.statistic:.4g}" in texts
+    test = AttentionTest(tiny_vit(), noise=1.0, randomise=0.5)
+    z = float(randomised.law.z_obs[0])
+    for asked, name in ((test, f"z of the randomised image = {z:.4g}"), (test.replace(randomise=0), "statistic T =")):
+        labels = [text.get_text() for text in plot_margins(asked, randomised.image, points=3).get_legend().get_texts()]  # type: ignore[union-attr]
+        assert name in labels[-1]
+        assert not any("observed z" in label for label in labels)
+
+
+def test_a_photograph_keeps_its_colours(randomised: AttentionTestResult) -> None:
+    photograph = np.random.default_rng(0).uniform(0, 255, size=(8, 8, 3))
+    coloured = replace(randomised, image=photograph, randomised_image=None)
+    for axes in (coloured.overlay(), coloured.plot()[0], Results([coloured]).plot()[0]):
+        assert len(axes.images) == 1  # no map over it
+        assert np.array_equal(drawn_image(axes), displayed(photograph))
+    pixels = overlay_pixels(
+        eight_bits(displayed(photograph)), coloured.attention, np.zeros((8, 8), bool), np.zeros((8, 8), bool), 8
+    )
+    assert np.array_equal(pixels, eight_bits(displayed(photograph)))
+
+
+def test_a_map_that_is_not_of_attention_is_a_saliency_map(
+    tested: AttentionTestResult, randomised: AttentionTestResult
+) -> None:
+    for result, kind in ((tested, "saliency"), (randomised, "attention")):  # a score function, and a transformer
+        assert result.plot()[-2].get_title() == f"{kind} map"
+        assert f"the mean of this {kind} region" in result.verdict()
+        assert ResultRecord.from_dict(result.to_dict()).map_kind == kind
+
+
+def test_p_values_that_span_decades_have_a_logarithmic_axis(tested: AttentionTestResult) -> None:
+    def line(pvalues: list[float]) -> Any:
+        logs = [float(np.log(p)) for p in pvalues]
+        return Results([replace(tested, log_pvalue=log, log_pvalue_bounds=(log, log)) for log in logs]).pvalue_plot()
+
+    tiny = [1e-320, 1e-100, 1e-30, 1e-9, 1e-6, 0.2, 1.0]
+    axes = line(tiny)
+    assert axes.get_yscale() == "log"
+    drawn = next(curve for curve in axes.lines if curve.get_label() == "selective").get_ydata()
+    assert np.allclose(np.log(drawn), np.log(np.maximum(tiny, 1e-307)))
+    assert axes.get_ylim()[0] <= drawn[0]
+    assert "1" in [text.get_text() for text in axes.get_yticklabels()]
+    assert line([0.02, 0.3, 0.5, 0.9]).get_yscale() == "linear"
+
+
 def test_what_is_not_axes_is_refused(tested: AttentionTestResult) -> None:
     with pytest.raises(InputError, match="axes must be a list of 3 Matplotlib Axes"):
         tested.plot([plt.figure().add_subplot()])
-    with pytest.raises(InputError, match="axes must be Matplotlib Axes or None for a new figure, got 1 of type str"):
+    with pytest.raises(InputError, match="ax must be Matplotlib Axes or None for a new figure, got 1 of type str"):
         tested.overlay("ax")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="width must be"):
         tested.plot(width=-3)
@@ -186,27 +313,40 @@ def test_what_is_not_axes_is_refused(tested: AttentionTestResult) -> None:
 
 @pytest.mark.parametrize("width", [80.0, 180.0])
 @pytest.mark.parametrize("style", ["default", "dark_background"])
+@pytest.mark.parametrize("kind", ["plain", "randomised and certified", "not converged"])
 def test_nothing_lies_outside_the_figure_or_on_something_else(
-    tested: AttentionTestResult, width: float, style: str
+    tested: AttentionTestResult, randomised: AttentionTestResult, width: float, style: str, kind: str
 ) -> None:
     far = result_of(tested, TruncatedNormal(statistic=np.array([312.5])), [[300.0, 320.0]], "two-sided")
+    wide = replace(tested, log_pvalue_bounds=(-700.0, -0.1), status="max_evaluations", seen=np.ones((1000, 1000), bool))
+    long = replace(randomised, naive_log_pvalue=-75.0)
+    shown = {"plain": far, "randomised and certified": long, "not converged": wide}[kind]
     with plt.style.context(style):
-        figure = results_figure([far.picture("name " * 40)], width=width)
+        figure = results_figure([shown.picture("name " * 40)], width=width)
         figure.draw_without_rendering()
     assert figure.get_size_inches()[0] == pytest.approx(width * MM)
     rows = figure.subfigs[0]
-    image, attention, density = rows.axes[:3]
-    boxes = [axes.get_window_extent() for axes in (image, attention, density)]
+    *pictures, density = rows.axes[: 4 if kind.startswith("randomised") else 3]
+    image, attention = pictures[0], pictures[-1]
+    boxes = [axes.get_window_extent() for axes in (*pictures, density)]
     assert boxes[0].width == pytest.approx(boxes[1].width)
     assert boxes[0].y1 == pytest.approx(boxes[1].y1)
     if width == 180:
-        assert boxes[2].y1 == pytest.approx(boxes[0].y1)
-        assert boxes[2].width == pytest.approx(boxes[0].width)
+        assert boxes[-1].y1 == pytest.approx(boxes[0].y1)
+    titles = [axes.title.get_window_extent() for axes in (*pictures, density)]
+    for first, other in combinations([*boxes, *titles], 2):
+        assert not first.overlaps(other)
     everything = figure.get_tightbbox()  # in inches
     assert everything.x0 >= 0
     assert everything.y0 >= 0
     assert everything.x1 <= width * MM
     assert everything.y1 <= figure.get_size_inches()[1]
+    # The frame of the density is no part of that box. A millimetre is left, as letters are wider at other resolutions.
+    edge = MM * figure.dpi
+    for text in [density.title, *(text for axes in density.child_axes for text in (axes.title, *axes.texts))]:
+        box = text.get_window_extent()
+        assert figure.bbox.x0 + edge <= box.x0, text
+        assert box.x1 <= figure.bbox.x1 - edge, text
     name, verdict = (text.get_window_extent() for text in rows.texts)
     assert name.y0 > max(axes.title.get_window_extent().y1 for axes in (image, attention))
     assert verdict.y1 < min(box.y0 for box in boxes)
@@ -225,7 +365,7 @@ def test_many_results_are_a_sheet_sorted_by_p(tested: AttentionTestResult) -> No
     assert [one.get_title() for one in axes] == ["b", "c", "a"]
     assert [one.get_xlabel() for one in axes] == ["p = 0.001", "p = 0.04", "p = 0.3"]
     assert [one.get_title() for one in results.plot(most=1)] == ["b"]
-    assert "1 image with the smallest p of 3" in contact_sheet([many[1].picture()], total=3).get_suptitle()
+    assert "1 image with the smallest p of 3" in contact_sheet([many[1].picture()], total=3)[0].figure.get_suptitle()
     line = results.pvalue_plot(alpha=0.1)
     assert "3 images: 2 with p at most 0.1, 2 after adjustment" in line.get_title()
     assert {text.get_text() for text in line.get_legend().get_texts()} >= {"selective", "naive (not valid)"}  # type: ignore[union-attr]
@@ -247,7 +387,7 @@ def test_margins_are_positive_exactly_where_the_region_is_another(tested: Attent
 
 def test_a_record_draws_the_picture_of_its_result(tested: AttentionTestResult) -> None:
     live = tested.picture("one")
-    read = replace(live, record=ResultRecord.from_json(live.record.to_json()))
+    read = replace(live, record=ResultRecord.from_dict(live.record.to_dict()))
     titles = []
     for picture in (live, read):
         figure = results_figure([picture])
@@ -257,8 +397,8 @@ def test_a_record_draws_the_picture_of_its_result(tested: AttentionTestResult) -
 
 
 def test_names_are_shown_as_they_are_shortened_and_in_letters_that_can_be_drawn() -> None:
-    assert shortened_name("scan.png", 20) == "scan.png"
-    assert shortened_name("a" * 30 + "b" * 30, 21) == "a" * 9 + "…" + "b" * 9
+    assert shown_name("scan.png", 20)["s"] == "scan.png"
+    assert shown_name("a" * 30 + "b" * 30, 21)["s"] == "a" * 10 + "…" + "b" * 10
     assert drawable("a\x1b[0m\udc80")[0] == "a\\x1b[0m\\udc80"
     text, families = drawable("脳.png")
     assert text in ("脳.png", "\\u8133.png")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from base64 import b64decode, b64encode
 from dataclasses import replace
 from hashlib import sha256
@@ -18,18 +19,15 @@ from PIL import Image
 
 from attentest import AttentionTest
 from attentest.errors import InputError
-from attentest.presentation.report.tested_batch import (
-    LONGEST_SIDE,
-    SmallPicture,
-    batch_of_folder,
-)
+from attentest.markup import plain
+from attentest.presentation.picture import LONGEST_SIDE, MAP_COLOURS, SmallPicture, content_digest, map_pixels
+from attentest.presentation.report.tested_batch import batch_of_folder
 from attentest.presentation.sensitivity import recorded_sensitivity
-from attentest.presentation.words import LONGEST_CELL, plain, short
 from attentest.results.batch import Results, small_picture
 from attentest.runs.engine import FailedImage
 from attentest.search import Certification
 from command_line import run_main
-from toys import tiny_vit
+from toys import SoftmaxScores, tiny_vit
 
 NASTY = (
     "<script>alert(1);.npy",
@@ -102,13 +100,13 @@ def page(results: Results, tmp_path_factory: pytest.TempPathFactory) -> Page:
 
 def test_it_says_what_the_results_say(results: Results, page: Page) -> None:
     assert "3 images were tested." in page.text
-    rejected = sum(bool(result.reject_at(0.05)) for result in results)
+    rejected = sum(bool(result.reject_at(0.05)) for result in results.tested)
     assert f"{rejected} of 3 {'is' if rejected == 1 else 'are'} significant at 0.05" in page.text
     assert "1 image could not be tested" in page.text
-    for result in results:
+    for result in results.tested:
         assert result.verdict() in page.text
     assert sum(attributes.get("class") == "card" for _, attributes in page.tags) == 3
-    assert f"{results[0].naive_pvalue:.3g} (not valid, for comparison)" in page.text
+    assert f"{results[0].naive_pvalue:.3g} (not valid: it ignores that the model chose the region)" in page.text
     certificate = results[2].certificate
     assert certificate is not None
     assert certificate.summary() in page.text
@@ -139,7 +137,8 @@ def test_the_mark_of_a_footnote_is_no_digit_of_a_p_value(page: Page) -> None:
 
 def test_pictures_are_small_and_show_the_region(results: Results, page: Page) -> None:
     pictures = page.attributes("src")
-    assert len(pictures) == 3 * 3
+    assert len(pictures) == 3 * 3 + 1  # and what the model saw of the randomised one
+    assert page.text.count("What the model saw: image plus noise") == 1
     for picture in pictures:
         image = Image.open(BytesIO(b64decode(picture.partition(",")[2])))
         assert max(image.size) <= 1024
@@ -147,8 +146,51 @@ def test_pictures_are_small_and_show_the_region(results: Results, page: Page) ->
     assert (213, 94, 0) in {colour for _, colour in overlay.getcolors(100_000) or []}  # the outline
 
 
+def test_a_footnote_is_said_once_and_cards_lead_to_it(results: Results, tmp_path: Path) -> None:
+    special = results[2]
+    Results([special, special]).report(tmp_path / "same.html")
+    page = Page((tmp_path / "same.html").read_text("utf-8"))
+    assert page.text.count("randomised selection: the region was chosen on the image plus noise") == 1
+    linked = [href for href in page.attributes("href") if href.startswith("#note-")]
+    assert len(linked) >= 2
+    assert {href.removeprefix("#") for href in linked} <= set(page.attributes("id"))
+
+
+def test_adjusted_p_values_are_said_to_be_of_upper_bounds(results: Results, page: Page) -> None:
+    assert "BH p and Holm p are adjusted from the upper bounds on p." in page.text
+    assert "Adjusted for the 3 tested images, from upper bounds on p: " in page.text
+
+
+def test_what_the_map_shows_is_named(tmp_path: Path) -> None:
+    result = AttentionTest(SoftmaxScores(), noise=1.0)(np.array([[2.0, 0.3], [-0.4, 0.9]]))
+    Results([result]).report(tmp_path / "saliency.html")
+    page = Page((tmp_path / "saliency.html").read_text("utf-8"))
+    assert "Are the saliency regions real?" in page.text
+    assert "Saliency map" in page.text
+    assert "where the saliency map of the model exceeds" in page.text
+    assert "attention" not in page.text.replace("Test for Attention Map", "").lower().replace("attentest", "")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no Chromium here")
+def test_it_is_as_wide_as_a_telephone(results: Results, tmp_path: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    results.report(tmp_path / "report.html")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for width in (390, 1200):
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            page.goto(f"file://{tmp_path}/report.html")
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate(
+                "[...document.querySelectorAll('.card')].every(card => [...card.querySelectorAll('td, img, p')].every("
+                "part => part.getBoundingClientRect().right <= card.getBoundingClientRect().right))"
+            )
+        browser.close()
+
+
 def test_sensitivity_agrees_with_the_verdict_at_the_assumed_noise(results: Results) -> None:
-    for result in results:
+    for result in results.tested:
         found = recorded_sensitivity(result, None, alpha=0.05, confidence_level=0.95)
         at_one = next(row for row in found.to_dict()["factors"] if row["factor"] == 1.0)
         assert at_one["pvalue"] == pytest.approx(result.pvalue, rel=1e-9)
@@ -176,25 +218,39 @@ def test_small_pictures_are_small_and_come_back_from_a_file(results: Results, tm
     region = large > 0
     result = replace(results[0], image=large, attention=large, region=region, part=region)
     picture = small_picture([result])
-    assert picture.parts.shape == (233, 433)
+    assert picture.parts.shape == (276, 512)
     assert max(picture.parts.shape) <= LONGEST_SIDE
     assert abs(picture.parts.mean() - 0.5) < 0.01
     path = tmp_path / "picture.npz"
     path.write_bytes(picture.to_bytes())
-    again = SmallPicture.read(path)
+    again = SmallPicture.read(path, content_digest(path.read_bytes()))
     assert again is not None
     np.testing.assert_array_equal(again.image, picture.image)
     np.testing.assert_array_equal(again.parts, picture.parts)
     path.write_bytes(picture.to_bytes()[:-40])
-    assert SmallPicture.read(path) is None
+    assert SmallPicture.read(path, content_digest(path.read_bytes())) is None
+    seen = small_picture([replace(result, randomised_image=1.0 - large)])
+    path.write_bytes(seen.to_bytes())
+    again = SmallPicture.read(path, content_digest(path.read_bytes()))
+    assert again is not None
+    np.testing.assert_array_equal(again.randomised_image, 255 - seen.image)
+    assert again.seen() is not None
+    assert picture.seen() is None
     strip = replace(results[0], image=large[:3], attention=large[:3], region=region[:3], part=region[:3])
-    assert small_picture([strip]).parts.shape == (1, 433)
+    assert small_picture([strip]).parts.shape == (1, 512)
+
+
+def test_pixels_have_the_colours_of_figures() -> None:
+    from matplotlib import colormaps
+
+    levels = np.arange(256)[None] / 255.0
+    expected = np.asarray(colormaps[MAP_COLOURS](levels, bytes=True)[..., :3], dtype=int)
+    assert np.abs(map_pixels(levels) - expected).max() <= 6  # between the steps, out of 255
 
 
 def test_names_are_shown_and_do_nothing() -> None:
     assert plain("a\u202eb\x1b[0m\n") == "a\\u202eb\\x1b[0m\\n"
     assert plain("画像.png") == "画像.png"
-    assert len(short("y" * 500)) == LONGEST_CELL
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +356,13 @@ def test_in_python_a_bad_path_is_refused(results: Results, tmp_path: Path) -> No
     with pytest.raises(InputError, match="cards must be at least 0"):
         results.report(tmp_path / "report.html", cards=-1)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_batch_of_failures_alone_has_a_report(tmp_path: Path) -> None:
+    Results([FailedImage(number=0, reason="it is no image.")]).report(tmp_path / "report.html")
+    text = Page((tmp_path / "report.html").read_text()).text
+    assert "0 images were tested." in text
+    assert "it is no image." in text
 
 
 def test_progress_is_told(results: Results, tmp_path: Path) -> None:

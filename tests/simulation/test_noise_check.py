@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import ndimage, stats
 
 from attentest import InputError
@@ -24,17 +26,24 @@ from attentest.noise import (
     PooledVariance,
     Stationary,
 )
+from attentest.noise.local_variance import Cells
 from attentest.noise.model import DRAWS, complete
-from attentest.simulation.noise_check.assumptions import CRITERIA, ranked, verdicts
+from attentest.simulation.noise_check.assumptions import CRITERIA, ranked, undecided, verdicts
 from attentest.simulation.noise_check.autocorrelation import (
     autocorrelation,
-    coarse_cells,
     lag_names,
     lag_values,
     mean_deviations,
     row_effects,
 )
-from attentest.simulation.noise_check.measures import Measures, at_the_ends, bin_edges, grey_step, measure, on_grid
+from attentest.simulation.noise_check.measures import (
+    Measures,
+    ResidualImages,
+    at_the_ends,
+    bin_edges,
+    grey_step,
+    on_grid,
+)
 from attentest.simulation.noise_check.noise_check import noise_check
 
 SIDE, COUNT, SIGMA = 20, 12, 10.0
@@ -46,7 +55,7 @@ QUICK: dict[str, Any] = {"alpha": 0.4, "simulations": 19}
 def measured(noise: FloatArray) -> Measures:
     """Return the measures of images 100 + 10 noise (K, H, W) for independent noise of standard deviation 10."""
     images = 100 + SIGMA * noise[:, None]
-    return measure(images - images.mean(axis=0), np.full(images.shape[1:], SIGMA), images)
+    return ResidualImages(images - images.mean(axis=0), np.full(images.shape[1:], SIGMA), images).measures()
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +112,14 @@ def test_each_broken_assumption_is_named_and_no_other(name: str, simulated: list
 
 def test_two_way_analysis_against_scipy_and_its_definition() -> None:
     table = np.random.default_rng(2).normal(size=(7, 5))
-    ratio, _ = row_effects(table)
-    columns, _ = row_effects(table.T)
+    (ratio,), _ = row_effects([table])
+    (columns,), _ = row_effects([table.T])
     # Without row effects in the residual, the one-way F statistic of SciPy is that of a table whose rows are centred.
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     within = (rest**2).sum() / (6 * 4)
     rows = 5 * ((table.mean(axis=1) - table.mean()) ** 2).sum() / 6
     assert ratio == pytest.approx(rows / within, rel=1e-12)
-    shifted, _ = row_effects((table + np.arange(7.0)[:, None]).T)
+    (shifted,), _ = row_effects([(table + np.arange(7.0)[:, None]).T])
     assert shifted == pytest.approx(columns, rel=1e-12)
     one_way = stats.f_oneway(*(table - table.mean(axis=1, keepdims=True)).T).statistic
     assert columns == pytest.approx(one_way * (6 * 4) / (5 * 6), rel=1e-12)  # 24 degrees of freedom for 30
@@ -118,7 +127,7 @@ def test_two_way_analysis_against_scipy_and_its_definition() -> None:
 
 def test_cells_average_and_spread() -> None:
     values = np.random.default_rng(0).normal(size=(2, 9, 13))
-    cells = coarse_cells((9, 13))
+    cells = Cells((9, 13))
     means = cells.means(values)
     assert means.shape == (2, 6)
     back = cells.spread(means)
@@ -285,11 +294,77 @@ def test_words_and_numbers() -> None:
         check["colour"]
 
 
+def test_p_is_said_to_be_as_small_as_simulations_allow() -> None:
+    check = noise_check(Isotropic(1.0), 3 * np.random.default_rng(0).standard_normal((6, 8, 8)))
+    assert (check["scale"].as_extreme, check["scale"].adjusted_text) == (0, "0.008 or less")
+    assert "scale: broken (adjusted p 0.008 or less)" in check.summary()
+    assert "or less" not in check["Gaussian"].adjusted_text
+
+
+@pytest.mark.parametrize("sigma", [1.0, 1.2])
+def test_sets_of_images_are_drawn_until_no_verdict_can_change(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = sigma * np.random.default_rng(5).standard_normal((8, 12, 12))
+    check = noise_check(Isotropic(1.0), images)
+    monkeypatch.setattr("attentest.simulation.noise_check.noise_check.FIRST", 1000)
+    whole = noise_check(Isotropic(1.0), images)
+    assert [one.verdict for one in check.assumptions] == [one.verdict for one in whole.assumptions]
+    assert whole.simulations == 999
+    # Where something is broken all sets are needed, but not for all assumptions.
+    assert check.simulations == (999 if check.broken else 100)
+    assert check["Gaussian"].pvalue == pytest.approx(whole["Gaussian"].pvalue, abs=0.2)
+
+
+def test_which_verdicts_more_sets_can_change() -> None:
+    def rows(as_extreme: int) -> list[FloatArray]:
+        """Return the numbers of images, and of 100 drawn sets of which so many are as extreme."""
+        return [np.zeros(1), *(np.ones(1) for _ in range(as_extreme)), *(-np.ones(1) for _ in range(100 - as_extreme))]
+
+    def still_open(**as_extreme: int) -> list[str]:
+        ranks = dict.fromkeys(CRITERIA, 60) | {name.replace("_", " "): count for name, count in as_extreme.items()}
+        # One-sided assumptions: two-sided ones are extreme on either side of the mean of all.
+        return undecided({name: rows(ranks[name]) for name in CRITERIA if CRITERIA[name].one_sided}, 999, 0.05)
+
+    # A p-value of 6 / 1000 is 0.048 after adjustment for eight, and one of 50 / 1000 is 0.05 by itself.
+    assert still_open(equal_gain=6) == []
+    assert still_open(equal_gain=5) == ["equal gain"]
+    assert still_open(equal_gain=5, no_clipping=49, equal_brightness=50) == ["no clipping", "equal gain"]
+
+
+def test_what_is_conspicuous_alone_is_said_to_be_so_and_not_marked() -> None:
+    check = noise_check(Isotropic(1.0), np.random.default_rng(0).standard_normal((6, 8, 8)))
+    narrow = replace(check.measured, scale_band=np.array([0.999, 1.001]), mean_band=np.zeros(2))
+
+    def marked(verdict: str) -> list[str]:
+        assumptions = tuple(replace(one, verdict=verdict) for one in check.assumptions)
+        page = replace(check, measured=narrow, assumptions=assumptions).plot(Figure())
+        return [str(line.get_marker()) for axes in page.axes for line in axes.lines if len(line.get_xdata())]
+
+    assert "D" not in marked("no sign against it")
+    assert marked("broken").count("D") == 2
+
+    def measures(value: float) -> Measures:
+        numbers = {name: np.array([value * (name == "equal gain")]) for name in CRITERIA}
+        return replace(check.measured, tested=numbers)
+
+    # The second of 200: p = 0.01, and 0.08 after adjustment for eight assumptions.
+    found = {one.name: one for one in verdicts(measures(198.5), [measures(drawn) for drawn in range(199, 0, -1)], 0.05)}
+    gain = found["equal gain"]
+    assert (gain.pvalue, gain.adjusted_text, gain.verdict) == (0.01, "0.08", "no sign against it")
+    assert gain.consequence == "Alone this would be conspicuous (p = 0.01), but not among 8 assumptions."
+    assert found["scale"].consequence == "Images drawn from the model show as much."
+
+
 def test_a_small_effect_is_not_called_broken() -> None:
     images = np.random.default_rng(0).standard_normal((12, 48, 48))
     check = noise_check(Isotropic(1.0), 1.017 * images, simulations=159)  # 1.7%, four standard errors
     assert check["scale"].verdict == "found, but small"
     assert check.passed
+
+
+def test_spreads_are_said_to_be_beyond_chance() -> None:
+    found = noise_check(Isotropic(1.0), np.random.default_rng(0).standard_normal((8, 16, 16)))
+    for name in ("variance map", "equal gain", "equal brightness"):
+        assert found[name].finding.endswith("more than chance explains (standard deviation).")
 
 
 def test_masked_areas_are_reported() -> None:
@@ -298,7 +373,7 @@ def test_masked_areas_are_reported() -> None:
     found = noise_check(Isotropic(1.0), images)
     # 80 of the 256 values of each image, of which one does not count
     assert found["no clipping"].statistic == pytest.approx(79 / 256)
-    assert "exactly the least one, 0." in found["no clipping"].finding
+    assert "exactly the least one, 0, besides one per image." in found["no clipping"].finding
     assert {"no clipping", "variance map"} <= set(found.broken)
 
 
@@ -321,7 +396,7 @@ def test_progress_is_reported() -> None:
         (Diagonal(np.ones(9)), (5, 8, 8), {}, "for 9 pixels, but the image has 64"),
         (1.0, (5, 8, 8), {"alpha": 0.0}, "alpha must lie strictly between 0 and 1"),
         (1.0, (5, 8, 8), {"simulations": 3}, "simulations must be at least 19"),
-        (1.0, (5, 8, 8), {"alpha": 0.01}, "simulations must be at least 799 for alpha = 0.01"),
+        (1.0, (5, 8, 8), {"alpha": 0.005}, "simulations must be at least 1599 for alpha = 0.005"),
         (1.0, (5, 8, 8), {"rng": "x"}, "rng must be"),
         (1.0, (5, 8, 8), {"progress": 3}, r"progress must be True for a bar, .* got 3"),
         ("8", (5, 8, 8), {}, "noise must be a standard deviation"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +22,9 @@ from attentest.search import SpectralSearch
 from attentest.simulation.images import noise_deviation
 from attentest.simulation.power.simulate import Simulation
 from attentest.simulation.power.simulated_tests import Design, SimulatedTests
-from attentest.statistics.conditional_power import detectable_means
+from attentest.statistics.conditional_mean import detectable_means
 from attentest.statistics.multiple_testing import rate_of
-from attentest.statistics.randomised_law import RandomisedNormal
+from attentest.statistics.selection_laws import RandomisedNormal, RandomisedStudent
 from toys import tiny_vit
 from truncated import normal
 
@@ -62,6 +63,9 @@ def bright(**options: Any) -> AttentionTest:
     return AttentionTest(Brightness(), **{"noise": 1.0, "search": SpectralSearch(tol=1e-3), **options})
 
 
+P_ALONE = bright(confidence_level=None)
+
+
 def ztest_power(mean: float, alpha: float = 0.05) -> float:
     cut = stats.norm.isf(alpha / 2)
     return float(stats.norm.sf(cut - mean) + stats.norm.cdf(-cut - mean))
@@ -70,7 +74,7 @@ def ztest_power(mean: float, alpha: float = 0.05) -> float:
 def test_without_selection_it_is_the_ztest() -> None:
     """The difference of the halves has a standard error of 0.5; the square is in one half in two places of three."""
     planned = plan(
-        left_half(), 300, 1, randomise=[0], region_unit=["patches"], deltas=[0, 2], side=2, confidence_level=None
+        left_half(confidence_level=None), 300, 1, randomise=[0], region_unit=["patches"], deltas=[0, 2], side=2
     )
     null, signal = planned.tests
     expected = (2 * ztest_power(2.0) + ztest_power(0.0)) / 3
@@ -102,7 +106,7 @@ def test_intervals_hold_the_true_value_and_stay_below_their_bound(count: int) ->
 
 
 def test_randomisation_and_signals_help() -> None:
-    planned = plan(bright(), 40, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 4], confidence_level=None)
+    planned = plan(P_ALONE, 40, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 4])
     by_cell = {(tests.design.randomise, tests.delta): tests.rejected.value for tests in planned.tests}
     assert by_cell[1, 4] > by_cell[0, 4] > by_cell[0, 0]
     assert by_cell[1, 4] > by_cell[1, 0]
@@ -140,7 +144,6 @@ def simulated(test: AttentionTest, n: int = 2, rng: int = 0, **options: Any) -> 
         "true_noise": None,
         "alpha": 0.05,
         "power": 0.8,
-        "confidence_level": None,
     }
     return Simulation(test, n, rng, **{**defaults, **options})
 
@@ -160,8 +163,8 @@ def test_backgrounds_are_the_true_means() -> None:
 def test_a_reference_has_the_background_without_the_square() -> None:
     """So the backgrounds cancel: without a square the hypothesis is true, and the true value is zero."""
     slope = np.linspace(0, 9, 36).reshape(6, 6)
-    test = bright(contrast=Reference(noise=0.5))
-    simulation = simulated(test, 10, backgrounds=[slope], confidence_level=0.9, randomise=[1], deltas=[0])
+    test = bright(contrast=Reference(noise=0.5), confidence_level=0.9)
+    simulation = simulated(test, 10, backgrounds=[slope], randomise=[1], deltas=[0])
     reference = simulation.images.reference(0)
     assert np.abs(reference.pixels - slope).max() < 3
     assert not np.array_equal(reference.pixels, simulation.images.reference(1).pixels)
@@ -172,9 +175,11 @@ def test_a_reference_has_the_background_without_the_square() -> None:
 
 
 def test_the_square_is_dark_if_the_alternative_is_less() -> None:
-    options: dict[str, Any] = {"randomise": [1], "region_unit": ["pixels"], "deltas": [5], "confidence_level": None}
-    (less,) = plan(left_half(alternative="less"), 30, side=2, **options).tests
-    (greater,) = plan(left_half(alternative="greater"), 30, side=2, **options).tests
+    options: dict[str, Any] = {"randomise": [1], "region_unit": ["pixels"], "deltas": [5]}
+    less, greater = (
+        plan(left_half(alternative=alternative, confidence_level=None), 30, side=2, **options).tests[0]
+        for alternative in ("less", "greater")
+    )
     assert 0.15 < less.rejected.value < 0.55  # the square is on the left in a third of the images
     assert 0.15 < greater.rejected.value < 0.55
     one_sided = plan(left_half(alternative="less"), 3, randomise=[0], region_unit=["pixels"], deltas=[1]).tests[0]
@@ -188,10 +193,9 @@ def test_colour_images_and_preprocessing() -> None:
         noise=PerChannel([1.0, 2.0, 3.0]),
         preprocessing=Preprocessing(resize=(6, 6)),
         search=SpectralSearch(tol=1e-2),
+        confidence_level=None,
     )
-    planned = plan(
-        colour, 2, randomise=[0.5], deltas=[1], region_unit=["patches"], image_shape=(3, 9, 10), confidence_level=None
-    )
+    planned = plan(colour, 2, randomise=[0.5], deltas=[1], region_unit=["patches"], image_shape=(3, 9, 10))
     assert planned.noise_deviation == pytest.approx(np.sqrt(14 / 3), rel=0.02)
     assert planned.tests[0].rejected.total == 2
     with pytest.raises(InputError, match="say which to draw with image_shape"):
@@ -272,6 +276,18 @@ def test_the_interval_of_the_median_covers_it() -> None:
     assert few == (2.0, 0.0, np.inf)
 
 
+def test_intervals_have_the_confidence_level_of_the_test() -> None:
+    options: dict[str, Any] = {"randomise": 0.5, "region_unit": "patches", "deltas": 2}
+    wide, usual = (plan(bright(confidence_level=level), 3, **options) for level in (0.99, 0.95))
+    assert (wide.confidence_level, usual.confidence_level) == (0.99, 0.95)
+    assert wide.to_dict()["confidence_level"] == 0.99
+    naive = stats.norm.ppf(0.995) / stats.norm.ppf(0.975)  # lengths are over those of the naive intervals
+    (of_wide,), (of_usual,) = wide.tests, usual.tests
+    assert of_wide.lengths is not None
+    assert of_usual.lengths is not None
+    assert (of_wide.lengths * naive > of_usual.lengths).all()
+
+
 def test_undecided_images_are_counted() -> None:
     assert "counted as not rejected: 7" in planned(row(0, 0, 5, undecided=7)).summary()
 
@@ -310,6 +326,16 @@ def test_detectable_means_of_the_ztest_and_of_thin_sets() -> None:
         found = detectable_means(soft, thin, "greater", 0.05, 0.8)
         # No more than by conditioning on all of the randomised image: the z-test of data thinning.
         assert found.max() <= (stats.norm.isf(0.05) + stats.norm.isf(0.2)) * np.sqrt(1 + 1 / gamma**2) * (1 + 1e-9)
+
+
+def test_a_power_that_is_never_reached_is_an_infinite_mean_and_takes_no_time() -> None:
+    """With an estimated standard error of one degree of freedom the power has a limit below 1 on a thin set."""
+    t = np.array([1.2, 3.0])
+    law = RandomisedStudent(statistic=t, observed_z=t, gamma=np.full(2, 0.3), degrees=np.array([1.0, 10.0]))
+    start = time.perf_counter()
+    means = detectable_means(law, [np.array([[at - 0.1, at + 0.1]]) for at in t], "two-sided", 0.05, 0.8)
+    assert means == pytest.approx([np.inf, 9.390956828], rel=1e-8)
+    assert time.perf_counter() - start < 30  # 0.2 s
 
 
 @pytest.mark.parametrize("deltas", [(0.0, 1.0, 2.0), (1.0,), (0.0,)])
@@ -362,25 +388,20 @@ def test_the_figure_of_an_interrupted_simulation_and_of_one_sided_intervals() ->
 
 
 def test_one_value_is_a_list_of_one() -> None:
-    p_alone: dict[str, Any] = {"n": 1, "confidence_level": None}
-    one = plan(bright(), randomise=0.5, region_unit="patches", deltas=2, **p_alone)
-    assert one.table() == plan(bright(), randomise=[0.5], region_unit=["patches"], deltas=[2], **p_alone).table()
+    single = plan(P_ALONE, 1, randomise=0.5, region_unit="patches", deltas=2)
+    assert single.table() == plan(P_ALONE, 1, randomise=[0.5], region_unit=["patches"], deltas=[2]).table()
 
 
 def test_a_plan_keeps_the_seed_of_the_test() -> None:
-    options: dict[str, Any] = {
-        "randomise": [0.5, 1],
-        "region_unit": ["pixels"],
-        "deltas": [2],
-        "confidence_level": None,
-    }
-    found = [plan(bright(randomise=0.5, randomise_seed=seed), 8, 0, **options).table() for seed in (None, 3, 3)]
-    assert found[1] == found[2] != found[0]
+    options: dict[str, Any] = {"randomise": [0.5, 1], "region_unit": ["pixels"], "deltas": [2]}
+    tests = [bright(randomise=0.5, randomise_seed=seed, confidence_level=None) for seed in (0, 3, 3)]
+    without, first, again = (plan(test, 8, 0, **options).table() for test in tests)
+    assert first == again != without
 
 
 def test_progress_is_reported_in_tests() -> None:
     seen: list[tuple[float, int | None]] = []
-    plan(bright(), 2, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 1], confidence_level=None,
+    plan(P_ALONE, 2, randomise=[0, 1], region_unit=["pixels"], deltas=[0, 1],
          progress=lambda done, total: seen.append((done, total)))  # fmt: skip
     assert seen[-1] == (8, 8)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -412,7 +433,6 @@ def test_progress_is_reported_in_tests() -> None:
         ({"true_noise": Diagonal(np.ones(5))}, "the noise that images are drawn from: the noise model is for 5 pixels"),
         ({"alpha": 1.0}, "alpha must lie strictly between 0 and 1"),
         ({"power": 0.0}, "power must lie strictly between 0 and 1"),
-        ({"confidence_level": 1.0}, "confidence_level must lie strictly"),
         ({"progress": 3}, "progress must be True"),
     ],
 )

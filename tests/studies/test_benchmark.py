@@ -20,20 +20,20 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attentest.attention.vit import read_encoder
 from attentest.errors import InputError
-from attentest.registry import COMPARISONS
-from attentest.search import SEARCHES, Adaptive, Combination, GridSearch
-from attentest.studies.benchmark import measurement, own_process, stages, variants
+from attentest.registry import COMPARISONS, SEARCHES
+from attentest.runs.record_lines import add_line
+from attentest.search import Adaptive, Combination, GridSearch
+from attentest.studies.benchmark import comparisons, measurement, own_process
+from attentest.studies.benchmark.comparisons import STAGES
 from attentest.studies.benchmark.history import (
     History,
     Run,
-    add_to_history,
     changes,
     damage_note,
     history_figure,
     read_history,
 )
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Quantity, Ratio, Workload, side_by_side
-from attentest.studies.benchmark.stages import STAGES
 from command_line import full_disk, run_main
 
 SMALL = ("--size", "8", "--images", "3", "--repeats", "1", "--tol", "0.1")
@@ -71,7 +71,7 @@ def test_every_comparison_that_needs_no_other_process_measures(
         monkeypatch.setattr(
             f"attentest.{where}", lambda step=step: GridSearch(step=step, extent=1.0, boundary_tolerance=0.1)
         )
-    monkeypatch.setattr(variants, "EXTRAPOLATED_FROM", 64)
+    monkeypatch.setattr(comparisons, "EXTRAPOLATED_FROM", 64)
     alone = {"authors", "large-images", "start-up"}
     chosen = [word for name in COMPARISONS if name not in alone for word in ("--only", name)]
     history = tmp_path / "new" / "history.jsonl"
@@ -92,7 +92,7 @@ def test_every_comparison_that_needs_no_other_process_measures(
     assert min(shares) > 0
     assert sum(shares) == pytest.approx(1)
     assert by_key["paper", "spectral", "fixed (extrapolated)", "evaluations"]["ratio"] < 1
-    assert json.loads(history.read_text()) == {name: found[name] for name in found if name != "changes"}
+    assert read_history(history).runs[0].as_dict() == {name: found[name] for name in found if name != "changes"}
 
 
 def test_a_second_run_is_compared_with_the_first(
@@ -104,24 +104,23 @@ def test_a_second_run_is_compared_with_the_first(
     assert (first.code, first.err) == (0, f"history: {history}, 1 run\n")
     assert "regions of patches / pixels" in first.out
     assert "%" not in first.out.replace("95%", "")
-    values = json.loads(history.read_text())
+    values = read_history(history).runs[0].as_dict()
     for one in values["ratios"]:
         one["numerator"] /= 1.2  # as if it had taken fewer evaluations, and less time
-    history.write_text(json.dumps(values) + "\n" + '{"date": "cut o')
+    history.unlink()
+    add_line(history, values)
+    add_line(history, {})
+    with open(history, "a") as file:
+        file.write('{"date": "cut o')
     second = run_main(capsys, *command, "--figure", str(figure))
     assert second.code == 0
     with Image.open(figure) as picture:
         assert picture.size[0] > 500
     assert "slower +20%" in second.out  # evaluations are counted, so they change by nothing else
-    assert f"attentest: note: line 2 of {history} is damaged (" in second.err
+    assert f"attentest: note: line 3 of {history} is damaged (" in second.err
     assert ") and is skipped: remove it to silence this note.\n" in second.err
     assert "slower than the last time: " in second.err
     assert "regions of patches (evaluations)" in second.err
-    assert [bool(line.startswith(b'{"date": "cut')) for line in history.read_bytes().splitlines()] == [
-        False,
-        True,
-        False,
-    ]
     assert len(read_history(history).runs) == 2
 
 
@@ -157,7 +156,7 @@ def test_runs_are_compared_only_under_the_same_conditions() -> None:
 def test_runs_that_end_at_once_are_whole_lines(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
     many = run(*(ratio(f"ratio {number}") for number in range(200)))
-    threads = [threading.Thread(target=add_to_history, args=(history, many)) for _ in range(8)]
+    threads = [threading.Thread(target=add_line, args=(history, many.as_dict())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -168,10 +167,10 @@ def test_runs_that_end_at_once_are_whole_lines(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_the_history_as_it_was(tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
-    add_to_history(history, run(ratio()))
+    add_line(history, run(ratio()).as_dict())
     before = history.read_bytes()
-    with full_disk(len(before) + 20), pytest.raises(InputError, match=r"the history .* cannot be written"):
-        add_to_history(history, run(ratio()))
+    with full_disk(len(before) + 20), pytest.raises(InputError, match=r"history.jsonl cannot be written to"):
+        add_line(history, run(ratio()).as_dict())
     assert history.read_bytes() == before
 
 
@@ -181,24 +180,23 @@ GOOD = run(ratio()).as_dict()
 @pytest.mark.parametrize(
     "damage",
     [
-        "not JSON",
-        "[]",
-        "{}",
-        json.dumps({**GOOD, "date": "yesterday"}),
-        json.dumps({**GOOD, "date": "2026-01-02T03:04:05"}),
-        json.dumps({**GOOD, "machine": []}),
-        json.dumps({**GOOD, "ratios": [{**GOOD["ratios"][0], "numerator": "4"}]}),
-        json.dumps({**GOOD, "ratios": [{**GOOD["ratios"][0], "denominator": 0}]}),
-        json.dumps({**GOOD, "ratios": [{**GOOD["ratios"][0], "quantity": "miles"}]}),
-        json.dumps({**GOOD, "ratios": [{}]}),
+        {},
+        {**GOOD, "date": "yesterday"},
+        {**GOOD, "date": "2026-01-02T03:04:05"},
+        {**GOOD, "machine": []},
+        {**GOOD, "ratios": [{**GOOD["ratios"][0], "numerator": "4"}]},
+        {**GOOD, "ratios": [{**GOOD["ratios"][0], "denominator": 0}]},
+        {**GOOD, "ratios": [{**GOOD["ratios"][0], "quantity": "miles"}]},
+        {**GOOD, "ratios": [{}]},
     ],
 )
-def test_a_damaged_line_is_reported_and_left_out(damage: str, tmp_path: Path) -> None:
+def test_a_damaged_line_is_reported_and_left_out(damage: dict[str, Any], tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
-    history.write_text(f"{json.dumps(GOOD)}\n{damage}\n{json.dumps(GOOD)}\n")
+    for values in (GOOD, damage, GOOD):
+        add_line(history, values)
     found = read_history(history)
     assert [one.as_dict() for one in found.runs] == [GOOD, GOOD]
-    assert list(found.damaged) == [2]
+    assert list(found.damaged) == [3]
 
 
 def test_damaged_lines_are_named_in_one_note() -> None:
@@ -224,7 +222,7 @@ def interrupt(*_: object, **__: object) -> None:
             0,
         ),
         ("studies.benchmark.history.Workload", "nothing was added to {}, to which a run is added when all of it is", 0),
-        ("studies.benchmark.history.os.fsync", "nothing was added to {}", 0),
+        ("runs.record_lines.os.fsync", "nothing was added to {}", 0),
         ("cli.bench.print_run", "the run was added to {}.", 1),
     ],
 )
@@ -269,11 +267,11 @@ def test_works_are_run_alternately_and_the_warm_up_is_not_counted() -> None:
     works = {name: (lambda name=name: calls.append(name)) for name in ("a", "b")}
     found = side_by_side(works, torch.device("cpu"), 2, warm_up=True)
     assert calls == ["a", "b"] * 3
-    assert all(one.seconds > 0 for one in found.values())
+    assert all(seconds > 0 for seconds, _ in found.values())
 
 
 def test_matrix_products_are_those_of_an_evaluation(tiny_workload: Workload) -> None:
-    products = stages.matrix_products(read_encoder(tiny_workload.model), 3, torch.float64)
+    products = comparisons.matrix_products(read_encoder(tiny_workload.model), 3, torch.float64)
     with FlopCounterMode(display=False) as counted:
         products()
     tokens, hidden, inner = 17, 16, 32  # of the tiny model, with two layers

@@ -15,8 +15,7 @@ from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch
 from attentest.studies.brain.classifier import BrainTraining, model_input, standardisation, train_brain_classifier
 from attentest.studies.brain.dataset import SIDE, Slices
-from attentest.training.classifier import TrainedModel, logits_of
-from attentest.training.gradients import augmented
+from attentest.training.classifier import TrainedModel, augmented, logits_of
 
 QUICK = BrainTraining(epochs=2, batch_size=8)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from attentest.statistics.randomised_law import RandomisedNormal
+from attentest.statistics.selection_laws import RandomisedNormal
 from attentest.studies.brain.condition import PAPER
 from attentest.studies.brain.figures import gallery_figure
 from attentest.studies.brain.study import room_of

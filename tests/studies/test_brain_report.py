@@ -129,6 +129,7 @@ def test_two_patients_are_too_few(tmp_path: Path) -> None:
     assert set(verdicts(tmp_path, few).values()) == {"not enough data"}
 
 
+@figures_without_layout()
 def test_one_class_alone(tmp_path: Path) -> None:
     free = [one for one in rows(20) if not one["tumour"]]
     summary = summarise(write_study(tmp_path, {PAPER: free, Condition(noise="ar1"): free}))
@@ -141,6 +142,7 @@ def test_one_class_alone(tmp_path: Path) -> None:
     assert cells((tmp_path / "report" / "brain.md").read_text(), "background", "ar1")[0] == "- / 20"
 
 
+@figures_without_layout()
 def test_the_papers_condition_alone(tmp_path: Path) -> None:
     summary = summarise(write_study(tmp_path, {PAPER: rows(20)}))
     charts = drawn_charts(summary)
@@ -179,6 +181,7 @@ def test_an_error_bar_that_contains_the_level_counts_against_the_claim(tmp_path:
     assert classes["free"]["rates"]["selective"]["0.05"]["count"] == 20
 
 
+@figures_without_layout()
 def test_nothing_but_failures(tmp_path: Path) -> None:
     found = [failed_row(index, tumour=index < 12) for index in range(24)]
     summary = summarise(write_study(tmp_path, {PAPER: found, Condition(threshold=0.4): found}))
@@ -250,6 +253,7 @@ def test_rooms_are_of_every_slice_that_could_be_tested(tmp_path: Path, summary: 
     assert len(summarise(write_study(tmp_path, {PAPER: found}))["room"][0]["p"]) == 40
 
 
+@figures_without_layout()
 def test_without_data_of_our_tests_nothing_is_said_of_them(tmp_path: Path) -> None:
     summary = summarise(write_study(tmp_path, {PAPER: [{**one, "room": None} for one in rows(20)]}))
     assert len(findings(summary)) == 4
@@ -306,7 +310,7 @@ def test_an_interval_longer_than_its_bound_is_counted(tmp_path: Path) -> None:
 def test_damaged_data_are_refused(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
     found = rows(20)
     out = write_study(tmp_path, {PAPER: [{**found[0], **change}, *found[1:]]})
-    with pytest.raises(InputError, match=rf"line 2 of .*pooled-background-0.6.jsonl is damaged \(.*{complaint}"):
+    with pytest.raises(InputError, match=rf"line 3 of .*pooled-background-0.6.jsonl is damaged \(.*{complaint}"):
         summarise(out)
 
 

@@ -36,7 +36,7 @@ def names(cohort: Cohort) -> list[set[str]]:
 EVEN = [(8, 15)] * 30
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=20)
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.integers(0, 14)), min_size=8, max_size=12),
     st.integers(1, 25),
@@ -94,14 +94,14 @@ def test_the_seed_decides() -> None:
 def test_every_slice_is_as_likely_to_be_drawn() -> None:
     slices = slices_of([(2, 20)] * 6)
     counts = np.zeros(len(slices))
-    for seed in range(200):
+    for seed in range(80):
         counts[split_by_patient(slices, noise_images=15, training_per_class=2, seed=seed).noise] += 1
     free = counts[~slices.tumour]
-    # 15 of 120: 25 expected each, with a standard deviation below 4.7; no patient or place in one is preferred.
-    assert free.mean() == 25
-    assert (abs(free - 25) < 5 * 4.7).all()
-    # 500 of each patient: 10, 5 or 0 per split, with chances 1/6, 1/6 and 2/3, so a standard deviation below 55.
-    assert (abs(free.reshape(6, 20).sum(axis=1) - 500) < 4 * 55).all()
+    # 15 of 120: 10 expected each, with a standard deviation below 3; no patient or place in one is preferred.
+    assert free.mean() == 10
+    assert (abs(free - 10) < 5 * 3).all()
+    # 200 of each patient: 10, 5 or 0 per split, with chances 1/6, 1/6 and 2/3, so a standard deviation below 35.
+    assert (abs(free.reshape(6, 20).sum(axis=1) - 200) < 4 * 35).all()
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_slice_is_in_one_part(noise: list[int]) -> None:
             test=np.array([3]),
             seed=0,
             sha256="",
-            given=23,
+            total=23,
         )
 
 
@@ -182,7 +182,7 @@ def test_the_synthetic_data_can_be_split(tmp_path: Path) -> None:
 
 def test_the_real_data_suffice(brain_data: Path) -> None:
     slices = load_slices(brain_data)
-    for seed in range(5):
+    for seed in range(2):
         found = split_by_patient(slices, seed=seed).facts()["split"]
         assert found["noise"]["without_tumour"] == 100
         assert found["training"]["with_tumour"] == found["training"]["without_tumour"] == 700

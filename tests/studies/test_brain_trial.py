@@ -25,7 +25,7 @@ from attentest.studies.brain.condition import (
     available,
 )
 from attentest.studies.brain.dataset import SIDE, Slices, load_slices
-from attentest.studies.brain.study import SliceWork, overlap, result_values, room_of
+from attentest.studies.brain.study import SliceWork, overlap, room_of, slice_values
 from attentest.studies.measures import clustered_rate
 from toys import tiny_vit
 
@@ -119,9 +119,7 @@ def test_a_row_says_what_the_result_says() -> None:
     assert first["confidence_low"] == pytest.approx(interval.low, abs=1e-6)
     assert (first["patient"], first["tumour"], first["image"]) == ("P0", True, 0)
     assert (second["patient"], second["tumour"], second["iou"], second["in_tumour"]) == ("P1", False, None, 0.0)
-    assert "confidence_low" not in result_values(
-        test.replace(confidence_level=None)(flair[0]), flair[0], slices.mask[0]
-    )
+    assert "confidence_low" not in slice_values(test.replace(confidence_level=None)(flair[0]), flair[0], slices.mask[0])
 
 
 def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:

@@ -21,14 +21,13 @@ from attentest import InputError
 from attentest.cli import app
 from attentest.cli.options import EngineOptions
 from attentest.cli.output import Interrupted, Move, print_findings
-from attentest.cli.reproduce import ExperimentName, ModelName, PresetName, WhoseTests
 from attentest.studies.document import NO_DATA
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, TESTS
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.training.paper_model import MODELS
 from command_line import full_disk
-from plain_figures import figures_without_layout
+from plain_figures import figures_not_drawn
 from reproduction_data import small_base8_fixture, small_directory_fixture  # noqa: F401
 from shuffled_engine import ShuffledEngine
 
@@ -62,7 +61,7 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", "base8")
     for name, values in (("DELTAS", (1.0,)), ("GAMMAS", (0.0, 1.0)), ("NULL_GAMMAS", (0.0, 1.0))):  # as many as needed
         monkeypatch.setattr(f"attentest.studies.reproduction.experiment.{name}", values)
-    with figures_without_layout():
+    with figures_not_drawn():
         done = run(*TINY, "--json")
     assert done.exit_code == 0, done.exception
     summary = json.loads(done.stdout)
@@ -79,7 +78,7 @@ def test_every_experiment_runs_at_tiny_size(monkeypatch: pytest.MonkeyPatch) -> 
     # With images of one size there is nothing to draw by architecture.
     assert drawn == {figure.name for figure in FIGURES if not figure.name.endswith("architecture")}
     # Everything is there: the same command has nothing left to do.
-    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
+    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda summary, target: target)
     again = run(*TINY)
     assert again.exit_code == 0, again.exception
     assert "0 trials in" in again.stderr
@@ -110,10 +109,11 @@ def test_the_list_counts_trials() -> None:
 
 
 def test_names_on_the_command_line_are_those_of_the_library() -> None:
-    assert [name.value for name in ExperimentName] == list(EXPERIMENTS)
-    assert [name.value for name in PresetName] == list(PRESETS)
-    assert [name.value for name in ModelName] == list(MODELS)
-    assert [name.value for name in WhoseTests] == list(TESTS)
+    named = sys.modules["attentest.cli.reproduce"]
+    assert tuple(EXPERIMENTS) == named.EXPERIMENTS
+    assert tuple(PRESETS) == named.PRESETS
+    assert tuple(MODELS) == named.CLASSIFIERS
+    assert tuple(TESTS) == named.TESTS
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_an_interrupted_command_goes_on_where_it_was(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(trial.FIRST_CHUNK, "cpu", 2)
     monkeypatch.setattr(trial, "LARGEST_CHUNK", 2)
-    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
+    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda summary, target: target)
     command = ("--experiment", "estimated-variance", "--model", "base8", "--images")
     data = Path("reproduction/data/selective/base8-independent-estimated.jsonl")
     assert run(*command, "1").exit_code == 0
@@ -216,7 +216,7 @@ def test_a_full_disk_loses_nothing_that_was_written(monkeypatch: pytest.MonkeyPa
 
 def test_the_engine_of_the_command_line_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ShuffledEngine()
-    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda out, target: target)
+    monkeypatch.setattr("attentest.studies.reproduction.page.write_report", lambda summary, target: target)
     monkeypatch.setattr(EngineOptions, "chosen", lambda self: engine)
     done = run(*TINY, "--experiment", "estimated-variance", "--engine", "processes", "--workers", "2")
     assert done.exit_code == 0, done.exception

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
-from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -20,8 +19,9 @@ import attentest.training.paper_model
 from attentest import AttentionTest, InputError, bundled_model
 from attentest.noise import AR1, FromImage
 from attentest.registry import ENGINES
+from attentest.runs.record_lines import add_line
 from attentest.runs.records import read_runs
-from attentest.studies.reproduction import run as running
+from attentest.studies.measures import PlannedSeries, data_file
 from attentest.studies.reproduction import trial
 from attentest.studies.reproduction.experiment import (
     EXPERIMENTS,
@@ -31,7 +31,7 @@ from attentest.studies.reproduction.experiment import (
     chosen_experiments,
     plan_of,
 )
-from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, data_file, run
+from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, run
 from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
 from attentest.training.bundled import ARCHITECTURES
@@ -68,9 +68,14 @@ def settings_of(tmp_path: Path, *series: Series, count: int = 6, **options: Any)
     )
 
 
+def counts(record: dict[str, Any]) -> tuple[int, int]:
+    """The numbers of trials of a run and of failed ones."""
+    return record["trials"], record["failed"]
+
+
 def rows_of(out: Path, series: Series) -> dict[int, dict[str, Any]]:
     """The rows of a series without their times."""
-    rows = data_file(out, series).read().rows
+    rows = data_file(out, series.name).read().rows
     return {number: {k: v for k, v in row.items() if k != "seconds"} for number, row in rows.items()}
 
 
@@ -163,7 +168,7 @@ def test_rows_are_the_librarys_own_results(tmp_path: Path, small_base8: Path) ->
 
 def test_headers_say_how_rows_were_made(tmp_path: Path, small_base8: Path) -> None:
     run(settings_of(tmp_path, NULL, count=1, seed=5), tmp_path)
-    (header,) = data_file(tmp_path, NULL).read().headers
+    (header,) = data_file(tmp_path, NULL.name).read().headers
     assert header["seed"] == 5
     assert header["model_sha256"] == PaperModel.read(small_base8).sha256
     assert header["series"]["noise_model"].items() >= {"model": "ar1", "rho": 0.5, "sigma": 1.0}.items()
@@ -178,11 +183,11 @@ def test_headers_say_how_rows_were_made(tmp_path: Path, small_base8: Path) -> No
 
 @pytest.mark.usefixtures("small_base8")
 def test_a_second_run_does_only_what_is_missing(tmp_path: Path) -> None:
-    assert run(settings_of(tmp_path, NULL, count=3), tmp_path).done == 3
-    before = data_file(tmp_path, NULL).path.read_bytes()
-    assert run(settings_of(tmp_path, NULL, count=3), tmp_path).done == 0
-    assert data_file(tmp_path, NULL).path.read_bytes() == before
-    assert run(settings_of(tmp_path, NULL, count=5), tmp_path).done == 2
+    assert run(settings_of(tmp_path, NULL, count=3), tmp_path)["trials"] == 3
+    before = data_file(tmp_path, NULL.name).path.read_bytes()
+    assert run(settings_of(tmp_path, NULL, count=3), tmp_path)["trials"] == 0
+    assert data_file(tmp_path, NULL.name).path.read_bytes() == before
+    assert run(settings_of(tmp_path, NULL, count=5), tmp_path)["trials"] == 2
     assert sorted(rows_of(tmp_path, NULL)) == [0, 1, 2, 3, 4]
 
 
@@ -263,13 +268,13 @@ def test_another_engine_gives_the_same_rows_and_times_nothing(tmp_path: Path, mo
     ]
     timed = [Series(work="search", model="base8"), Series(work="evaluation", model="base8", device="cpu")]
     settings, engine = settings_of(tmp_path, *series, *timed, count=2), ShuffledEngine()
-    assert run(settings, tmp_path / "local") == (12, 0, ANY)
-    assert run(settings, tmp_path / "there", engine=engine) == (12, 0, ANY)
+    assert counts(run(settings, tmp_path / "local")) == (12, 0)
+    assert counts(run(settings, tmp_path / "there", engine=engine)) == (12, 0)
     assert len(engine.works) == len(series)
     assert engine.not_kept == 0
     assert any(list(rows_of(tmp_path / "there", one)) != [0, 1] for one in series)
     for one in (*series, *timed):
-        local, there = (data_file(tmp_path / name, one).read() for name in ("local", "there"))
+        local, there = (data_file(tmp_path / name, one.name).read() for name in ("local", "there"))
         assert [header["engine"] for header in local.headers] == ["local"]
         assert [header["engine"] for header in there.headers] == ["local" if one.timed else "shuffled"]
         assert one.work == "evaluation" or not list(differences(there.rows, local.rows, 1e-9))
@@ -284,11 +289,11 @@ def test_real_workers_give_the_same_rows(name: str, tmp_path: Path) -> None:
         pytest.importorskip("ray")
     engine = ENGINES.load(name)(workers=2, shard=2)
     settings = settings_of(tmp_path, NULL, PERMUTED)
-    assert run(settings, tmp_path / "local") == (12, 0, ANY)
-    assert run(settings, tmp_path / "there", engine=engine) == (12, 0, ANY)
+    assert counts(run(settings, tmp_path / "local")) == (12, 0)
+    assert counts(run(settings, tmp_path / "there", engine=engine)) == (12, 0)
     for one in (NULL, PERMUTED):
         assert not list(differences(rows_of(tmp_path / "there", one), rows_of(tmp_path / "local", one), 1e-9))
-        (header,) = data_file(tmp_path / "there", one).read().headers
+        (header,) = data_file(tmp_path / "there", one.name).read().headers
         assert (header["engine"], header["workers"]) == (name, 2)
 
 
@@ -309,7 +314,7 @@ def test_a_trial_whose_worker_is_lost_is_a_failed_trial(tmp_path: Path, small_ba
         def run(self, work: Any, tasks: Any, progress: Any = None) -> Any:
             yield [0], [work.lost(0, "its worker ended")]
 
-    assert run(settings_of(tmp_path, NULL, count=1), tmp_path, engine=Lost()) == (1, 1, ANY)
+    assert counts(run(settings_of(tmp_path, NULL, count=1), tmp_path, engine=Lost())) == (1, 1)
     assert rows_of(tmp_path, NULL) == {0: {"image": 0, "error": "its worker ended"}}
     assert summarise(tmp_path)["failures"][0]["failed"] == 1
 
@@ -331,13 +336,13 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
     with monkeypatch.context() as patched:
         patched.setitem(trial.FIRST_CHUNK, "cpu", 4)
         patched.setattr(Trials, "_selective", failing_on(1, "no attention here"))
-        outcome = run(settings, tmp_path)
-    assert (outcome.done, outcome.failed) == (4, 1)
+        done = run(settings, tmp_path)
+    assert counts(done) == (4, 1)
     rows = rows_of(tmp_path, NULL)
     assert rows[1] == {"image": 1, "error": "ValueError: no attention here"}
     assert all("p" in rows[number] for number in (0, 2, 3))
-    assert run(settings, tmp_path).done == 0  # it is done, though it failed
-    assert run(settings_of(tmp_path, NULL, count=4, retry=True), tmp_path).done == 1
+    assert run(settings, tmp_path)["trials"] == 0  # it is done, though it failed
+    assert run(settings_of(tmp_path, NULL, count=4, retry=True), tmp_path)["trials"] == 1
     assert "p" in rows_of(tmp_path, NULL)[1]
 
 
@@ -345,17 +350,17 @@ def test_a_failed_trial_is_a_row_and_the_others_are_not_lost(tmp_path: Path, mon
 @pytest.mark.parametrize("count", [1, 2])
 def test_another_seed_in_the_same_directory_is_refused(tmp_path: Path, count: int) -> None:
     run(settings_of(tmp_path, NULL, count=1), tmp_path)
-    with pytest.raises(InputError, match="made with another value of seed"):
+    with pytest.raises(InputError, match=r"other values of seed .*made"):
         run(settings_of(tmp_path, NULL, count=count, seed=1), tmp_path)  # also where nothing is left to do
 
 
 @pytest.mark.usefixtures("small_base8")
 def test_what_another_run_has_done_meanwhile_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(settings_of(tmp_path, NULL, count=3), tmp_path)
-    late = {NULL: [0, 1, 2, 3]}  # the list was made before the other run ended
-    monkeypatch.setattr(running, "_todo", lambda *_: late)
-    assert run(settings_of(tmp_path, NULL, count=4), tmp_path).done == 1
-    assert len(data_file(tmp_path, NULL).path.read_text().splitlines()) == 5
+    late = [0, 1, 2, 3]  # the list was made before the other run ended
+    monkeypatch.setattr(PlannedSeries, "missing", lambda *_: late)
+    assert run(settings_of(tmp_path, NULL, count=4), tmp_path)["trials"] == 1
+    assert len(data_file(tmp_path, NULL.name).path.read_text().splitlines()) == 6
 
 
 @pytest.mark.usefixtures("small_base8")
@@ -380,8 +385,9 @@ def test_the_list_of_runs_survives_a_line_that_was_not_finished(tmp_path: Path) 
     assert len(read_runs(tmp_path, RUN_FIELDS)) == 1
     run(settings_of(tmp_path, NULL, count=2), tmp_path)
     assert [entry["trials"] for entry in read_runs(tmp_path, RUN_FIELDS)] == [1, 1]
-    runs.write_text("{}\n")
-    with pytest.raises(InputError, match=r"line 1 of .*runs.jsonl is damaged .* is missing"):
+    runs.unlink()
+    add_line(runs, {})
+    with pytest.raises(InputError, match=r"line 2 of .*runs.jsonl is damaged .* is missing"):
         read_runs(tmp_path, RUN_FIELDS)
 
 
@@ -420,7 +426,7 @@ def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert steps[0] == "training large16"
     assert list(read_runs(tmp_path, RUN_FIELDS)[0]["trained"]) == ["large16"]
     assert ModelFolders(trained=tmp_path / "models").find("large16").training["settings"]["architecture"] == "large"
-    (row,) = data_file(tmp_path, series).read().rows.values()
+    (row,) = data_file(tmp_path, series.name).read().rows.values()
     assert row["seconds_an_evaluation"] > 0
     run(settings_of(tmp_path, series, count=2), tmp_path)
     assert read_runs(tmp_path, RUN_FIELDS)[1]["trained"] == {}
@@ -429,7 +435,7 @@ def test_missing_models_are_trained_once(tmp_path: Path, monkeypatch: pytest.Mon
 def test_curves_are_f_of_the_paper(tmp_path: Path, small_base8: Path) -> None:
     series = Series(work="curves", model="base8")
     run(settings_of(tmp_path, series, count=1), tmp_path)
-    row = data_file(tmp_path, series).read().rows[0]
+    row = data_file(tmp_path, series.name).read().rows[0]
     test = AttentionTest.from_pretrained(small_base8, noise=1.0, search=SEARCH, confidence_level=None)
     result = test(series.images(0, [0])[0])
     assert row["statistic"] == result.statistic
@@ -453,7 +459,7 @@ def test_precision_compares_the_same_search(tmp_path: Path, monkeypatch: pytest.
     coarse(monkeypatch)
     series = Series(work="precision", model="base8")
     run(settings_of(tmp_path, series, count=2), tmp_path)
-    for row in data_file(tmp_path, series).read().rows.values():
+    for row in data_file(tmp_path, series.name).read().rows.values():
         assert row["statistic_float32"] == pytest.approx(row["statistic"], abs=1e-5) or row["region_changed"]
         assert 0 <= row["p_float32"] <= 1
         assert row["p_float64"] == pytest.approx(row["p"], abs=0.05)  # coarse steps jump over gaps
@@ -463,7 +469,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the paper's grids take steps that a test can wait for."""
     from attentest.search import Adaptive, Combination, Fixed, GridSearch
 
-    grid = "attentest.search.grid.search"
+    grid = "attentest.search.grid"
     monkeypatch.setattr(f"{grid}.adaptive", lambda: GridSearch(step=Adaptive(eps_min=1.0, eps_max=2.0)))
     monkeypatch.setattr(f"{grid}.fixed", lambda: GridSearch(step=Fixed(step=0.05)))
     monkeypatch.setattr(f"{grid}.combination", lambda: GridSearch(step=Combination(fine=0.01, coarse=0.1)))
@@ -476,5 +482,6 @@ def test_devices_give_the_same_numbers(tmp_path: Path, series: Series) -> None:
         run(settings_of(tmp_path, series, device=device), tmp_path / device)
     there = rows_of(tmp_path / "cuda", series)
     for number, row in rows_of(tmp_path / "cpu", series).items():
-        assert there[number]["p"] == pytest.approx(row["p"], abs=1e-10)
+        # Where a search refines depends on the last digit of the scores, and p by less than the error bar of 1e-4.
+        assert there[number]["p"] == pytest.approx(row["p"], abs=1e-6)
         assert there[number]["statistic"] == pytest.approx(row["statistic"], abs=1e-12)

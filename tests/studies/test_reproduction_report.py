@@ -15,15 +15,17 @@ import pytest
 from scipy import stats
 
 from attentest.errors import InputError
+from attentest.runs.record_lines import add_line
 from attentest.studies.document import markdown, split_by_data, to_html
-from attentest.studies.measures import ENDS, MISSED, REJECTED, ending, pvalues
+from attentest.studies.measures import ENDS, MISSED, REJECTED, data_file, ending, pvalues
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Series
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.measures import POWER, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import TABLES, command_of, render_markdown, write_report
-from attentest.studies.reproduction.run import NUMBERS, RunSettings, data_file
+from attentest.studies.reproduction.run import RunSettings
 from attentest.studies.reproduction.statements import STATEMENTS, findings, largest_agreeing_score, score
 from attentest.studies.reproduction.summary import summarise
+from attentest.studies.reproduction.trial import NUMBERS
 from attentest.training.paper_model import ModelFolders
 from plain_figures import figures_without_layout
 from reproduction_data import (
@@ -68,7 +70,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("out")
     write_everything(out, images=200)
     with figures_without_layout():
-        write_report(out, out / "report")
+        write_report(summarise(out), out / "report")
     return out / "report"
 
 
@@ -318,15 +320,16 @@ def test_statements_without_data_are_folded_away(tmp_path: Path) -> None:
 
 def test_the_page_says_at_once_that_trials_failed_or_are_missing(tmp_path: Path) -> None:
     write_series(tmp_path, NULL, [{"image": 0, "error": "no", "seconds": 0.0}, selective_row(1, 0.5)])
-    (tmp_path / "runs.jsonl").write_text(json.dumps(RUN) + "\n")
+    add_line(tmp_path / "runs.jsonl", RUN)
     conclusion = render_markdown(summarise(tmp_path)).split("## Findings")[0]
     assert "2 trials; 1 of them failed, and count against the statements." in conclusion
     assert "Some trials that were asked for are [missing](#how-this-page-was-made)" in conclusion
 
 
+@figures_without_layout()
 def test_every_link_of_the_page_leads_to_a_heading(report: Path, tmp_path: Path) -> None:
     write_series(tmp_path, NULL, selective_rows(NULL, 20))
-    write_report(tmp_path, tmp_path / "report")
+    write_report(summarise(tmp_path), tmp_path / "report")
     for page in ((report / "index.html").read_text(), (tmp_path / "report" / "index.html").read_text()):
         links, places = set(re.findall(r'href="([^"]*)"', page)), set(re.findall(r'id="([^"]*)"', page))
         assert len(links) >= 4
@@ -410,8 +413,7 @@ def test_the_summary_does_not_depend_on_the_order_of_rows(tmp_path: Path) -> Non
 
 def test_nothing_to_report_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no results of experiments: run attentest reproduce first"):
-        write_report(tmp_path, tmp_path / "report")
-    assert not (tmp_path / "report").exists()
+        summarise(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +424,7 @@ def test_without_an_optional_part_the_error_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=rf"need.* {name}: pip install 'attentest\[plots\]'"):
-        write_report(tmp_path, tmp_path / "report")
+        write_report({}, tmp_path / "report")
 
 
 def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
@@ -434,7 +436,7 @@ def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
         folders=ModelFolders(trained=tmp_path),
     )
     others = [series for series in settings.plan() if series != SIGNAL]
-    (tmp_path / "runs.jsonl").write_text(json.dumps({**RUN, "counts": asdict(settings.preset)}) + "\n")
+    add_line(tmp_path / "runs.jsonl", {**RUN, "counts": asdict(settings.preset)})
     missing = summarise(tmp_path)["missing"]
     assert [(one["series"], one["trials"], one["asked"]) for one in missing] == [(s.name, 0, 20) for s in others]
 
@@ -443,7 +445,7 @@ def test_what_was_asked_for_and_is_not_there_is_listed(tmp_path: Path) -> None:
 def test_a_row_that_lacks_a_value_is_named_with_its_file_and_line(work: str, tmp_path: Path) -> None:
     series = ONE_SERIES[work]
     first, second = ROWS[work](series, 2)
-    file = data_file(tmp_path, series)
+    file = data_file(tmp_path, series.name)
     needed = ["image", "seconds", *NUMBERS[work], *(ENDS if work == "interval" else ())]
     needed += ["far", "close"] if work == "curves" else []
     for name in needed:
@@ -453,7 +455,7 @@ def test_a_row_that_lacks_a_value_is_named_with_its_file_and_line(work: str, tmp
             )
             file.path.unlink(missing_ok=True)
             write_series(tmp_path, series, [first, damaged])
-            with pytest.raises(InputError, match=rf"line 3 of .*{file.path.name} is damaged \(.*{name}"):
+            with pytest.raises(InputError, match=rf"line 4 of .*{file.path.name} is damaged \(.*{name}"):
                 summarise(tmp_path)
 
 
@@ -462,7 +464,7 @@ def test_curves_without_a_value_at_each_point_are_refused(tmp_path: Path) -> Non
     row = curve_row(0)
     row["far"]["inside"][0] = row["far"]["inside"][0][:-1]
     write_series(tmp_path, series, [row])
-    with pytest.raises(InputError, match=r"line 2 of .* is damaged"):
+    with pytest.raises(InputError, match=r"line 3 of .* is damaged"):
         summarise(tmp_path)
 
 
@@ -470,15 +472,15 @@ def test_curves_without_a_value_at_each_point_are_refused(tmp_path: Path) -> Non
     ("change", "reason"),
     [
         ({"preset": "odd"}, "preset must be one of quick, paper, full, got 'odd'"),
-        ({"preset": ["quick"]}, "unhashable"),
+        ({"preset": ["quick"]}, "a value is not of the kind"),
         ({"experiments": ["no such"]}, "no such"),
-        ({"experiments": None}, "NoneType"),
-        ({"counts": {}}, "timed"),
-        ({"counts": {**asdict(PRESETS["quick"]), "nulls": 3}}, "nulls"),
+        ({"experiments": None}, "a value is not of the kind"),
+        ({"counts": {}}, "a value is not of the kind"),
+        ({"counts": {**asdict(PRESETS["quick"]), "nulls": 3}}, "a value is not of the kind"),
         ({"counts": {**asdict(PRESETS["quick"]), "null": 10**4000}}, "null must be .* got a number of 4001 digits"),
         ({"counts": {**asdict(PRESETS["quick"]), "power": "many"}}, "power must be a whole number"),
         ({"counts": {**asdict(PRESETS["quick"]), "models": ["giant"]}}, "giant"),
-        ({"counts": {**asdict(PRESETS["quick"]), "timed": [1]}}, "items"),
+        ({"counts": {**asdict(PRESETS["quick"]), "timed": [1]}}, "a value is not of the kind"),
         ({"tests": "theirs"}, "tests must be one of all, paper, ours"),
         ({"began": "yesterday"}, "isoformat"),
         ({"began": 7}, "began must be a text"),
@@ -490,6 +492,7 @@ def test_curves_without_a_value_at_each_point_are_refused(tmp_path: Path) -> Non
 )
 def test_an_odd_run_is_named_with_its_line(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     write_series(tmp_path, SIGNAL, selective_rows(SIGNAL, 3))
-    (tmp_path / "runs.jsonl").write_text(f"{json.dumps(RUN)}\n{json.dumps(RUN | change)}\n")
-    with pytest.raises(InputError, match=rf"line 2 of .*runs.jsonl is damaged \(.*{reason}"):
+    for values in (RUN, RUN | change):
+        add_line(tmp_path / "runs.jsonl", values)
+    with pytest.raises(InputError, match=rf"line 3 of .*runs.jsonl is damaged \(.*{reason}"):
         summarise(tmp_path)

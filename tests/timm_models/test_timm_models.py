@@ -15,8 +15,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from attentest import AttentionTest
-from attentest.attention import LayerAttention, Rollout, ViTScores, readable
+from attentest.attention import LayerAttention, Rollout, ViTScores
 from attentest.attention.forward_pass import PlainForward
+from attentest.attention.vit import readable
 from attentest.errors import AttentestWarning, InputError, ModelError
 from attentest.images.preprocessing import Preprocessing
 from attentest.search import SpectralSearch

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
+import tempfile
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +17,7 @@ from transformers import ViTForImageClassification
 from attentest import AttentionTest, InputError
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import ARCHITECTURES, check_target
-from attentest.training.classifier import TrainedModel
-from attentest.training.gradients import EagerGradients, GraphedGradients
+from attentest.training.classifier import GraphedGradients, TrainedModel, classifier_config, set_gradients
 from attentest.training.paper_model import train
 from attentest.training.settings import TrainingSettings
 
@@ -45,7 +49,7 @@ def trained(epochs: list[tuple[float, float]]) -> TrainedModel:
 )
 def test_architectures_have_the_papers_sizes(architecture: str, parameters: float) -> None:
     with torch.device("meta"):
-        model = ViTForImageClassification(TrainingSettings(architecture=architecture).model_config())
+        model = ViTForImageClassification(classifier_config(architecture, 16, 0.1))
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count == pytest.approx(parameters, rel=0.005)
     assert model.config.intermediate_size == 4 * ARCHITECTURES[architecture].hidden
@@ -53,7 +57,7 @@ def test_architectures_have_the_papers_sizes(architecture: str, parameters: floa
 
 @pytest.mark.parametrize(("size", "patch"), [(8, 2), (16, 2), (32, 4), (64, 8)])
 def test_patch_size_is_the_papers(size: int, patch: int) -> None:
-    assert TrainingSettings(image_size=size).model_config().patch_size == patch
+    assert classifier_config("base", size, 0.1).patch_size == patch
 
 
 def test_training_learns_and_is_repeatable(trained: TrainedModel) -> None:
@@ -123,10 +127,25 @@ def test_impossible_settings_are_refused(changes: dict[str, object], message: st
         small(**changes)
 
 
-def test_a_target_that_cannot_be_made_is_refused_before_training(tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_made_is_refused_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"cannot be made: .*file is not a directory"):
+    with pytest.raises(InputError, match=r"cannot be made: .*file cannot be written to \(Not a directory\)"):
         check_target(tmp_path / "file" / "model")
+    (tmp_path / "empty").mkdir()
+    original = tempfile.TemporaryFile
+
+    def full(dir: Path) -> Any:
+        if dir == tmp_path / "empty":
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return original(dir=dir)
+
+    monkeypatch.setattr("attentest.training.bundled.TemporaryFile", full)
+    with pytest.raises(
+        InputError, match=r"empty cannot be made: .*empty cannot be written to \(Read-only file system\)"
+    ):
+        check_target(tmp_path / "empty")
 
 
 def test_an_empty_directory_is_a_good_target(
@@ -156,8 +175,8 @@ def test_signal_images_are_noise_plus_a_square() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_graph_computes_the_gradients_of_each_batch() -> None:
-    model = ViTForImageClassification(small(dropout=0.0).model_config()).cuda().train()
-    graphed, eager = GraphedGradients(model), EagerGradients(model)
+    model = ViTForImageClassification(classifier_config("small", 8, 0.0)).cuda().train()
+    graphed, eager = GraphedGradients(model), partial(set_gradients, model)
     for size in (8, 5, 8, 5):  # what one graph computes is not what another one left
         inputs, labels = torch.randn(size, 1, 8, 8, device="cuda"), torch.ones(size, device="cuda")
         found = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import warnings
 from typing import Annotated, Any
 
@@ -11,18 +10,18 @@ import typer
 from attentest import __version__
 from attentest.cli.bench import bench
 from attentest.cli.brain import brain
-from attentest.cli.calibrate import calibrate
+from attentest.cli.cohort import cohort
 from attentest.cli.command import Command, Group
 from attentest.cli.demo import demo
 from attentest.cli.noise import noise
-from attentest.cli.output import INTERRUPTED, Interrupted, fail, say
-from attentest.cli.power import power
+from attentest.cli.output import INTERRUPTED, OUTPUT_CHANGED, Interrupted, fail, say
 from attentest.cli.report import report
 from attentest.cli.reproduce import reproduce
+from attentest.cli.simulation import calibrate, power
 from attentest.cli.test import test
 from attentest.cli.train import train
 from attentest.cli.web_page import web_page
-from attentest.errors import AttentestError, AttentestWarning
+from attentest.errors import AttentestError, AttentestWarning, OutputError
 
 app = typer.Typer(
     name="attentest",
@@ -50,7 +49,7 @@ def root(
     """Test whether the region that a Vision Transformer attends to is statistically real."""
 
 
-for command in (demo, test, report, calibrate, power, train, brain):
+for command in (demo, test, report, cohort, calibrate, power, train, brain):
     app.command(cls=Command)(command)
 app.command("app", cls=Command)(web_page)
 app.add_typer(noise)
@@ -61,11 +60,10 @@ app.add_typer(reproduce, cls=Group)
 def main() -> None:
     """Run the command line; errors of the user end in a message of one sentence and exit code 2."""
     warnings.showwarning = _note
-    signal.signal(signal.SIGTERM, _interrupted)  # a command that is told to end says how far it came, as after Ctrl-C
     try:
         app()
     except AttentestError as error:
-        fail(str(error), 2)
+        fail(str(error), OUTPUT_CHANGED if isinstance(error, OutputError) else 2)
     except Interrupted as stop:
         fail(f"interrupted; {stop}", INTERRUPTED)
     except (KeyboardInterrupt, SystemExit) as stop:
@@ -75,10 +73,6 @@ def main() -> None:
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         fail(f"{error.strerror or error}{where}.", 1)
-
-
-def _interrupted(*_: Any) -> None:
-    raise KeyboardInterrupt
 
 
 def _note(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

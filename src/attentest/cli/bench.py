@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,13 +18,20 @@ from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
 
 if TYPE_CHECKING:
-    from attentest.studies.benchmark.counts import Count
     from attentest.studies.benchmark.history import Change, Run
-    from attentest.studies.benchmark.measurement import Quantity, Ratio
+    from attentest.studies.benchmark.measurement import Quantity
 
 
 TOO_MANY_CODE = 1
 """Exit code if a case takes too many evaluations."""
+
+SMALL_RATIO = 0.05
+"""A ratio below this is printed as a fraction such as 1/39."""
+
+UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
+
+CPU_IMAGES, CUDA_IMAGES = 10, 1000
+CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
 
 
 def counts(
@@ -49,8 +55,8 @@ def counts(
     came with attentest; after a change of the search, --record writes new ones.
     """
     from attentest.files import check_output_path
-    from attentest.studies.benchmark.counts import COMMAND, MUCH_LOWER, TOO_MANY, read_record, write_record
-    from attentest.studies.benchmark.counts import counts as counted
+    from attentest.presentation.tables import Column, print_table
+    from attentest.studies.benchmark.counts import COMMAND, MUCH_LOWER, TOO_MANY, case_counts, read_record, write_record
 
     recorded: dict[str, float] = {}
     if record is not None:
@@ -58,56 +64,41 @@ def counts(
     with nullcontext() if record is None else suppress(InputError):  # a new record mends a damaged one
         recorded = read_record()
     with progress_bar("counting evaluations") as progress:
-        found = list(counted(recorded, progress))
+        measured = list(case_counts(recorded, progress))
     if as_json:
-        print_json({"counts": [{**asdict(one), "ratio": one.ratio} for one in found]})
+        print_json({"counts": [{**asdict(count), "ratio": count.ratio} for count in measured]})
     else:
-        _print_counts(found)
+        styles = ["bold red" if count.too_many else "green" if count.much_lower else "" for count in measured]
+        columns = {
+            "case": [count.case for count in measured],
+            "images": [str(count.images) for count in measured],
+            "now": [f"{count.evaluations:.1f}" for count in measured],
+            "recorded": ["" if count.recorded is None else f"{count.recorded:.1f}" for count in measured],
+            "ratio": ["" if count.ratio is None else f"{count.ratio:.2f}" for count in measured],
+        }
+        print_table(
+            [
+                Column(heading=heading, cells=list(map(Text, cells, styles)), is_text=heading == "case")
+                for heading, cells in columns.items()
+            ],
+            title="model evaluations per image",
+        )
     if record is not None:
-        write_record(found, record)
+        write_record(measured, record)
         say(f"record: {record}")
         return
-    if lower := [one.case for one in found if one.much_lower]:
-        say(
-            f"less than {MUCH_LOWER:g} times the recorded evaluations, so record them again ({COMMAND}): {_list(lower)}"
-        )
-    if unknown := [one.case for one in found if one.recorded is None]:
-        fail(f"no evaluations are recorded for {_list(unknown)}: record them ({COMMAND}).", TOO_MANY_CODE)
-    if many := [one for one in found if one.too_many]:
-        cases = _list([f"{one.case} ({one.evaluations:.0f}, recorded {one.recorded:.0f})" for one in many])
+    if lower := "; ".join(count.case for count in measured if count.much_lower):
+        say(f"less than {MUCH_LOWER:g} times the recorded evaluations, so record them again ({COMMAND}): {lower}")
+    if unknown := "; ".join(count.case for count in measured if count.recorded is None):
+        fail(f"no evaluations are recorded for {unknown}: record them ({COMMAND}).", TOO_MANY_CODE)
+    if many := [count for count in measured if count.too_many]:
+        cases = "; ".join(f"{count.case} ({count.evaluations:.0f}, recorded {count.recorded:.0f})" for count in many)
         fail(
             f"at least {TOO_MANY:g} times the recorded evaluations per image: {cases}: mend the search or, if this is "
             f"meant, record them again ({COMMAND}).",
             TOO_MANY_CODE,
         )
 
-
-def _list(names: list[str]) -> str:
-    return "; ".join(names)
-
-
-def _print_counts(found: list[Count]) -> None:
-    from attentest.presentation.tables import Column, print_table
-
-    styles = ["bold red" if count.too_many else "green" if count.much_lower else "" for count in found]
-    columns = {
-        "case": [count.case for count in found],
-        "images": [str(count.images) for count in found],
-        "now": [f"{count.evaluations:.1f}" for count in found],
-        "recorded": ["" if count.recorded is None else f"{count.recorded:.1f}" for count in found],
-        "ratio": ["" if count.ratio is None else f"{count.ratio:.2f}" for count in found],
-    }
-    print_table(
-        [
-            Column(heading=heading, cells=list(map(Text, cells, styles)), is_text=heading == "case")
-            for heading, cells in columns.items()
-        ],
-        title="model evaluations per image",
-    )
-
-
-CPU_IMAGES, CUDA_IMAGES = 10, 1000
-CPU_GRID_IMAGES, CUDA_GRID_IMAGES = 2, 10
 
 bench = typer.Typer(name="bench", invoke_without_command=True)
 bench.command(cls=Command)(counts)
@@ -182,8 +173,8 @@ def run(
         with named_by_options({"the file name of the figure": "--figure"}):
             check_figure_path(figure)
     with on_interrupt(f"nothing was added to {history}, to which a run is added when all of it is measured."):
+        from attentest.runs.record_lines import add_line
         from attentest.studies.benchmark.history import (
-            add_to_history,
             changes,
             check_history_path,
             damage_note,
@@ -194,11 +185,11 @@ def run(
 
         cuda = device.startswith("cuda")
         count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
-        few = (CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES) if grid_images is None else grid_images
+        few = min(count, CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES)
         settings = BenchSettings(
             size=size,
             images=count,
-            grid_images=min(count, few) if grid_images is None else few,
+            grid_images=few if grid_images is None else grid_images,
             repeats=repeats,
             tol=tol,
             device=device,
@@ -211,14 +202,17 @@ def run(
             say(f"attentest: note: {damage_note(history, past.damaged)}")
         with progress_bar("benchmark") as progress:
             done = run_benchmark(settings, tuple(dict.fromkeys(only or ())), progress)
-        found = changes(done, past)
-        add_to_history(history, done)
+        changed = changes(done, past)
+        add_line(history, done.as_dict())
     with on_interrupt(f"the run was added to {history}."):
         if as_json:
-            print_json({**done.as_dict(), "changes": [_as_dict(change) for change in found.values()]})
+            print_json({**done.as_dict(), "changes": [change.as_dict() for change in changed.values()]})
         else:
-            print_run(done, found)
-        _say_more(done, found)
+            print_run(done, changed)
+        for name, reason in done.left_out.items():
+            say(f"{name} was left out: {reason}")
+        if slower := [change.now for change in changed.values() if change.slower]:
+            say(f"slower than the last time: {'; '.join(f'{ratio.of} ({ratio.quantity})' for ratio in slower)}")
         say(f"history: {history}, {counted(len(past.runs) + 1, 'run')}")
         if figure is not None:
             from attentest.presentation.figure import save_figure
@@ -228,57 +222,32 @@ def run(
             say(f"figure: {figure}")
 
 
-def _say_more(done: Run, changes: dict[tuple[str, ...], Change]) -> None:
-    """Say what was left out, and what became slower."""
-    for name, reason in done.left_out.items():
-        say(f"{name} was left out: {reason}")
-    if slower := [change.now for change in changes.values() if change.slower]:
-        say(f"slower than the last time: {'; '.join(f'{one.of} ({one.quantity})' for one in slower)}")
-
-
-def _as_dict(change: Change) -> dict[str, object]:
-    now = change.now
-    return {
-        "comparison": now.comparison,
-        "of": now.of,
-        "over": now.over,
-        "quantity": now.quantity,
-        "ratio_before": change.before.ratio,
-        "numerator_before": change.before.numerator,
-        "factor": change.factor,
-        "slower": change.slower,
-    }
-
-
-UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
-
-SMALL_RATIO = 0.05
-"""A ratio below this is printed as a fraction such as 1/39."""
-
-
 def print_run(run: Run, changes: dict[tuple[str, ...], Change]) -> None:
     """Print what a run measured, beside what it should be and what it was the last time."""
     from attentest.presentation.tables import Column, print_table
 
-    settings, machine = run.settings, run.machine
-    size = settings["size"]
-    before = [None, *(ratio.key[:3] for ratio in run.ratios)]
-    names = [
-        "" if ratio.key[:3] == previous else f"{ratio.of} / {ratio.over}"
-        for ratio, previous in zip(run.ratios, before, strict=False)
-    ]
-    columns: dict[str, Sequence[str | Text]] = {
-        "what / over what": names,
-        "cost": [amount(ratio.numerator, ratio.quantity) for ratio in run.ratios],
-        "over": [amount(ratio.denominator, ratio.quantity) for ratio in run.ratios],
-        "ratio": [Text(shown_ratio(ratio.ratio), style=_style(ratio)) for ratio in run.ratios],
-        "goal": [_shown_goal(ratio) for ratio in run.ratios],
-        "change": [_shown_change(changes.get(ratio.key)) for ratio in run.ratios],
-    }
+    rows: list[tuple[str | Text, ...]] = []
+    previous = None
+    for ratio in run.ratios:
+        name = "" if ratio.key[:3] == previous else f"{ratio.of} / {ratio.over}"
+        previous, met = ratio.key[:3], ratio.goal is None or ratio.ratio <= ratio.goal
+        style = "" if ratio.goal is None else "green" if met else "yellow"
+        goal = "" if ratio.goal is None else f"{shown_ratio(ratio.goal)}{'' if met else ', missed'}"
+        change = Text()
+        if (known := changes.get(ratio.key)) is not None:
+            percent = f"{100 * (known.factor - 1):+.0f}%"
+            change = Text(f"slower {percent}", style="bold red") if known.slower else Text(percent)
+        costs = (amount(cost, ratio.quantity) for cost in (ratio.numerator, ratio.denominator))
+        rows.append((name, *costs, Text(shown_ratio(ratio.ratio), style=style), goal, change))
+    headings = ("what / over what", "cost", "over", "ratio", "goal", "change")
+    size, images, tol = (run.settings[name] for name in ("size", "images", "tol"))
     print_table(
-        [Column(heading=heading, cells=cells, is_text=cells is names) for heading, cells in columns.items()],
-        title=f"{size}x{size} model, {counted(settings['images'], 'image')}, tol {settings['tol']:g}; "
-        f"{machine['device']}, {counted(machine['threads'], 'thread')}",
+        [
+            Column(heading=heading, cells=[row[place] for row in rows], is_text=place == 0)
+            for place, heading in enumerate(headings)
+        ],
+        title=f"{size}x{size} model, {counted(images, 'image')}, tol {tol:g}; "
+        f"{run.machine['device']}, {counted(run.machine['threads'], 'thread')}",
         caption="Costs are per image, those of a forward pass per evaluation, and less is better.",
         groups=list(Counter(ratio.comparison for ratio in run.ratios).values()),
     )
@@ -291,28 +260,9 @@ def amount(value: float, quantity: Quantity) -> str:
     if quantity == "bytes":
         mebibytes = value / 2**20
         return f"{mebibytes:,.0f} MiB" if mebibytes >= 100 else f"{mebibytes:.3g} MiB"
-    unit, size = next((unit, size) for unit, size in UNITS if value >= size or unit == "us")
-    return f"{value / size:.3g} {unit}"
+    return next(f"{value / size:.3g} {unit}" for unit, size in UNITS if value >= size or unit == "us")
 
 
 def shown_ratio(ratio: float) -> str:
     """Return a ratio, as a fraction such as 1/39 if it is small."""
     return f"1/{1 / ratio:.0f}" if ratio < SMALL_RATIO else f"{ratio:.3g}"
-
-
-def _style(ratio: Ratio) -> str:
-    return "" if ratio.goal is None else "green" if ratio.ratio <= ratio.goal else "yellow"
-
-
-def _shown_goal(ratio: Ratio) -> str:
-    if ratio.goal is None:
-        return ""
-    return f"{shown_ratio(ratio.goal)}{'' if ratio.ratio <= ratio.goal else ', missed'}"
-
-
-def _shown_change(change: Change | None) -> Text:
-    """Return how a ratio changed since the last run."""
-    if change is None:
-        return Text()
-    percent = f"{100 * (change.factor - 1):+.0f}%"
-    return Text(f"slower {percent}", style="bold red") if change.slower else Text(percent)

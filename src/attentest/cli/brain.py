@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from attentest.cli.command import with_options_of
 from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption
-from attentest.cli.output import Interrupted, print_findings, progress_bar, say
+from attentest.cli.output import on_interrupt, print_findings, progress_bar, say
 from attentest.cli.values import all_or_count
 from attentest.errors import InputError, counted
-
-if TYPE_CHECKING:
-    import torch
-
-    from attentest.studies.brain.condition import Cohort
-    from attentest.studies.brain.study import StudySettings
 
 SPLIT, TRAINING, TESTS = "The slices", "The classifier", "The tests"
 """Panels of the help."""
@@ -107,10 +100,12 @@ def brain(
     from attentest.attention.device import usable_device
     from attentest.studies.brain.classifier import BrainTraining
     from attentest.studies.brain.condition import CONDITIONS, available
+    from attentest.studies.brain.page import write_report
     from attentest.studies.brain.statements import findings
-    from attentest.studies.brain.study import StudySettings
+    from attentest.studies.brain.study import SliceTests, StudySettings, model_directory
     from attentest.studies.brain.study import run as run_study
-    from attentest.studies.brain.summary import summarise
+    from attentest.studies.brain.summary import COUNT, example_galleries, summarise
+    from attentest.studies.document import check_can_report
 
     training = BrainTraining(seed=seed) if epochs is None else BrainTraining(seed=seed, epochs=epochs)
     settings = StudySettings(
@@ -120,11 +115,24 @@ def brain(
         sensitivity_images=all_or_count(sensitivity_images, "--sensitivity-images"),
     )
     chosen_device, engine = usable_device(device), where.chosen()  # before anything is read
-    try:
+    kept = (
+        f"finished tests are in {out}, and the same command continues from there; an unfinished training starts again."
+    )
+    with on_interrupt(kept):
         with progress_bar("reading slices") as move:
             slices = load_slices(data, move)
         cohort = settings.cohort(slices)
-        _announce(cohort, settings, out, device)
+        plan = settings.plan(cohort)
+        parts = ", ".join(
+            f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of "
+            + counted(part["patients"], "patient")
+            for name, part in cohort.facts()["split"].items()
+        )
+        say(f"{len(cohort.slices):,} of {cohort.total:,} slices show enough of a brain: {parts}")
+        tests = counted(sum(len(numbers) for numbers in plan.values()), "test")
+        say(f"{tests} under {counted(len(plan), 'condition')}; results go to {out}")
+        if not model_directory(out).exists() and not device.startswith("cuda"):
+            say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
         with progress_bar("study") as move:
             done = run_study(cohort, settings, out, chosen_device, move, retry, engine)
         slices_failed = counted(done["failed"], "slice")
@@ -138,42 +146,10 @@ def brain(
         summary = summarise(out)
         print_findings(summary, findings(summary), as_json)
         try:
-            _write_report(summary, cohort, out, chosen_device)
+            check_can_report()  # before anything is computed
+            with progress_bar("pictures"):
+                galleries = example_galleries(SliceTests(cohort, out, chosen_device), cohort, COUNT)
+                page = write_report(summary, out / "report", galleries)
+            say(f"page: {page}")
         except InputError as error:  # the work is done and on disk, whatever the page lacks
             say(f"attentest: no page was made: {error} The same command then makes it.")
-    except KeyboardInterrupt:
-        raise Interrupted(
-            f"finished tests are in {out}, and the same command continues from there; an unfinished training starts "
-            "again."
-        ) from None
-
-
-def _announce(cohort: Cohort, settings: StudySettings, out: Path, device: str) -> None:
-    """Print what will be done, before anything that takes long."""
-    from attentest.studies.brain.study import model_directory
-
-    parts = ", ".join(
-        f"{name} {part['with_tumour']} with and {part['without_tumour']} without tumour of "
-        + counted(part["patients"], "patient")
-        for name, part in cohort.facts()["split"].items()
-    )
-    say(f"{len(cohort.slices):,} of {cohort.given:,} slices show enough of a brain: {parts}")
-    plan = settings.plan(cohort)
-    tests = counted(sum(len(numbers) for numbers in plan.values()), "test")
-    say(f"{tests} under {counted(len(plan), 'condition')}; results go to {out}")
-    if not model_directory(out).exists() and not device.startswith("cuda"):
-        say("training takes minutes on a GPU (--device cuda), over an hour on a CPU (--epochs makes it shorter)")
-
-
-def _write_report(summary: Mapping[str, Any], cohort: Cohort, out: Path, device: torch.device) -> None:
-    from attentest.studies.brain.page import write_report
-    from attentest.studies.brain.study import SliceTests
-    from attentest.studies.brain.summary import COUNT, example_galleries
-    from attentest.studies.document import check_can_report
-
-    check_can_report()  # before anything is computed
-    tests = SliceTests(cohort, out, device)
-    with progress_bar("pictures"):
-        galleries = example_galleries(tests, cohort, COUNT)
-        page = write_report(summary, out / "report", galleries)
-    say(f"page: {page}")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from attentest.cli.options import OUTPUT_PATHS, REGISTRIES, named_by_options, names_of_options
-from attentest.cli.output import on_interrupt
-from attentest.definition import Option, option_of
+from attentest.cli.output import on_interrupt, usually_kept
+from attentest.definition import option_of
 from attentest.errors import NOISE_GUIDE, InputError
+from attentest.registry import IMAGE_NOISE
 
 ADVICE = {
     "noise": "It is what would differ if the same image were taken again: a standard deviation, or a file of attentest "
@@ -29,6 +31,10 @@ FOLDERS_ARE_MADE = "Folders that outputs are written to are created if they do n
 """What the help says below options that name one."""
 
 
+METAVARS: dict[Any, str | None] = {bool: None, int: "N", float: "X", Path: "FILE", str: "NAME"}
+"""What the help calls the value of an option, by its type."""
+
+
 class _Checks:
     """What commands and groups of commands have in common; a base class beside Typer's."""
 
@@ -36,7 +42,7 @@ class _Checks:
     epilog: str | None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the command line; raise an error for an option that is given twice, and for an empty path."""
+        """Read the command line; raise an error for an option that is given twice, and for an empty text."""
         try:
             rest: list[str] = super().parse_args(ctx, list(args))  # type: ignore[misc]
         except typer.BadParameter as error:
@@ -48,23 +54,23 @@ class _Checks:
             name = max(parameter.opts, key=len)
             if count > 1 and parameter.param_type_name == "option" and not parameter.multiple:
                 raise InputError(f"{name} was given {count} times, and only one can count: give it once.")
-            is_path = any(isinstance(value, Path) for value in _listed(ctx.params.get(parameter.name)))
-            if is_path and "" in _listed(texts[parameter.name]):  # it would stand for the current directory
-                raise InputError(f"{name} must be a path, got an empty text.")
+            if "" in _listed(texts[parameter.name]):  # as a path it would stand for the current directory
+                raise InputError(f"{name} must not be an empty text: give a value, or leave it out.")
         return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        has_folder = any("--out" in option.opts and option.metavar == "FOLDER" for option in self.params)
-        kept = f"what was printed{', and what is in an --out directory,' if has_folder else ''} is complete."
-        with named_by_options(names_of_options(self.params)), on_interrupt(kept):
+        with named_by_options(names_of_options(self.params)), on_interrupt(usually_kept(self.params)):
             return super().invoke(ctx)  # type: ignore[misc]
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; below the options it says what the names stand for that they take."""
         options = set(names_of_options(self.params).values())
         notes = [FOLDERS_ARE_MADE] if options & OUTPUT_PATHS else []
-        notes += [f"{name}: {parts.help()}." for name, parts in REGISTRIES.items() if name in options]
+        named = {name: parts for name, parts in REGISTRIES.items() if name in options}
+        if not any(IMAGE_NOISE.choices() in str(getattr(parameter, "help", "")) for parameter in self.params):
+            named.pop("--noise", None)  # a command that does not take noise from the tested image
+        notes += [f"{name}: {parts.help()}." for name, parts in named.items()]
         epilog = self.epilog
         self.epilog = "\n\n".join(filter(None, [epilog, *notes]))
         super().format_help(ctx, formatter)  # type: ignore[misc]
@@ -99,37 +105,6 @@ def refuse_options_before(context: typer.Context, purpose: str) -> None:
             raise InputError(f"{option} is for {purpose}: options of {context.invoked_subcommand} come after it.")
 
 
-class Generated(dict[str, tuple[inspect.Parameter, Option]]):
-    """Options that are generated from fields, by name; an annotation of the field of a group that takes them all."""
-
-
-def generated_options(definition: type) -> Generated:
-    """Return the options of the command line for the fields of a definition that a text can give."""
-    return Generated(
-        {
-            field.name: (_generated(field.name, field.default, option_of(field)), option_of(field))
-            for field in fields(definition)
-            if option_of(field).text is not None
-        }
-    )
-
-
-def _generated(name: str, default: Any, known: Option) -> inspect.Parameter:
-    kind: Any = known.text if known.text in (int, float) else str
-    if known.choices is not None:
-        named: Any = StrEnum
-        kind = named(name, {choice.replace("-", "_"): choice for choice in known.choices()})
-        default = kind(default)
-    setting = typer.Option(
-        *((known.flag,) if known.flag else ()),
-        help=known.help,
-        metavar=known.metavar,
-        show_default=known.shown_default,
-        rich_help_panel=known.panel,
-    )
-    return _parameter(name, Annotated[kind | None if default is None else kind, setting], default)
-
-
 def with_options_of(
     group: type, leave_out: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -138,22 +113,27 @@ def with_options_of(
     Parameters
     ----------
     group
-        A dataclass whose fields are annotated like the parameters of a command; one that is annotated with generated
-        options takes the values of all of them, by name.
+        A dataclass whose fields are options, as those of a definition are, or annotated like the parameters of a
+        command; under the heading ``panel``, if it has one. A field that is annotated with a definition takes the
+        values of all its options that a text can give, by name.
     leave_out
         Options that this command does not have: they keep their defaults.
     """
     options: list[inspect.Parameter] = []
-    collected: dict[str, Generated] = {}
+    generated: dict[str, list[Field[Any]]] = {}
+    panel = getattr(group, "panel", None)
     hints = get_type_hints(group, include_extras=True)
     for field in fields(group):
-        generated = _generated_of(hints[field.name])
-        if generated is not None:
-            collected[field.name] = Generated({name: item for name, item in generated.items() if name not in leave_out})
-            options += [parameter for parameter, _ in collected[field.name].values()]
-        elif field.name not in leave_out:
-            default = inspect.Parameter.empty if field.default is MISSING else field.default
-            options.append(_parameter(field.name, hints[field.name], default))
+        setting = next(iter(get_args(hints[field.name])[1:]), None)
+        if is_dataclass(setting):
+            generated[field.name] = [known for known in fields(setting) if option_of(known).text]
+            options += [_generated(known, str, panel) for known in generated[field.name]]
+        elif field.metadata:
+            (kind,) = {*get_args(hints[field.name])} - {NoneType} or {hints[field.name]}
+            options.append(_generated(field, kind, panel))
+        else:
+            options.append(_parameter(field.name, hints[field.name], field.default))
+    options = [option for option in options if option.name not in leave_out]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         group_parameter = ""
@@ -167,9 +147,11 @@ def with_options_of(
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            texts = {option.name: values.pop(option.name) for option in options}
-            grouped = {field: _values(generated, texts) for field, generated in collected.items()}
-            command(**{group_parameter: group(**grouped, **texts)}, **values)
+            grouped = {option.name: values.pop(option.name) for option in options}
+            for name, defined in generated.items():
+                there = [known for known in defined if known.name in grouped]
+                grouped[name] = {known.name: _converted(grouped.pop(known.name), known) for known in there}
+            command(**{group_parameter: group(**grouped)}, **values)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {}  # Typer reads annotations first, and the group is not the type of an option
@@ -178,21 +160,35 @@ def with_options_of(
     return decorate
 
 
-def _generated_of(hint: Any) -> Generated | None:
-    if get_origin(hint) is not Annotated:
-        return None
-    return next((known for known in get_args(hint)[1:] if isinstance(known, Generated)), None)
+def _generated(defined: Field[Any], kind: Any, panel: str | None) -> inspect.Parameter:
+    """Return the option of the command line for a field, of a type and under a heading unless it has its own."""
+    known, default = option_of(defined), defined.default
+    kind = known.text if known.text in METAVARS else kind
+    metavar = known.metavar or METAVARS[kind]
+    if known.choices is not None:
+        named: Any = StrEnum
+        kind = named(defined.name, {choice.replace("-", "_"): choice for choice in known.choices()})
+        default = kind(default)
+    least, greatest = known.limits if isinstance(known.limits, tuple) else (None, None)
+    name = defined.name.replace("_", "-")
+    setting = typer.Option(
+        known.flag or (f"--{name}/--no-{name}" if default is True else f"--{name}"),
+        help=known.help,
+        metavar=f"{metavar} [{known.limits}]" if known.limits and least is None else metavar,
+        show_default=known.shown_default,
+        rich_help_panel=known.panel or panel,
+        min=least,
+        max=greatest,
+    )
+    return _parameter(defined.name, Annotated[kind | None if default is None else kind, setting], default)
 
 
-def _values(generated: Mapping[str, tuple[inspect.Parameter, Option]], texts: dict[str, Any]) -> dict[str, Any]:
-    """Take the values of generated options from those of all options; texts are converted as the options say."""
-    values = {}
-    for name, (_, known) in generated.items():
-        text = texts.pop(name)
-        values[name] = known.text(str(text)) if isinstance(text, str) and known.text is not None else text
-    return values
+def _converted(value: Any, defined: Field[Any]) -> Any:
+    convert = option_of(defined).text
+    return convert(str(value)) if isinstance(value, str) and convert is not None else value
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     # Keyword-only, so that a parameter without a default may follow one with a default.
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+    usual = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=usual)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from attentest.cli.options import SPECTRAL, AlphaOption, JsonOption, SearchOption, check_level, named_by_options
 from attentest.cli.output import print_json, progress_bar, say
-
-if TYPE_CHECKING:
-    from attentest.results.batch import Results
 
 SIZE = 16
 """Side of the images in pixels, that of the bundled model."""
@@ -44,6 +40,8 @@ def demo(
     The naive test calls both regions significant. The selective test accounts for the model having chosen the region
     from the same image, and tells them apart.
     """
+    import numpy as np
+
     from attentest.cli.result_table import print_table
     from attentest.presentation.figure import check_figure_path, save_figure
     from attentest.presentation.result_figure import results_figure
@@ -52,29 +50,20 @@ def demo(
     check_level(alpha)
     with named_by_options({"the file name of the figure": "--out"}):
         check_figure_path(out)
+    from attentest.pipeline.attention_test import AttentionTest
+    from attentest.simulation.images import null_images, signal_images
+    from attentest.training.bundled import bundled_model
+
     with progress_bar("testing 2 images") as progress:
-        results = _tested(seed, str(search), progress)
-    named = list(zip(TITLES, results, strict=True))
+        rng = np.random.default_rng(seed)
+        images = [null_images(rng, 1, SIZE)[0], signal_images(rng, 1, SIZE, SIGNAL)[0][0]]
+        test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=str(search))
+        named = list(zip(TITLES, test.map(images, progress), strict=True))
     if as_json:
         for title, result in named:
             verdict = {"alpha": alpha, "reject": result.reject_at(alpha)}
             print_json({"image": title, **result.to_dict(), **verdict})
     else:
-        print_table([row_of(title, result.record()) for title, result in named], alpha)
+        print_table([[row_of(title, result.record())] for title, result in named], alpha)
     save_figure(results_figure([result.picture(title) for title, result in named], alpha=alpha), out)
     say(f"figure: {out}")
-
-
-def _tested(seed: int, search: str, progress: Callable[[float, int | None], None]) -> Results:
-    """Draw one image of noise and one with a signal, test both with the bundled model, and return the results."""
-    import numpy as np
-
-    from attentest.pipeline.attention_test import AttentionTest
-    from attentest.simulation.images import null_images, signal_images
-    from attentest.training.bundled import bundled_model
-
-    rng = np.random.default_rng(seed)
-    noise = null_images(rng, 1, SIZE)[0]
-    signal = signal_images(rng, 1, SIZE, SIGNAL)[0][0]
-    test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, search=search)
-    return test.map([noise, signal], progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,46 @@ from attentest.presentation.tables import ALWAYS, Column, fitted, print_notes
 from attentest.results.result import AttentionTestResult
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attentest.presentation.picture import Picture
+
+
+@dataclass(kw_only=True)
+class FigureFiles:
+    """The files of figures; after the first that cannot be written, a run goes on without them and ends with its error.
+
+    Parameters
+    ----------
+    place
+        The file, or the folder of a file for each image.
+    is_folder
+        Whether it is a folder.
+    ending
+        What names of files in a folder end with.
+    """
+
+    place: Path
+    is_folder: bool
+    ending: str = ".png"
+    drawn: set[str] = field(default_factory=set, init=False)
+    failure: InputError | None = field(default=None, init=False)
+
+    def save(self, name: str, draw: Callable[[], Figure]) -> None:
+        """Write the figure of an image."""
+        if self.failure is None:
+            try:
+                save_figure(draw(), self.place / f"{file_stem(name)}{self.ending}" if self.is_folder else self.place)
+                self.drawn.add(name)
+            except InputError as error:
+                self.failure = error
+
+    def finish(self, called: str) -> None:
+        """Say where the figures are, or why there are none."""
+        if self.failure is not None:
+            raise self.failure
+        if self.drawn:
+            say(f"{called}: {f'{len(self.drawn)} in {self.place}' if self.is_folder else self.place}")
 
 
 @dataclass(kw_only=True)
@@ -34,26 +73,21 @@ class FigureOutput:
 
     Parameters
     ----------
-    place
-        The file, or the folder of a file for each image.
-    is_folder
-        Whether it is a folder.
+    files
+        Where the figures are written: one of each image in a folder, or all of them as a sheet.
     alpha
         Level of the verdicts.
     """
 
-    place: Path
-    is_folder: bool
+    files: FigureFiles
     alpha: float
-    _drawn: set[str] = field(default_factory=set, init=False)
     _smallest: dict[str, Picture] = field(default_factory=dict, init=False)
-    _failure: InputError | None = field(default=None, init=False)
 
-    def keep(self, image: ImageSource, found: list[AttentionTestResult]) -> None:
+    def keep(self, image: ImageSource, results: list[AttentionTestResult]) -> None:
         """Draw the result of an image, or keep what the sheet needs of it."""
-        picture = found[0].picture(shown(image.name))
-        if self.is_folder:
-            self._draw(image.name, picture)
+        picture = results[0].picture(shown(image.name))
+        if self.files.is_folder:
+            self.files.save(image.name, lambda: results_figure([picture], alpha=self.alpha))
             return
         self._smallest[image.name] = picture
         if len(self._smallest) > MOST:
@@ -69,31 +103,21 @@ class FigureOutput:
         rows
             The rows of its images.
         """
+        files = self.files
         tested = {row["image"]: row["log_pvalue"] for row in rows.all() if "error" not in row}
-        wanted = list(tested) if self.is_folder else sorted(tested, key=lambda name: tested[name])[:MOST]
+        wanted = list(tested) if files.is_folder else sorted(tested, key=lambda name: tested[name])[:MOST]
         self._smallest = {name: picture for name, picture in self._smallest.items() if name in wanted}
-        missing = set(wanted) - self._drawn - set(self._smallest)
+        missing = set(wanted) - files.drawn - set(self._smallest)
         places = [place for place, image in enumerate(run.images) if image.name in missing]
-        if places and self._failure is None:
+        if places and files.failure is None:
             again = replace(run, sensitivity=None, save=None, keep=self.keep)
             with progress_bar(f"testing {counted(len(places), 'image')} again to draw") as progress:
                 for _ in again.run(places, progress):
                     pass
-        if self._failure is not None:
-            raise self._failure
-        if self.is_folder:
-            say(f"figures: {len(self._drawn)} in {self.place}")
+        if files.is_folder:
+            files.finish("figures")
         elif self._smallest:  # without files that have gone since they were tested
             self._draw_file([self._smallest[name] for name in wanted if name in self._smallest], len(tested))
-
-    def _draw(self, name: str, picture: Picture) -> None:
-        """Write the figure of one image; after the first that cannot be written, the run goes on without figures."""
-        if self._failure is None:
-            try:
-                save_figure(results_figure([picture], alpha=self.alpha), self.place / f"{file_stem(name)}.png")
-                self._drawn.add(name)
-            except InputError as error:
-                self._failure = error
 
     def _draw_file(self, pictures: list[Picture], total: int) -> None:
         """Write the figure of one image, or a sheet of several."""
@@ -103,16 +127,20 @@ class FigureOutput:
             figure = results_figure([replace(pictures[0], title=names[0])], alpha=self.alpha)
         else:
             titles = shortened(names, NAME_LETTERS)
-            named = [replace(one, title=titles[name]) for one, name in zip(pictures, names, strict=True)]
-            figure = contact_sheet(named, total=total, alpha=self.alpha)
-        save_figure(figure, self.place)
+            named = [replace(picture, title=titles[name]) for picture, name in zip(pictures, names, strict=True)]
+            sheet = contact_sheet(named, total=total, alpha=self.alpha)
+            figure = sheet[0].get_figure(root=True)  # type: ignore[assignment]
+        save_figure(figure, self.files.place)
         few = f", the {len(pictures)} smallest p-values of {total} images" if len(pictures) < total else ""
         more = "; a folder (--figure FOLDER/) has a figure of each" if len(pictures) > 1 else ""
-        say(f"figure: {self.place}{few}{more}")
+        say(f"figure: {self.files.place}{few}{more}")
 
 
 MOST_TABLES = 20
 """Largest number of images of which a table is printed; --json has all."""
+
+RANKS = (ALWAYS, ALWAYS, ALWAYS, 2, 1)
+"""Ranks of the columns of a table of a sensitivity: estimate and interval are left out first."""
 
 
 @dataclass(kw_only=True)
@@ -125,69 +153,43 @@ class SensitivityOutput:
         Names of all images, in order.
     with_intervals
         Whether the tables have estimates and intervals.
-    figure
-        The file of the figure of one image, or the folder of those of several, if there are to be any.
-    is_folder
-        Whether it is a folder.
+    files
+        Where the figures are written, if there are to be any.
     """
 
     names: Sequence[str]
     with_intervals: bool
-    figure: Path | None = None
-    is_folder: bool = False
+    files: FigureFiles | None = None
     _first: dict[str, Sensitivity] = field(default_factory=dict, init=False)
-    _drawn: int = field(default=0, init=False)
-    _failure: InputError | None = field(default=None, init=False)
 
     def take(self, record: Mapping[str, Any]) -> None:
         """Draw the sensitivity of an image, if it was tested, and keep what is printed in the end."""
         if "sensitivity" not in record:
             return
-        name = record["image"]
-        sensitivity = Sensitivity.from_dict(record["sensitivity"])
+        name, sensitivity = record["image"], Sensitivity.from_dict(record["sensitivity"])
         if name in self.names[:MOST_TABLES]:
             self._first[name] = sensitivity
-        if self.figure is not None and self._failure is None:
-            place = self.figure / f"{file_stem(name)}-sensitivity.png" if self.is_folder else self.figure
-            try:
-                save_figure(sensitivity.figure(title=shown(name)), place)
-                self._drawn += 1
-            except InputError as error:  # the run goes on without figures, and ends with this error
-                self._failure = error
-
-    def finish(self) -> None:
-        """Say where the figures are, or why there are none."""
-        if self._failure is not None:
-            raise self._failure
-        if self._drawn:
-            many = f"{self._drawn} in {self.figure}" if self.is_folder else self.figure
-            say(f"sensitivity: {many}")
+        if self.files is not None:
+            self.files.save(name, lambda: sensitivity.figure(title=shown(name)))
 
     def print(self) -> None:
         """Print a table of the first images, and a sentence or two about each."""
-        found = {name: self._first[name] for name in self.names if name in self._first}
-        if not found:
+        tested = {name: self._first[name] for name in self.names if name in self._first}
+        if not tested:
             return
-        tables = {name: sensitivity.table() for name, sensitivity in found.items()}
-        first = next(iter(found.values()))
-        headings = {
-            "noise": ALWAYS,
-            "selective p": ALWAYS,
-            f"verdict at {first.alpha:g}": ALWAYS,
-            "estimate": 2,
-            f"{100 * first.confidence_level:.10g}% interval": 1,
-        }
+        tables = {name: sensitivity.table() for name, sensitivity in tested.items()}
+        headings = next(iter(tested.values())).headings
         cells = zip(*(row for rows in tables.values() for row in rows), strict=True)
         columns = [
-            Column(heading=heading, cells=some, rank=rank, is_text=rank == ALWAYS)
-            for (heading, rank), some in zip(headings.items(), cells, strict=True)
+            Column(heading=heading, cells=column, rank=rank, is_text=rank == ALWAYS)
+            for heading, rank, column in zip(headings, RANKS, cells, strict=True)
             if self.with_intervals or rank == ALWAYS
         ]
         names = [name for name, rows in tables.items() for _ in rows]
         typer.echo()
         fitted(names, columns, [len(rows) for rows in tables.values()]).print()
-        for name, sensitivity in found.items():
-            of = f"{shown(name)}: " if len(found) > 1 else ""
+        for name, sensitivity in tested.items():
+            of = f"{shown(name)}: " if len(tested) > 1 else ""
             print_notes(f"{of}{line}" for line in sensitivity.summary().split("\n"))
         if len(self.names) > MOST_TABLES:
             say(f"attentest: note: sensitivities are shown of the first {MOST_TABLES} images; --json has all.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attentest.cli.output import say
-from attentest.errors import InputError, counted
+from attentest.errors import InputError, counted, shortened
+from attentest.files import same_file
 from attentest.registry import IMAGE_FORMATS
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 LISTS = (".txt", ".list")
 """Suffixes of text files with a path on each line."""
 
+LARGEST_LIST, LONGEST_PATH = 2**26, 2**12
+"""Most bytes of a list, enough for a million paths, and of a path, the limit of Linux."""
+
 PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".pgm", ".ppm", ".pnm", ".jp2")
 """Suffixes of pictures in a folder; a picture with another suffix can be named itself."""
 
@@ -26,7 +31,7 @@ PICTURES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".gif", ".webp", "
 def image_sources(
     given: Sequence[Path],
     *,
-    recursive: bool = False,
+    recursive: bool | None = None,
     stack: bool = False,
     frame: int | None = None,
     window: bool = False,
@@ -38,7 +43,7 @@ def image_sources(
     given
         Files, folders, patterns such as ``scans/*.npy``, and text files of paths.
     recursive
-        Whether folders in folders count.
+        Whether folders in folders count; None for a command that does not ask.
     stack
         Whether files are stacks of images.
     frame, window
@@ -59,25 +64,36 @@ def image_sources(
     return list(sources.values())
 
 
-def _files(given: Iterable[Path], recursive: bool, suffixes: tuple[str, ...]) -> Iterator[Path]:
+def check_pairs(images: Sequence[ImageSource], references: Sequence[ImageSource]) -> None:
+    """Raise an error if the number of references does not fit, or an image would be compared with itself."""
+    if len(references) not in (0, 1, len(images)):
+        or_each = f", or once for each of the {len(images)} images" if len(images) > 1 else ""
+        raise InputError(f"--reference must be given once{or_each}, got it {len(references)} times.")
+    paired = references if len(references) == len(images) else [*references] * len(images)
+    for image, reference in zip(images, paired, strict=False):
+        if same_file(image.path, reference.path):
+            raise InputError(f"{image.path} would be compared with itself: give a --reference with independent noise.")
+
+
+def _files(given: Iterable[Path], recursive: bool | None, suffixes: tuple[str, ...]) -> Iterator[Path]:
     for path in given:
-        text = os.fspath(path)
-        if path.is_dir():
+        text = os.fspath(path)  # os.path says of a name that no file can have, too long or with a NUL, that it is not
+        if os.path.isdir(text):
             yield from _files_in(path, recursive, suffixes)
-        elif path.exists() and path.suffix.lower() in LISTS:
+        elif os.path.exists(text) and path.suffix.lower() in LISTS:
             yield from _listed(path)
-        elif path.exists():
+        elif os.path.exists(text):
             yield path
         elif glob.has_magic(text):
-            found = sorted(glob.glob(text, recursive=True))
-            if not found:
+            matches = sorted(glob.glob(text, recursive=True))
+            if not matches:
                 raise InputError(f"there is no file that matches {text!r}.")
-            yield from (Path(one) for one in found if not os.path.isdir(one))
+            yield from (Path(match) for match in matches if not os.path.isdir(match))
         else:
-            raise InputError(f"there is no image file {path}.")
+            raise InputError(f"there is no image file {path if len(text) <= LONGEST_PATH else shortened(text)}.")
 
 
-def _files_in(folder: Path, recursive: bool, suffixes: tuple[str, ...]) -> list[Path]:
+def _files_in(folder: Path, recursive: bool | None, suffixes: tuple[str, ...]) -> list[Path]:
     """Return the image files of a folder by name; hidden ones and other files are left out."""
 
     def unreadable(error: OSError) -> None:
@@ -91,21 +107,42 @@ def _files_in(folder: Path, recursive: bool, suffixes: tuple[str, ...]) -> list[
         wanted = (name for name in files if name.lower().endswith(suffixes) and not name.startswith("."))
         found.extend(Path(place, name) for name in wanted)
     if not found:
-        deeper = "" if recursive else "; --recursive looks into the folders in it too"
+        deeper = "" if recursive is not False else "; --recursive looks into the folders in it too"
         raise InputError(f"there is no image file in the folder {folder}{deeper}.")
     return sorted(found, key=lambda path: path.parts)
 
 
 def _listed(path: Path) -> list[Path]:
     """Return the paths in a text file, one on each line; empty lines and those that begin with # do not count."""
+    if not path.is_file():  # a pipe or a device may never end
+        raise InputError(f"the list of images {path} is not a regular file: save the list in a text file first.")
     try:
-        lines = path.read_bytes().splitlines()
+        with path.open("rb") as file:
+            content = file.read(LARGEST_LIST + 1)
     except OSError as error:
         raise InputError(f"the list of images {path} cannot be read ({error.strerror}).") from None
-    found = [Path(os.fsdecode(line.strip())) for line in lines if line.strip() and not line.lstrip().startswith(b"#")]
-    if not found:
+    if len(content) > LARGEST_LIST:
+        raise InputError(f"the list of images {path} has more than the {LARGEST_LIST} bytes allowed: split it.")
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # that of UTF-32 begins alike or with NUL
+        raise InputError(f"the list of images {path} is a text in UTF-16 or UTF-32: save it as UTF-8.")
+    paths = []
+    for number, line in enumerate(content.removeprefix(codecs.BOM_UTF8).splitlines(), start=1):
+        text = line.strip()
+        if b"\0" in text:
+            raise InputError(
+                f"line {number} of the list of images {path} has a NUL byte, which no path has: save the list as a "
+                "text in UTF-8."
+            )
+        if len(text) > LONGEST_PATH:
+            raise InputError(
+                f"line {number} of the list of images {path} has {len(text)} bytes, more than the {LONGEST_PATH} of "
+                "the longest path: write one path on each line."
+            )
+        if text and not text.startswith(b"#"):
+            paths.append(Path(os.fsdecode(text)))
+    if not paths:
         raise InputError(f"the list of images {path} is empty: it must have the path of an image on each line.")
-    return found
+    return paths
 
 
 def _members(path: Path) -> list[ImageSource]:
@@ -119,4 +156,4 @@ def _members(path: Path) -> list[ImageSource]:
 
 
 def _suffixes() -> tuple[str, ...]:
-    return (*(suffix for one in IMAGE_FORMATS.values() for suffix in one.suffixes), *PICTURES)
+    return (*(suffix for known in IMAGE_FORMATS.values() for suffix in known.suffixes), *PICTURES)

@@ -2,157 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attentest.cli.command import Command, Group
-from attentest.cli.option_checks import check_files
+from attentest.cli.command import Command, Group, with_options_of
+from attentest.cli.images import image_sources
 from attentest.cli.options import (
     OUTPUT,
     EstimatorName,
     FrameOption,
     ReportJsonOption,
+    SeedOption,
     WindowOption,
     check_level,
     named_by_options,
 )
-from attentest.cli.output import print_json, progress_bar, say
-from attentest.cli.values import as_noise_model, noise_file
+from attentest.cli.output import Move, print_json, progress_bar, say
+from attentest.cli.values import as_noise_model, check_files, noise_file
+from attentest.definition import option
 from attentest.errors import InputError, counted
 from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, NOISE_FORMATS
 
 if TYPE_CHECKING:
+    from attentest.images.image_source import ImageSource
+    from attentest.images.sample import ImageLike
     from attentest.noise import NoiseEstimator, NoiseLike
-    from attentest.simulation.noise_check.noise_check import NoiseCheck
 
 
 BROKEN = 1
 """Exit code if an assumption is broken."""
 
 
-def check(
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Independent images of one size and the same mean, at least three; not the tested images.",
-            show_default=False,
-        ),
-    ],
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="The noise model: a standard deviation, several separated by commas for channels, or a noise file.",
-            metavar="SIGMA|FILE",
-            show_default=False,
-        ),
-    ] = None,
-    estimator: Annotated[
-        EstimatorName | None,
-        typer.Option(
-            help=f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None,
-    alpha: Annotated[
-        float, typer.Option(help="Error rate of all verdicts together if every assumption holds, between 0 and 1.")
-    ] = 0.05,
-    simulations: Annotated[
-        int, typer.Option(help="Sets of images that are drawn from the model.", metavar="N", min=19)
-    ] = 199,
-    seed: Annotated[int, typer.Option(help="Seed of the drawn images.", metavar="N", min=0)] = 0,
-    figure: Annotated[
-        Path | None,
-        typer.Option(
-            help="File of a one-page picture: .png, .svg or .pdf.",
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    frame: FrameOption = None,
-    window: WindowOption = False,
-    as_json: ReportJsonOption = False,
-) -> None:
-    """Check a noise model against reference images: a verdict in words for each assumption.
-
-    For example:
-
-    ```
-    attentest noise check phantom/*.npy --noise noise.json --figure check.png
-    attentest noise check phantom/*.npy --estimator stationary
-    ```
-
-    If every assumption holds, one is called broken with a probability of at most --alpha. The exit code is 0 if none is
-    broken, 1 if one is, and 2 after an error.
-    """
-    check_level(alpha)
-    if (noise is None) == (estimator is None):
-        raise InputError("give either --noise, a model to check, or --estimator, which is fitted to the same images.")
-    if noise in IMAGE_NOISE:
-        raise InputError(f"--noise {noise} estimates the noise from each tested image: give a number or a noise file.")
-    check_files("image", images)
-    check_files("noise", [noise_file(noise)])
-    if figure is not None:
-        from attentest.presentation.figure import check_figure_path
-
-        with named_by_options({"the file name of the figure": "--figure"}):
-            check_figure_path(figure, [*images, *filter(None, [noise_file(noise)])])
-    from attentest.images.image_file import read_image
-    from attentest.simulation.noise_check.noise_check import noise_check
-
-    model: NoiseLike = (
-        as_noise_model(noise)  # type: ignore[assignment]  # no ImageNoise
-        if noise is not None
-        else NOISE_ESTIMATORS.load(str(estimator))()
-    )
-    with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
-
-        def read() -> Iterator[Any]:
-            for done, path in enumerate(images):
-                progress(done, len(images))
-                yield read_image(path, frame=frame, window=window)
-
-        def simulated(done: float, total: int | None) -> None:
-            progress(done, total, "simulating images")
-
-        found = noise_check(model, read(), alpha=alpha, simulations=simulations, rng=seed, progress=simulated)
-    if figure is not None:
-        from attentest.presentation.figure import new_figure, save_figure
-
-        save_figure(found.plot(new_figure(1.0, 1.0)), figure)
-        say(f"figure: {figure}")
-    if as_json:
-        print_json(found.to_dict())
-    else:
-        _print(found)
-    if not found.passed:
-        raise typer.Exit(BROKEN)
-
-
-def _print(found: NoiseCheck) -> None:
-    from attentest.presentation.tables import Column, print_table
-
-    columns = {
-        "assumption": [assumption.name for assumption in found.assumptions],
-        "verdict": [assumption.verdict for assumption in found.assumptions],
-        "adjusted p": [f"{assumption.adjusted_pvalue:.3g}" for assumption in found.assumptions],
-        "measured": [assumption.in_words() for assumption in found.assumptions],
-    }
-    print_table(
-        [Column(heading=heading, cells=cells, is_text=True) for heading, cells in columns.items()],
-        title=found.title(),
-        separated=True,
-    )
-    typer.echo(found.conclusion())
-
-
-POOLED = "pooled"
+AUTOMATIC = "auto"
 """The default estimator."""
 
 
@@ -169,61 +57,187 @@ noise = typer.Typer(
     no_args_is_help=True,
     help="Estimate the noise from reference images, check a noise model against them, or print a noise file.",
 )
-noise.command(cls=Command)(check)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions:
+    """Options of the commands that read reference images."""
+
+    frame: FrameOption = None
+    window: WindowOption = False
+    as_json: ReportJsonOption = False
+
+    def sources(self, images: Sequence[Path]) -> list[ImageSource]:
+        """Return the images of files and folders; they are not read."""
+        return image_sources(images, frame=self.frame, window=self.window)
+
+    def read(self, sources: Sequence[ImageSource], progress: Move) -> Iterator[ImageLike]:
+        """Read images one by one, and report how many are read."""
+        for done, source in enumerate(sources):
+            progress(done, len(sources))
+            yield source.read()
+        progress(len(sources), len(sources))
+
+
+@contextmanager
+def named_by_files(sources: Sequence[ImageSource]) -> Iterator[None]:
+    """Let the errors of the library name the files in place of the numbers of reference images."""
+    numbered = enumerate((source.name for source in sources), start=1)
+    names = {f"{kind} {number}": name for number, name in numbered for kind in ("image", "reference image")}
+    with named_by_options(names):
+        yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(ReferenceOptions):
+    """Options of a check of a noise model."""
+
+    noise: str | None = option(
+        "The noise model: a standard deviation, several separated by commas for channels, or a noise file.",
+        default=None,
+        metavar="SIGMA|FILE",
+    )
+    estimator: EstimatorName | None = option(
+        f"Fit this to the same images instead of --noise: {NOISE_ESTIMATORS.choices()}.", default=None, metavar="NAME"
+    )
+    alpha: float = option(
+        "Error rate of all verdicts together if every assumption holds, between 0 and 1.", default=0.05
+    )
+    simulations: int = option("Most sets of images that are drawn from the model.", default=999, limits=(19, None))
+    seed: SeedOption = 0
+    figure: Path | None = option("File of a one-page picture: .png, .svg or .pdf.", default=None, panel=OUTPUT)
 
 
 @noise.command(cls=Command)
+@with_options_of(CheckOptions)
+def check(
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Independent images of one size and the same mean, at least three, or folders of them; not the "
+            "tested images.",
+            show_default=False,
+        ),
+    ],
+    options: CheckOptions,
+) -> None:
+    """Check a noise model against reference images: a verdict in words for each assumption.
+
+    For example:
+
+    ```
+    attentest noise check phantom/*.npy --noise noise.json --figure check.png
+    attentest noise check phantom/*.npy --estimator stationary
+    ```
+
+    If every assumption holds, one is called broken with a probability of at most --alpha. The exit code is 0 if none is
+    broken, 1 if one is, and 2 after an error.
+    """
+    check_level(options.alpha)
+    noise, figure = options.noise, options.figure
+    if (noise is None) == (options.estimator is None):
+        raise InputError("give either --noise, a model to check, or --estimator, which is fitted to the same images.")
+    if noise in IMAGE_NOISE:
+        raise InputError(f"--noise {noise} estimates the noise from each tested image: give a number or a noise file.")
+    sources = options.sources(images)
+    check_files("noise", [noise_file(noise)])
+    if figure is not None:
+        from attentest.presentation.figure import check_figure_path
+
+        with named_by_options({"the file name of the figure": "--figure"}):
+            check_figure_path(figure, [*(source.path for source in sources), *filter(None, [noise_file(noise)])])
+    from attentest.simulation.noise_check.noise_check import noise_check
+
+    model: NoiseLike = (
+        as_noise_model(noise)  # type: ignore[assignment]  # no ImageNoise
+        if noise is not None
+        else NOISE_ESTIMATORS.load(str(options.estimator))()
+    )
+    with progress_bar(f"reading {counted(len(sources), 'image')}") as progress, named_by_files(sources):
+        result = noise_check(
+            model,
+            options.read(sources, progress),
+            alpha=options.alpha,
+            simulations=options.simulations,
+            rng=options.seed,
+            progress=lambda done, total: progress(done, total, "simulating images"),
+        )
+    if figure is not None:
+        from attentest.presentation.figure import new_figure, save_figure
+
+        save_figure(result.plot(new_figure(1.0, 1.0)), figure)
+        say(f"figure: {figure}")
+    if options.as_json:
+        print_json(result.to_dict())
+    else:
+        from attentest.presentation.tables import Column, print_table
+
+        columns = {
+            "assumption": [assumption.name for assumption in result.assumptions],
+            "verdict": [assumption.verdict for assumption in result.assumptions],
+            "adjusted p": [assumption.adjusted_text for assumption in result.assumptions],
+            "measured": [assumption.in_words() for assumption in result.assumptions],
+        }
+        print_table(
+            [Column(heading=heading, cells=cells, is_text=True) for heading, cells in columns.items()],
+            title=result.title(),
+            separated=True,
+        )
+        typer.echo(result.conclusion())
+    if not result.passed:
+        raise typer.Exit(BROKEN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions(ReferenceOptions):
+    """Options of an estimate of the noise."""
+
+    out: Path = option(f"File to write: {NOISE_FORMATS.help()}.")
+    estimator: EstimatorName = option(
+        f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.", default=AUTOMATIC, metavar="NAME"
+    )
+    max_lag: int | None = option(
+        "For auto, stationary and locally-stationary: pixels up to which correlations are estimated; they are zero at "
+        "twice that.",
+        default=None,
+        limits=(1, None),
+        shown_default="half the side, and a curve beyond",
+    )
+    smoothing: float | None = option(
+        "For auto and locally-stationary: standard deviation in pixels of the Gaussian that smooths the variances.",
+        default=None,
+        metavar="PIXELS",
+        shown_default="as much as the variances need",
+    )
+    ignore_constant: bool = option(
+        "For auto, pooled, ar1 and stationary: leave out pixels that have the same value in all images, such as a dark "
+        "surround.",
+        default=False,
+    )
+    gain: GainName = option(
+        "per-image for images of one scene that differ by a factor, too: each is divided by its own. The noise is then "
+        "that of an image with the median factor.",
+        default=GainName.EQUAL,
+        metavar="|".join(GainName),
+    )
+    check: bool = option(
+        "Afterwards, compare the middle of at most 20 of the images with the model, and warn if they do not fit it.",
+        default=True,
+    )
+
+
+@noise.command(cls=Command)
+@with_options_of(FitOptions)
 def fit(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help="Images of one size that differ by independent noise alone: scans of a phantom, repeated exposures.",
+            help="Images of one size that differ by independent noise alone (scans of a phantom, repeated exposures), "
+            "or folders of them.",
             show_default=False,
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help=f"File to write: {NOISE_FORMATS.help()}.", metavar="FILE", show_default=False)
-    ],
-    estimator: Annotated[
-        EstimatorName,
-        typer.Option(help=f"Which covariance is estimated: {NOISE_ESTIMATORS.choices()}.", metavar="NAME"),
-    ] = POOLED,
-    max_lag: Annotated[
-        int | None,
-        typer.Option(
-            help="For stationary and locally-stationary: pixels up to which correlations are estimated; they are zero "
-            "at twice that.",
-            metavar="N",
-            min=1,
-            show_default="half the side, and a curve beyond",
-        ),
-    ] = None,
-    smoothing: Annotated[
-        float | None,
-        typer.Option(
-            help="For locally-stationary: standard deviation in pixels of the Gaussian that smooths the variances.",
-            metavar="PIXELS",
-            show_default="as much as the variances need",
-        ),
-    ] = None,
-    ignore_constant: Annotated[
-        bool,
-        typer.Option(
-            "--ignore-constant",
-            help="For pooled, ar1 and stationary: leave out pixels that have the same value in all images, such as a "
-            "dark surround.",
-        ),
-    ] = False,
-    gain: Annotated[
-        GainName,
-        typer.Option(
-            help="per-image for images of one scene that differ by a factor, too: each is divided by its own. The "
-            "noise is then that of an image with the median factor.",
-        ),
-    ] = GainName.EQUAL,
-    frame: FrameOption = None,
-    window: WindowOption = False,
-    as_json: ReportJsonOption = False,
+    options: FitOptions,
 ) -> None:
     r"""Estimate the noise from reference images and save it for --noise of test and calibrate.
 
@@ -237,59 +251,56 @@ def fit(
         --gain per-image --out noise.safetensors
     attentest test scan.dcm --noise noise.safetensors
     ```
+
+    By default the images decide whether it is locally stationary or stationary.
     """
     from attentest.files import check_output_path
 
+    out, sources = options.out, options.sources(images)
     with named_by_options({"the file name of the noise file": "--out"}):
-        check_output_path(out, "the noise file", tuple(NOISE_FORMATS), images)
-    check_files("image", images)
-    per_image_gain = gain is GainName.PER_IMAGE
-    given = {
-        "max_lag": max_lag,
-        "smoothing": smoothing,
-        "ignore_constant": ignore_constant or None,
-        "gain": str(gain) if per_image_gain else None,
+        check_output_path(out, "the noise file", tuple(NOISE_FORMATS), [source.path for source in sources])
+    per_image_gain = options.gain is GainName.PER_IMAGE
+    values = {
+        "max_lag": options.max_lag,
+        "smoothing": options.smoothing,
+        "ignore_constant": options.ignore_constant or None,
+        "gain": str(options.gain) if per_image_gain else None,
     }
-    options = {name: value for name, value in given.items() if value is not None}
-    _check_options(str(estimator), options)
-    chosen: NoiseEstimator = NOISE_ESTIMATORS.load(str(estimator))(**options)
-    from attentest.images.image_file import read_image
-    from attentest.noise import load_noise, save_noise
+    parameters = {name: value for name, value in values.items() if value is not None}
+    _check_parameters(str(options.estimator), parameters)
+    fitted: NoiseEstimator = NOISE_ESTIMATORS.load(str(options.estimator))(**parameters)
+    from attentest.noise import AutomaticCovariance, load_noise, save_noise
     from attentest.noise.model import complete, shown_record
+    from attentest.presentation.footnotes import FEW_DEGREES
 
-    with progress_bar(f"reading {counted(len(images), 'image')}") as progress:
-
-        def read() -> Iterator[Any]:
-            for done, path in enumerate(images):
-                progress(done, len(images))
-                yield read_image(path, frame=frame, window=window)
-            progress(len(images), len(images))
-
-        chosen.fit(read())
-        save_noise(chosen, out)
-    found = {"file": str(out), **load_noise(out).describe(), "shape": list(chosen.mean_.shape)}
+    with progress_bar(f"reading {counted(len(sources), 'image')}") as progress, named_by_files(sources):
+        read = list(options.read(sources, progress))
+        progress(0, None, "fitting the noise")
+        fitted.fit(read)
+        save_noise(fitted, out)
+        objection = _objection(fitted, read, progress) if options.check else ""
+    degrees = _degrees_of_freedom(fitted)
+    if options.as_json:
+        gains = {"gains": fitted.gains_.tolist()} if per_image_gain else {}
+        described = {"file": str(out), **load_noise(out).describe(), "shape": list(fitted.mean_.shape)}
+        print_json({**described, **gains, "degrees_of_freedom": degrees, "objection": objection or None})
+        return
+    channels, height, width = fitted.mean_.shape
+    say(f"{counted(fitted.n_images_, 'image')} of {height} x {width} pixels and {counted(channels, 'channel')}")
     if per_image_gain:
-        found["gains"] = chosen.gains_.tolist()
-    degrees = _degrees_of_freedom(chosen)
-    found["degrees_of_freedom"] = degrees
-    if as_json:
-        print_json(found)
-    else:
-        channels, height, width = chosen.mean_.shape
-        taken = counted(chosen.n_images_, "image")
-        say(f"{taken} of {height} x {width} pixels and {counted(channels, 'channel')}")
-        if per_image_gain:
-            least, most = chosen.gains_.min(), chosen.gains_.max()
-            say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
-        say(", ".join(f"{name} {value}" for name, value in shown_record(complete(chosen.noise_).record()).items()))
-        from attentest.presentation.words import FEW_DEGREES
-
-        few = ", which is little: tests allow for it, and more images make their intervals shorter"
-        say(
-            f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
-            f"{few if degrees < FEW_DEGREES else ''}"
-        )
-        typer.echo(str(out))
+        least, most = fitted.gains_.min(), fitted.gains_.max()
+        say(f"gains from {least:.3g} to {most:.3g}; the noise is that of an image with the median gain, 1")
+    if isinstance(fitted, AutomaticCovariance):
+        say(f"chosen: {fitted.choice_}")
+    say(", ".join(f"{name} {value}" for name, value in shown_record(complete(fitted.noise_).record()).items()))
+    few = ", which is little: tests allow for it, and more images make their intervals shorter"
+    say(
+        f"the variance of the difference between the halves of an image has {degrees:.0f} degrees of freedom"
+        f"{few if degrees < FEW_DEGREES else ''}"
+    )
+    if objection:
+        say(f"warning: {objection}\nattentest noise check says what it does to p-values and what to do")
+    typer.echo(str(out))
 
 
 @noise.command(cls=Command)
@@ -319,17 +330,30 @@ def show(
         typer.echo(f"{name}: {value}")
 
 
-def _check_options(estimator: str, options: Iterable[str]) -> None:
-    """Refuse options that an estimator does not have."""
-    for option in options:
-        having = [name for name in NOISE_ESTIMATORS if option in signature(NOISE_ESTIMATORS.load(name)).parameters]
+def _check_parameters(estimator: str, parameters: Iterable[str]) -> None:
+    """Raise an error for parameters that an estimator does not have."""
+    for parameter in parameters:
+        having = [name for name in NOISE_ESTIMATORS if parameter in signature(NOISE_ESTIMATORS.load(name)).parameters]
         if estimator not in having:
             *most, last = having
             names = f"{', '.join(most)} and {last}" if most else last
             raise InputError(
-                f"--{option.replace('_', '-')} is for the estimator{'s' if most else ''} {names}, but --estimator is "
-                f"{estimator}."
+                f"--{parameter.replace('_', '-')} is for the estimator{'s' if most else ''} {names}, but "
+                f"--estimator is {estimator}."
             )
+
+
+def _objection(fitted: NoiseEstimator, images: Sequence[ImageLike], progress: Move) -> str:
+    """Return in a sentence what the images say against their noise model; empty if they fit it."""
+    from attentest.simulation.noise_check.noise_check import quick_check
+
+    try:
+        checked = quick_check(
+            fitted, images, progress=lambda done, total: progress(done, total, "checking the residuals")
+        )
+    except InputError as error:  # two images, a single row, or a middle without noise
+        return f"the images could not be compared with the model: {error}"
+    return checked.objection()
 
 
 def _degrees_of_freedom(estimator: NoiseEstimator) -> float:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from attentest.definition import IMAGE
+from attentest.definition import IMAGE, option
 from attentest.errors import AttentestError, InputError
 from attentest.registry import (
     ATTENTION_MAPS,
@@ -48,10 +48,15 @@ REGISTRIES = {
 """Registries of the names that options take; what each stands for is said at the end of the help."""
 
 OTHER_NAMES = {
+    "certification": "--certify",
+    "decide_at": "--decide",
     "deltas": "--delta",
+    "drawn_noise": "--true-noise",
     "head_fusion": "--heads",
     "image_shape": "--size",
     "layer": "--attention layer:K",
+    "mean_sha256": "--mean",
+    "model_sha256": "--model",
     "n": "--images",
     "power": "--power",
     "radius": "--contrast neighbourhood:RADIUS",
@@ -101,15 +106,6 @@ else:
     EstimatorName = names_in(NOISE_ESTIMATORS)
 
 
-class ArchitectureName(StrEnum):
-    """Architectures of the paper."""
-
-    small = "small"
-    base = "base"
-    large = "large"
-    huge = "huge"
-
-
 SPECTRAL = "spectral"
 """The default search."""
 
@@ -156,17 +152,13 @@ WindowOption = Annotated[
 
 
 def check_level(level: float, option: str = "--alpha") -> None:
-    """Refuse a significance level, or another probability, outside (0, 1)."""
+    """Raise an error for a significance level, or another probability, outside (0, 1)."""
     if not 0 < level < 1:
         raise InputError(f"{option} must lie strictly between 0 and 1, got {level}.")
 
 
 if TYPE_CHECKING:
     from attentest.runs.engine import Engine
-
-    EngineName = str
-else:
-    EngineName = names_in(ENGINES)
 
 MOST = 10_000
 """Largest number of workers, or of cores of one."""
@@ -181,40 +173,32 @@ WITH_WORKERS = " or ".join(name for name in ENGINES if name != LOCAL)
 class EngineOptions:
     """Options that say where the work of a command is done."""
 
-    engine: Annotated[
-        EngineName,
-        typer.Option(help=f"Where the work is done: {ENGINES.choices()}.", metavar="NAME", rich_help_panel=WORKERS),
-    ] = LOCAL
-    address: Annotated[
-        str | None,
-        typer.Option(
-            help="For --engine ray: address of a running cluster, such as auto.",
-            show_default="one on this machine",
-            rich_help_panel=WORKERS,
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help=f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each "
-            "GPU four processes or one worker of ray.",
-            metavar="N",
-            min=1,
-            max=MOST,
-            rich_help_panel=WORKERS,
-        ),
-    ] = None
-    cores: Annotated[
-        int | None,
-        typer.Option(
-            help=f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an "
-            "even share of all.",
-            metavar="N",
-            min=1,
-            max=MOST,
-            rich_help_panel=WORKERS,
-        ),
-    ] = None
+    panel: ClassVar[str] = WORKERS
+
+    engine: str = option(f"Where the work is done: {ENGINES.choices()}.", default=LOCAL, choices=lambda: tuple(ENGINES))
+    address: str | None = option(
+        "For --engine ray: address of a running cluster, such as auto.",
+        default=None,
+        shown_default="one on this machine",
+    )
+    workers: int | None = option(
+        f"For --engine {WITH_WORKERS}: number of workers; by default one for each group of cores, or for each GPU four "
+        "processes or one worker of ray.",
+        default=None,
+        limits=(1, MOST),
+    )
+    cores: int | None = option(
+        f"For --engine {WITH_WORKERS}: cores of each worker; by default one, or for processes on a GPU an even share "
+        "of all.",
+        default=None,
+        limits=(1, MOST),
+    )
+    worker_timeout: float | None = option(
+        f"For --engine {WITH_WORKERS}: seconds after which a worker that gives no sign of life is ended, and its work "
+        "given to another.",
+        default=None,
+        shown_default="60",
+    )
 
     @property
     def is_local(self) -> bool:
@@ -222,18 +206,19 @@ class EngineOptions:
         return self.engine == LOCAL
 
     def check(self) -> None:
-        """Refuse options that the engine does not have; nothing is imported."""
-        for option, given in (("--address", self.address), ("--workers", self.workers), ("--cores", self.cores)):
-            if self.is_local and given is not None:
-                engines = RAY if option == "--address" else WITH_WORKERS
-                raise InputError(f"{option} is for --engine {engines}, which is not there: add it.")
+        """Raise an error for options that the engine does not have; nothing is imported."""
+        for name in self._parameters() if self.is_local else ():
+            engines = RAY if name == "address" else WITH_WORKERS
+            raise InputError(f"--{name.replace('_', '-')} is for --engine {engines}, which is not there: add it.")
         if self.address is not None and self.engine != RAY:
             raise InputError(f"--address is for --engine {RAY}, not for --engine {self.engine}: leave it out.")
 
     def chosen(self) -> Engine:
         """Return the engine that the options choose."""
         self.check()
-        given = {"address": self.address, "workers": self.workers, "cores": self.cores}
-        chosen = {name: value for name, value in given.items() if value is not None}
-        found: Engine = ENGINES.load(str(self.engine))(**chosen)
-        return found
+        engine: Engine = ENGINES.load(str(self.engine))(**self._parameters())
+        return engine
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the parameters of the engine that were given."""
+        return {name: value for name, value in vars(self).items() if name != "engine" and value is not None}

@@ -6,16 +6,22 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from attentest.errors import counted
+from attentest.errors import AttentestError, counted
+from attentest.markup import plain
+from attentest.progress import LONG_SECONDS, Forecast, duration, remaining_text
 
 SOME_FAILED = 1
 """Exit code if some images could not be tested."""
+
+OUTPUT_CHANGED = 3
+"""Exit code if a file was removed, replaced or changed by others while the command wrote to it."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, by convention; also that of Typer for an interrupt that was not caught."""
@@ -34,14 +40,25 @@ class Move(Protocol):
 
 @contextmanager
 def progress_bar(label: str) -> Iterator[Move]:
-    """Show a progress bar on standard error and yield the callback that moves it."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=None)
+    """Show a progress bar on standard error, with a forecast, and yield the callback that moves it.
 
-        def move(done: float, total: float | None, label: str | None = None, /) -> None:
-            bar.update(task, completed=done, total=total, description=label)
+    Where standard error is no terminal, one line says how long it will take, as soon as that is known to be long.
+    """
+    remaining = TextColumn("{task.fields[remaining]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), remaining)
+    console = Console(stderr=True)
+    start, is_said, forecast, now_doing = monotonic(), console.is_terminal, Forecast(), label
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=None, remaining="")
+
+        def move(done: float, total: float | None, label_now: str | None = None, /) -> None:
+            nonlocal is_said, now_doing
+            elapsed, now_doing = monotonic() - start, label_now or now_doing
+            left = forecast.seconds_left(done, total, elapsed)
+            bar.update(task, completed=done, total=total, description=label_now, remaining=remaining_text(left))
+            if left is not None and elapsed + left > LONG_SECONDS and not is_said:
+                say(f"{now_doing}: about {duration(elapsed + left, 0)} in all")
+                is_said = True
 
         yield move
 
@@ -54,7 +71,7 @@ def print_json(values: dict[str, Any]) -> None:
 
 def say(text: str) -> None:
     """Print a line on standard error."""
-    typer.echo(text, err=True)
+    typer.echo(plain(text), err=True)  # the name of a file may have line ends
 
 
 def fail(text: str, code: int) -> None:
@@ -67,7 +84,7 @@ Item = TypeVar("Item")
 
 
 class Interruption:
-    """Ends a loop at Ctrl-C, and later the command with the exit code of an interrupt.
+    """Ends a loop at Ctrl-C, or when its output cannot be written, and later the command with the exit code for it.
 
     Attributes
     ----------
@@ -75,23 +92,36 @@ class Interruption:
         Number of finished items.
     happened : bool
         Whether Ctrl-C was pressed.
+    error : AttentestError or None
+        Why the output cannot be written.
     """
 
     def __init__(self) -> None:
         self.done = 0
         self.happened = False
+        self.error: AttentestError | None = None
 
     def until(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield items up to the first interrupt."""
+        """Yield items up to the first interrupt, or until there is an error."""
         try:
             for item in items:
                 self.done += 1
                 yield item
+                if self.error is not None:
+                    return
         except KeyboardInterrupt:
             self.happened = True
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep an error of what is written for the end of the command: what was computed is shown first."""
+        try:
+            yield
+        except AttentestError as error:
+            self.error = self.error or error
+
     def finish(self, asked: int, called: str) -> None:
-        """End the command if Ctrl-C was pressed, with a message about the number of finished items.
+        """End the command if it was interrupted, after Ctrl-C with a message about the number of finished items.
 
         Parameters
         ----------
@@ -100,6 +130,8 @@ class Interruption:
         called
             What an item is called, such as "image".
         """
+        if self.error is not None:
+            raise self.error
         if self.happened:
             were = "was" if asked == 1 else "were"
             raise Interrupted(f"{self.done:,} of {counted(asked, called)} {were} finished.")
@@ -122,7 +154,7 @@ def on_interrupt(kept: str) -> Iterator[None]:
 
 def usually_kept(parameters: Iterable[Any]) -> str:
     """Return what is kept by a command with these parameters that does not say more about it."""
-    folder = any("--out" in each.opts and each.metavar == "FOLDER" for each in parameters)
+    folder = any("--out" in parameter.opts and parameter.metavar == "FOLDER" for parameter in parameters)
     return f"what was printed{', and what is in an --out directory,' if folder else ''} is complete."
 
 

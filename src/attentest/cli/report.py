@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from attentest.cli.options import AlphaOption, EngineOptions, ReportJsonOption, 
 from attentest.cli.output import progress_bar, say
 from attentest.errors import InputError
 from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
+
+if TYPE_CHECKING:
+    from attentest.presentation.report.tested_batch import TestedBatch
 
 REPORT = "report.html"
 """Name of the report in a folder of records, unless another is asked for."""
@@ -60,20 +63,22 @@ def report(
     --out is given.
     """
     check_level(alpha)
+    from attentest.presentation.report.tested_batch import batch_of_folder
+
+    batch = batch_of_folder(directory)  # before a folder is made for the report
     target = directory / REPORT if out is None and not as_json else out
     if target is not None:
         check_report_option(target, "--out")
     if as_json:
         from attentest.presentation.report.page import json_report
-        from attentest.presentation.report.tested_batch import batch_of_folder
 
-        sys.stdout.write(json_report(batch_of_folder(directory), alpha, cards))
+        sys.stdout.write(json_report(batch, alpha, cards))
     if target is not None:
-        write_folder_report(directory, target, alpha=alpha, cards=cards)
+        _write(batch, target, alpha, cards)
 
 
 def check_report_option(path: Path, option: str, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a report that cannot be written, before anything is computed; messages name the option."""
+    """Raise an error, which names the option, if a report cannot be written; before anything is computed."""
     from attentest.presentation.report.page import NAME, check_report_path
 
     with named_by_options({f"the file name of {NAME}": option}):
@@ -106,10 +111,14 @@ def write_folder_report(
     directory: Path, target: Path, *, alpha: float, cards: int, names: Collection[str] | None = None
 ) -> None:
     """Write the report of a folder of records, or of some of its images, with a progress bar."""
-    from attentest.presentation.report.page import write_report
     from attentest.presentation.report.tested_batch import batch_of_folder
 
-    batch = batch_of_folder(directory, names)
+    _write(batch_of_folder(directory, names), target, alpha, cards)
+
+
+def _write(batch: TestedBatch, target: Path, alpha: float, cards: int) -> None:
+    from attentest.presentation.report.page import write_report
+
     with progress_bar("writing the report") as progress:
         write_report(target, batch, alpha=alpha, cards=cards, progress=progress)
     say(f"report: {target}")

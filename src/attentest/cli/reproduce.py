@@ -4,63 +4,37 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attentest.cli.command import Command, refuse_options_before, with_options_of
 from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, SeedOption
-from attentest.cli.output import Interrupted, print_findings, progress_bar, say
+from attentest.cli.output import on_interrupt, print_findings, progress_bar, say
 from attentest.errors import InputError, counted
 from attentest.files import make_directory
-
-if TYPE_CHECKING:
-    from attentest.studies.reproduction.run import RunSettings
 
 MODELS = "The models"
 """Panel of the help."""
 
+PRESETS = ("quick", "paper", "full")
+EXPERIMENTS = (
+    *("type-i-error", "additional-trials", "power", "computation-time"),
+    *("estimated-variance", "non-gaussian", "demonstration", "precision"),
+)
+TESTS = ("all", "paper", "ours")
+CLASSIFIERS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
+"""The names of the library, whose import takes seconds."""
 
-class PresetName(StrEnum):
-    """How many images."""
-
-    quick = "quick"
-    paper = "paper"
-    full = "full"
-
-
-class ExperimentName(StrEnum):
-    """Experiments of the paper."""
-
-    type_i_error = "type-i-error"
-    additional_trials = "additional-trials"
-    power = "power"
-    computation_time = "computation-time"
-    estimated_variance = "estimated-variance"
-    non_gaussian = "non-gaussian"
-    demonstration = "demonstration"
-    precision = "precision"
-
-
-class WhoseTests(StrEnum):
-    """Whose tests are run."""
-
-    all = "all"
-    paper = "paper"
-    ours = "ours"
-
-
-class ModelName(StrEnum):
-    """Classifiers of the paper: architecture and side of the images."""
-
-    base8 = "base8"
-    small16 = "small16"
-    base16 = "base16"
-    large16 = "large16"
-    huge16 = "huge16"
-    base32 = "base32"
-    base64 = "base64"
-
+if TYPE_CHECKING:
+    PresetName = str
+    ExperimentName = str
+    WhoseTests = str
+    ModelName = str
+else:
+    PresetName, ExperimentName, WhoseTests, ModelName = (
+        StrEnum("Name", {name: name for name in names}) for names in (PRESETS, EXPERIMENTS, TESTS, CLASSIFIERS)
+    )
 
 OutOption = Annotated[Path, typer.Option(help="Folder of data, models and report.", metavar="FOLDER")]
 OUT = Path("reproduction")
@@ -83,7 +57,7 @@ def run(
             "appendices).",
             metavar="NAME",
         ),
-    ] = PresetName.quick,
+    ] = "quick",
     images: Annotated[
         int | None,
         typer.Option(help="At most this many images per series.", metavar="N", show_default="as preset", min=1),
@@ -98,7 +72,7 @@ def run(
             help="Which tests: all, the paper's, or ours (randomised selection and whole patches).",
             metavar="NAME",
         ),
-    ] = WhoseTests.all,
+    ] = "all",
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
     model: Annotated[
@@ -159,34 +133,35 @@ def run(
     from attentest.studies.reproduction.run import run as run_experiments
     from attentest.training.paper_model import ModelFolders
 
-    chosen = PRESETS[preset.value].limited(images, permutations)
-    experiments = chosen_experiments(None if not experiment else [name.value for name in experiment])
-    check_choice(experiments, models=bool(model), published=published is not None, tests=tests.value)
+    counts = PRESETS[preset].limited(images, permutations)
+    experiments = chosen_experiments(experiment or None)
+    check_choice(experiments, models=bool(model), published=published is not None, tests=tests)
     settings = RunSettings(
-        preset_name=preset.value,
-        preset=chosen.with_models(None if not model else tuple(name.value for name in model)),
+        preset_name=str(preset),
+        preset=counts.with_models(model or None),
         experiments=tuple(experiments),
         folders=ModelFolders(trained=out / "models" if models is None else models, published=published),
         seed=seed,
         device=device,
         retry=retry,
-        tests=tests.value,
+        tests=str(tests),
     )
-    engine = where.chosen()
-    _announce(settings, out)
+    engine, plan = where.chosen(), settings.plan()
+    say(f"{counted(sum(plan.values()), 'trial')} in {len(plan)} series; results go to {out}")
+    if untrained := settings.untrained():
+        slow = "" if device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
+        say(f"to be trained first: {', '.join(untrained)}{slow}")
+    kept = f"the finished trials are in {out}: the same command goes on from there."
+    with on_interrupt(kept), progress_bar("reproduction") as progress:
+        done = run_experiments(settings, out, progress, engine)
+    failed = f", {done['failed']} of them failed (the data say why)" if done["failed"] else ""
+    say(f"{counted(done['trials'], 'trial')} in {done['seconds']:.0f} s{failed}")
+    summary = _print_findings(out, as_json)
     try:
-        with progress_bar("reproduction") as progress:
-            outcome = run_experiments(settings, out, progress, engine)
-    except KeyboardInterrupt:
-        raise Interrupted(f"the finished trials are in {out}: the same command goes on from there.") from None
-    failed = f", {outcome.failed} of them failed (the data say why)" if outcome.failed else ""
-    say(f"{counted(outcome.done, 'trial')} in {outcome.seconds:.0f} s{failed}")
-    _print_findings(out, as_json)
-    try:
-        _write_page(out)
+        _write_page(summary, out)
     except InputError as error:  # the work is done and on disk, whatever the page lacks
         say(f"attentest: no page was made: {error} Then: attentest reproduce report --out {out}")
-    if outcome.failed:
+    if done["failed"]:
         raise typer.Exit(1)
 
 
@@ -200,8 +175,7 @@ def report(out: OutOption = OUT, as_json: ReportJsonOption = False) -> None:
     attentest reproduce report --out reproduction
     ```
     """
-    _print_findings(out, as_json)
-    _write_page(out)
+    _write_page(_print_findings(out, as_json), out)
 
 
 @reproduce.command("list", cls=Command)
@@ -221,24 +195,17 @@ def list_experiments() -> None:
     print_table(columns)
 
 
-def _announce(settings: RunSettings, out: Path) -> None:
-    """Say how many trials there are, and which models must be trained first."""
-    plan = settings.plan()
-    say(f"{counted(sum(plan.values()), 'trial')} in {len(plan)} series; results go to {out}")
-    if untrained := settings.untrained():
-        slow = "" if settings.device.startswith("cuda") else "; this takes hours without a GPU (--device cuda)"
-        say(f"to be trained first: {', '.join(untrained)}{slow}")
-
-
-def _print_findings(out: Path, as_json: bool) -> None:
+def _print_findings(out: Path, as_json: bool) -> dict[str, Any]:
+    """Print what the data in a directory say about the statements of the paper, and return their summary."""
     from attentest.studies.reproduction.statements import findings
     from attentest.studies.reproduction.summary import summarise
 
     summary = summarise(out)
     print_findings(summary, findings(summary), as_json)
+    return summary
 
 
-def _write_page(out: Path) -> None:
+def _write_page(summary: dict[str, Any], out: Path) -> None:
     from attentest.studies.reproduction.page import write_report
 
-    say(f"page: {write_report(out, out / 'report')}")
+    say(f"page: {write_report(summary, out / 'report')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -9,237 +10,122 @@ import typer
 
 from attentest.cli.attention_test_options import AttentionTestOptions
 from attentest.cli.command import with_options_of
-from attentest.cli.images import image_sources
-from attentest.cli.option_checks import (
-    as_certification,
-    check_inputs,
-    check_outputs,
-    check_pairs,
-    check_sensitivity_figure,
-    check_together,
-    is_folder,
-    saved_kinds,
-)
-from attentest.cli.options import (
-    CERTIFICATE,
-    OUTPUT,
-    SEARCH,
-    AlphaOption,
-    EngineOptions,
-    FrameOption,
-    JsonOption,
-    RetryOption,
-    WindowOption,
-    check_level,
-)
+from attentest.cli.images import check_pairs, image_sources
+from attentest.cli.options import SEARCH, SPECTRAL, AlphaOption, EngineOptions, FrameOption, WindowOption, check_level
 from attentest.cli.output import SOME_FAILED, Interruption
-from attentest.cli.report import check_report_option, picture_kinds, records_folder, write_folder_report
-from attentest.definition import COMPARED, IMAGE
+from attentest.cli.output_options import CertificateOptions, OutputOptions, is_folder
+from attentest.cli.report import picture_kinds, records_folder, write_folder_report
+from attentest.cli.values import check_files, noise_file
+from attentest.definition import COMPARED, IMAGE, option
 from attentest.errors import InputError
-from attentest.files import make_directory
-from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
+from attentest.presentation.report import USUAL_CARDS
 from attentest.registry import IMAGE_FORMATS
 
 DEFAULT_CONFIDENCE = 0.95
 
 
-@with_options_of(EngineOptions)
-@with_options_of(AttentionTestOptions)
-def test(
-    images: Annotated[
-        list[Path],
-        typer.Argument(
-            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders, quoted patterns, or .txt files of paths.",
-            show_default=False,
-        ),
-    ],
-    options: AttentionTestOptions,
-    recursive: Annotated[
-        bool,
-        typer.Option("--recursive", help="Look for images in the folders of folders too."),
-    ] = False,
-    stack: Annotated[
-        bool,
-        typer.Option(
-            "--stack",
-            help="Each array of a .npy or .npz file is a stack of images, (k, H, W) or (k, H, W, C).",
-            rich_help_panel=IMAGE,
-        ),
-    ] = False,
-    frame: FrameOption = None,
-    window: WindowOption = False,
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is tested of which images."""
+
+    recursive: bool = option("Look for images in the folders of folders too.", default=False)
+    stack: bool = option(
+        "Each array of a .npy or .npz file is a stack of images, (k, H, W) or (k, H, W, C).",
+        default=False,
+        panel=IMAGE,
+    )
+    frame: FrameOption = None
+    window: WindowOption = False
     reference: Annotated[
         list[Path] | None,
         typer.Option(
             help="For --contrast reference: the image to compare with; once, or once for each image in order.",
             metavar="FILE",
-            show_default=False,
             rich_help_panel=COMPARED,
         ),
-    ] = None,
-    components: Annotated[
-        bool,
-        typer.Option(
-            "--components",
-            help="Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals "
-            "that cover together.",
+    ] = None
+    components: bool = option(
+        "Test each connected component of the region by itself: p-values adjusted by Holm's method, intervals that "
+        "cover together.",
+        default=False,
+    )
+    connectivity: int | None = option(
+        "For --components: pixels join that share an edge (1), or a corner too (2).",
+        default=None,
+        limits=(1, 2),
+        panel=COMPARED,
+        shown_default="1",
+    )
+    alpha: AlphaOption = 0.05
+    decide: bool = option(
+        "Stop each search as soon as the verdict at --alpha is certain: faster.", default=False, panel=SEARCH
+    )
+    confidence_level: float | None = option(
+        "Level of the confidence interval of the difference.", default=None, panel=SEARCH, shown_default="0.95"
+    )
+    no_interval: bool = option(
+        "Leave out the confidence interval, and search only as far as p needs: faster.", default=False, panel=SEARCH
+    )
+    sensitivity: bool = option(
+        "Also show p and interval for other noise: 0.5 to 2 times as large, which takes no time, and with other "
+        "correlation lengths, which takes four more tests of each image.",
+        default=False,
+    )
+
+    def check(self, options: AttentionTestOptions) -> None:
+        """Raise an error for options that contradict each other, or those of the test."""
+        check_level(self.alpha)
+        if self.decide and options.search != SPECTRAL:
+            raise InputError(f"--decide is for the spectral search, but --search is {options.search}.")
+        if self.connectivity is not None and not self.components:
+            raise InputError("--connectivity is for --components: give both or neither.")
+        if self.decide and self.components:
+            raise InputError(
+                "--decide stops when it is known on which side of --alpha a p-value lies, but the verdict on "
+                "components is by adjusted p-values: leave out --decide or --components."
+            )
+        if self.no_interval and self.confidence_level is not None:
+            raise InputError("--no-interval leaves out the interval that --confidence-level is for: give one of them.")
+        if self.sensitivity and self.decide:
+            raise InputError(
+                "--decide stops when the verdict for the assumed noise is certain, and --sensitivity is about other "
+                "noise: leave out one of them."
+            )
+        if self.sensitivity and options.defined.get("draws", 1) > 1:
+            raise InputError("--sensitivity is that of one draw: leave out --sensitivity or --draws.")
+        if self.sensitivity and self.components:
+            raise InputError("--sensitivity is of whole regions: leave out --sensitivity or --components.")
+        if self.sensitivity and options.noise == "poisson":
+            raise InputError("--sensitivity is to a noise model, which --noise poisson does not need: leave it out.")
+        if self.reference and options.contrast != "reference":
+            raise InputError(f"--reference is for --contrast reference, but --contrast is {options.contrast}.")
+        if options.contrast == "reference" and not self.reference:
+            raise InputError("--contrast reference compares with another image: give it with --reference.")
+
+    @property
+    def searched_level(self) -> float | None:
+        """Level of the interval that the search goes for, if it is to."""
+        if self.no_interval:
+            return None
+        return DEFAULT_CONFIDENCE if self.confidence_level is None else self.confidence_level
+
+
+@with_options_of(EngineOptions)
+@with_options_of(OutputOptions)
+@with_options_of(CertificateOptions)
+@with_options_of(RunOptions)
+@with_options_of(AttentionTestOptions)
+def test(
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            help=f"Image files ({', '.join(IMAGE_FORMATS)}, ...), folders, quoted patterns, or .txt files of paths."
         ),
-    ] = False,
-    connectivity: Annotated[
-        int | None,
-        typer.Option(
-            help="For --components: pixels join that share an edge (1), or a corner too (2).",
-            metavar="N",
-            min=1,
-            max=2,
-            show_default="1",
-            rich_help_panel=COMPARED,
-        ),
-    ] = None,
-    alpha: AlphaOption = 0.05,
-    decide: Annotated[
-        bool,
-        typer.Option(
-            "--decide",
-            help="Stop each search as soon as the verdict at --alpha is certain: faster.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = False,
-    confidence_level: Annotated[
-        float | None,
-        typer.Option(
-            help="Level of the confidence interval of the difference.",
-            metavar="X",
-            show_default="0.95",
-            rich_help_panel=SEARCH,
-        ),
-    ] = None,
-    no_interval: Annotated[
-        bool,
-        typer.Option(
-            "--no-interval",
-            help="Leave out the confidence interval, and search only as far as p needs: faster.",
-            rich_help_panel=SEARCH,
-        ),
-    ] = False,
-    certify: Annotated[
-        bool,
-        typer.Option(
-            "--certify",
-            help="Add a certified p-value, valid whatever the model does between the evaluations of the search; the "
-            "one to report if the status is sharp. Slow.",
-            rich_help_panel=CERTIFICATE,
-        ),
-    ] = False,
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            help="For --certify: number of draws; the least possible p is 1 / (N + 1).",
-            metavar="N",
-            show_default="99",
-            rich_help_panel=CERTIFICATE,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            help="For --certify: steps behind each draw; too few cost power, never validity.",
-            metavar="N",
-            show_default="6",
-            rich_help_panel=CERTIFICATE,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="For --certify: seed of the draws.",
-            metavar="N",
-            show_default="the image itself",
-            rich_help_panel=CERTIFICATE,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the results of each image as it is tested: the same command goes on where it stopped.",
-            metavar="FOLDER",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    retry: RetryOption = False,
-    save: Annotated[
-        str | None,
-        typer.Option(
-            help="For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), "
-            "separated by commas; or none.",
-            metavar="NAMES",
-            show_default="pictures of up to 1000 images",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write a table of all results to this .csv file, row by row.",
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    parquet: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write this table to a .parquet file.", metavar="FILE", show_default=False, rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            help="Also draw the result to this .png, .svg or .pdf file, several on one sheet, or each into FOLDER/.",
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    sensitivity: Annotated[
-        bool,
-        typer.Option(
-            "--sensitivity",
-            help="Also show p and interval for other noise: 0.5 to 2 times as large, which takes no time, and with "
-            "other correlation lengths, which takes four more tests of each image.",
-        ),
-    ] = False,
-    sensitivity_figure: Annotated[
-        str | None,
-        typer.Option(
-            help="For --sensitivity: also draw it to this .png, .svg or .pdf file, or that of each image into FOLDER/.",
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write a report to this .html file, which needs no other, or as .json.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    report_cards: Annotated[
-        int | None,
-        typer.Option(
-            help="For --report: most results with pictures and details, those with the smallest p-values.",
-            metavar="N",
-            min=0,
-            max=MOST_CARDS,
-            show_default=str(USUAL_CARDS),
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    as_json: JsonOption = False,
-    *,
+    ],
+    options: AttentionTestOptions,
+    asked: RunOptions,
+    certificate: CertificateOptions,
+    outputs: OutputOptions,
     context: typer.Context,
     where: EngineOptions,
 ) -> None:
@@ -257,7 +143,7 @@ def test(
         --noise 1.0
     attentest test scan.npy --noise 1.0 --sensitivity \
         --sensitivity-figure noise.png
-    attentest test scan.npy --noise 1.0 --certify --draws 999
+    attentest test scan.npy --noise 1.0 --certify --certify-draws 999
     attentest test scans --recursive --noise 1.0 --out tested --csv scans.csv \
         --report scans.html
     ```
@@ -269,87 +155,86 @@ def test(
     """
     from attentest.images.image_source import ImageSource
 
-    check_level(alpha)
-    check_together(
-        options, components, connectivity, decide, confidence_level, no_interval, sensitivity, reference or []
-    )
-    kinds = saved_kinds(save, retry, out)
+    asked.check(options)
+    kinds = outputs.saved_kinds()
     where.check()
-    check_inputs(reference or [], options)
+    check_files("image", asked.reference or ())
+    check_files("noise", [noise_file(options.noise), noise_file(options.reference_noise)])
     options.check()
-    sources = image_sources(images, recursive=recursive, stack=stack, frame=frame, window=window)
-    references = [ImageSource(path=path, frame=frame, window=window) for path in reference or []]
+    frame, window = asked.frame, asked.window
+    sources = image_sources(images, recursive=asked.recursive, stack=asked.stack, frame=frame, window=window)
+    references = [ImageSource(path=path, frame=frame, window=window) for path in asked.reference or ()]
     check_pairs(sources, references)
     inputs = {*(source.path for source in (*sources, *references)), *options.input_files}
-    check_outputs(inputs, csv, parquet, figure, components)
-    check_sensitivity_figure(sensitivity_figure, sensitivity, len(sources), inputs)
-    if report is not None:
-        check_report_option(report, "--report", inputs)
-    elif report_cards is not None:
-        raise InputError("--report-cards is for --report, which is not there: add it.")
-    if out is not None:
-        make_directory(out)
-    from attentest.cli.batch import BatchOutput, RunLog, print_results, say_failures, tested_rows, write_tables
+    outputs.check(inputs, len(sources), asked.components, asked.sensitivity)
+    from attentest.cli.batch import BatchOutput, say_failures
+    from attentest.runs.records import RunLog
 
     log = context.with_resource(RunLog())
-    folder = context.with_resource(records_folder(out, report, where))
-    kinds, unasked = picture_kinds(kinds, save, len(sources), where)
-    certification = as_certification(certify, draws=draws, steps=steps, seed=seed)
-    searched_level = None if no_interval else DEFAULT_CONFIDENCE if confidence_level is None else confidence_level
+    folder = context.with_resource(records_folder(outputs.out, outputs.report, where))
+    kinds, unasked = picture_kinds(kinds, outputs.save, len(sources), where)
+    certification = certificate.certification()
+    alpha, searched_level = asked.alpha, asked.searched_level
     from attentest.pipeline.file_run import BatchRun, SavedArrays
     from attentest.pipeline.run import Request
 
-    figures = None
-    if figure is not None:
-        from attentest.cli.figures import FigureOutput
+    figures = sensitivities = files = None
+    if outputs.figure is not None or asked.sensitivity:
+        from attentest.cli.figures import FigureFiles, FigureOutput, SensitivityOutput
 
-        figures = FigureOutput(place=Path(figure), is_folder=is_folder(figure), alpha=alpha)
-    sensitivities = None
-    if sensitivity:
-        from attentest.cli.figures import SensitivityOutput
-
-        sensitivities = SensitivityOutput(
-            names=[source.name for source in sources],
-            with_intervals=not no_interval,
-            figure=None if sensitivity_figure is None else Path(sensitivity_figure),
-            is_folder=sensitivity_figure is not None and is_folder(sensitivity_figure),
-        )
+        if outputs.figure is not None:
+            place = FigureFiles(place=Path(outputs.figure), is_folder=is_folder(outputs.figure))
+            figures = FigureOutput(files=place, alpha=alpha)
+        if outputs.sensitivity_figure is not None:
+            path, of_each = Path(outputs.sensitivity_figure), is_folder(outputs.sensitivity_figure)
+            files = FigureFiles(place=path, is_folder=of_each, ending="-sensitivity.png")
+        if asked.sensitivity:
+            names = [source.name for source in sources]
+            sensitivities = SensitivityOutput(names=names, with_intervals=not asked.no_interval, files=files)
     run = BatchRun(
         test=options.attention_test(searched_level),
         images=sources,
         references=references,
-        confidence_level=searched_level or DEFAULT_CONFIDENCE,
+        confidence_level=searched_level,
         request=Request(
-            decide_at=alpha if decide else None,
+            decide_at=alpha if asked.decide else None,
             certification=certification,
-            connectivity=(connectivity or 1) if components else None,
+            connectivity=(asked.connectivity or 1) if asked.components else None,
         ),
-        sensitivity=alpha if sensitivity else None,
+        sensitivity=alpha if asked.sensitivity else None,
         save=SavedArrays(directory=folder, kinds=kinds, optional=unasked) if folder is not None and kinds else None,
         keep=figures.keep if figures is not None and where.is_local else None,
     )
     interruption = Interruption()
-    take = None if sensitivities is None else sensitivities.take
-    output = BatchOutput(alpha=alpha, csv=csv, as_json=as_json, take=take)
-    with log.written_to(folder):
-        rows = tested_rows(run, where.chosen(), output, interruption, out=folder, retry=retry)
+    output = BatchOutput(
+        alpha=alpha,
+        confidence_level=searched_level,
+        components=asked.components,
+        context=outputs.in_image,
+        csv=outputs.csv,
+        parquet=outputs.parquet,
+        as_json=outputs.as_json,
+        take=None if sensitivities is None else sensitivities.take,
+    )
+    with log.written_to(folder, interruption.writing):
+        rows = output.tested_rows(run, where.chosen(), interruption, log, out=folder, retry=outputs.retry)
     failed = [row for row in rows.all() if "error" in row]
-    if len(failed) < len(rows) or csv is not None or parquet is not None or report is not None:
+    if len(failed) < len(rows) or any((outputs.csv, outputs.parquet, outputs.report)):
         try:
-            write_tables(rows, components, csv, parquet)
+            output.write_tables(rows)
             if figures is not None:
                 figures.finish(run, rows)
-            if sensitivities is not None:
-                sensitivities.finish()
-            if report is not None and folder is not None and len(rows):
-                most = USUAL_CARDS if report_cards is None else report_cards
-                write_folder_report(folder, report, alpha=alpha, cards=most, names=rows.names)
+            if files is not None:
+                files.finish("sensitivity")
+            if outputs.report is not None and folder is not None and len(rows) and interruption.error is None:
+                most = USUAL_CARDS if outputs.report_cards is None else outputs.report_cards
+                write_folder_report(folder, outputs.report, alpha=alpha, cards=most, names=rows.names)
         finally:  # the numbers are computed, and are shown even if a file cannot be written
-            if not as_json and len(failed) < len(rows):
-                print_results(rows, components, alpha, searched_level)
+            if not outputs.as_json and len(failed) < len(rows):
+                output.print_results(rows)
                 if sensitivities is not None:
                     sensitivities.print()
-    say_failures(failed, len(rows), stack)
+    say_failures(failed, len(rows), asked.stack)
     interruption.done = len(rows)  # a batch, which is what the run yields, is several images
     interruption.finish(len(sources), "image")
     if failed:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from attentest.cli.options import named_by_options
 from attentest.errors import NOISE_GUIDE, InputError, shortened
@@ -37,19 +39,29 @@ def noise_file(text: str | None) -> Path | None:
     return Path(text) if text is not None and text.lower().endswith(tuple(NOISE_FORMATS)) else None
 
 
+def check_files(kind: str, paths: Iterable[Path | None]) -> None:
+    """Raise an error for files that are not there; None is no file."""
+    for path in paths:
+        if path is not None and not path.exists():
+            advice = ": give one that attentest noise fit or save_noise wrote" if kind == "noise" else ""
+            raise InputError(f"there is no {kind} file {path}{advice}.")
+
+
 def as_noise_model(text: str, rho: float = 0.0, option: str = "--noise") -> NoiseModel | ImageNoise:
     """Return the noise of "1.0", "3.1,2.9,4.0", "noise.json" or "sample"."""
-    from attentest.noise import AR1, FromImage, Isotropic, PerChannel, load_noise
+    from attentest.noise import AR1, FromImage, Isotropic, PerChannel, Poisson, load_noise
 
     path = noise_file(text)
-    if rho and (path is not None or text in IMAGE_NOISE):
+    if rho and (path is not None or text in (*IMAGE_NOISE, Poisson.name)):
         raise InputError(f"--rho goes with a number for {option}, but {shortened(text)} was given: leave --rho out.")
     if path is not None:
         return load_noise(path)
     if text in IMAGE_NOISE:
         return FromImage(text)
+    if text == Poisson.name:
+        return Poisson()
     try:
-        sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE)
+        sigmas = _numbers(text, option, f"a noise file ({NOISE_FORMATS.choices()})", *IMAGE_NOISE, Poisson.name)
     except InputError as error:
         raise InputError(f"{str(error).removesuffix('.')}: see {NOISE_GUIDE}.") from None
     with named_by_options({"sigma": option}):
@@ -65,28 +77,25 @@ def as_true_noise(text: str | None, noise: str) -> NoiseLike | None:
             f"--noise {noise} estimates the noise from each image, so images cannot be drawn from it: give the noise "
             "that they are drawn from with --true-noise."
         )
-    if text in IMAGE_NOISE:
-        raise InputError(f"--true-noise must be a number or a noise file, got {shortened(text)}.")
-    if text is None:
-        return None
-    model: NoiseLike = as_noise_model(text, option="--true-noise")  # type: ignore[assignment]  # no ImageNoise
-    return model
+    return None if text is None else _one_noise_model(text, 0.0, "--true-noise")
 
 
 def as_reference_noise(text: str | None, rho: float) -> NoiseLike | None:
     """Return the noise of a reference image: None for that of the images, 0 for none, or a noise model."""
     if text is None:
         return None
-    if text in IMAGE_NOISE:
-        raise InputError(f"--reference-noise must be a number or a noise file, got {shortened(text)}.")
-    try:
+    with suppress(ValueError):
         if float(text) == 0:
             return 0.0
-    except ValueError:
-        pass
-    own_rho = rho if noise_file(text) is None else 0.0  # the model in a file has its own correlation
-    model: NoiseLike = as_noise_model(text, own_rho, "--reference-noise")  # type: ignore[assignment]  # no ImageNoise
-    return model
+    # The model in a file has its own correlation.
+    return _one_noise_model(text, rho if noise_file(text) is None else 0.0, "--reference-noise")
+
+
+def _one_noise_model(text: str, rho: float, option: str) -> NoiseModel:
+    """Return the noise of a number or of a file; what estimates it from each image raises an error."""
+    if text in (*IMAGE_NOISE, "poisson"):
+        raise InputError(f"{option} must be a number or a noise file, got {shortened(text)}.")
+    return cast("NoiseModel", as_noise_model(text, rho, option))
 
 
 def as_chosen_contrast(text: str, reference_noise: str | None, rho: float, kernel: str | None) -> Contrast:
@@ -142,25 +151,7 @@ def _numbers(text: str, option: str, *others: str) -> list[float]:
 
 
 def _whole_number(digits: str, option: str) -> int:
-    """Return the number of decimal digits; refuse more of them than any option needs."""
+    """Return the number of decimal digits; more of them than any option needs raise an error."""
     if len(digits) > LONGEST_NUMBER:
         raise InputError(f"{option} must have at most {LONGEST_NUMBER} digits, got {len(digits)}.")
     return int(digits)
-
-
-SAVED = ("regions", "masks", "maps", "pictures")
-"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array, \
-and small copies of image, map and region, which a report shows."""
-
-NOTHING = "none"
-"""In place of these, to save nothing."""
-
-
-def as_saved_kinds(text: str | None) -> list[str]:
-    """Return what --save asks for."""
-    kinds = [] if text is None or text == NOTHING else [kind.strip() for kind in text.split(",")]
-    if bad := [kind for kind in kinds if kind not in SAVED]:
-        raise InputError(
-            f"--save takes {', '.join(SAVED)}, separated by commas, or {NOTHING}, got {', '.join(map(repr, bad))}."
-        )
-    return list(dict.fromkeys(kinds))

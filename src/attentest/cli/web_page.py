@@ -31,6 +31,9 @@ def web_page(
     max_upload_mb: Annotated[
         int, typer.Option(help="Largest file that can be uploaded, in megabytes.", metavar="N", min=1, max=4096)
     ] = 20,
+    max_total_mb: Annotated[
+        int, typer.Option(help="Most megabytes of all uploaded files.", metavar="N", min=1, max=1_000_000)
+    ] = 1000,
     device: DeviceOption = "cpu",
 ) -> None:
     """Open a web page: upload an image, see the region, its p-value and its interval, download the report.
@@ -44,7 +47,8 @@ def web_page(
     ```
 
     The page is served on this machine alone, at 127.0.0.1, and loads nothing from elsewhere. Its address is printed
-    when it is ready. Uploaded images are kept in a temporary folder until the command ends. Ctrl-C ends it.
+    when it is ready; it has a token, and nobody is answered without it. Uploaded images are kept in a temporary folder
+    until they were not used for an hour, or the command ends. Ctrl-C ends it.
     """
     from importlib.util import find_spec
 
@@ -67,15 +71,16 @@ def web_page(
             models=directories,
             device=device,
             max_upload=max_upload_mb * 1_000_000,
-            ready=lambda address: _ready(address, open_browser),
+            max_total=max_total_mb * 1_000_000,
+            ready=lambda address, to_open: _ready(address, to_open if open_browser else None),
         )
     say("stopped; uploaded images were deleted")
 
 
-def _ready(address: str, open_browser: bool) -> None:
+def _ready(address: str, to_open: str | None) -> None:
     typer.echo(address)
     say("press Ctrl-C to stop")
-    if open_browser:
+    if to_open is not None:
         import webbrowser
 
-        webbrowser.open(address)
+        webbrowser.open(to_open)

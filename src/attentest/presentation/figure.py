@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.files import check_output_path
+from attentest.markup import plain
+from attentest.presentation.image_names import elided
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, FigureBase
 
 
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``)."""
+def new_figure(width: float, height: float, *, arranged: bool = True) -> Figure:
+    """Return an empty figure of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``).
+
+    Matplotlib arranges its axes, unless they are put in their places one by one.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained" if arranged else None)
 
 
 def check_figure_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path to which no figure can be written, or that would overwrite an input."""
+    """Raise an error if no figure can be written to a path, or if it would overwrite an input."""
     check_output_path(path, "the figure", FIGURE_SUFFIXES, inputs)
-    new_figure(1.0, 1.0)  # refuses where Matplotlib is missing
+    new_figure(1.0, 1.0)  # an error where Matplotlib is missing
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -47,35 +53,34 @@ def save_figure(figure: Figure, path: Path) -> None:
 
 
 def shown_figure(width: float, height: float, *, arranged: bool = True) -> Figure:
-    """Return a new figure of pyplot of a size in inches; needs Matplotlib (``pip install 'attentest[plots]'``).
+    """Return a figure like :func:`new_figure` that pyplot knows, so that notebooks and windows show it."""
+    new_figure(width, height)  # an error where Matplotlib is missing
+    from matplotlib import pyplot
 
-    Matplotlib arranges its axes, unless they are put in their places one by one.
-    """
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise InputError("figures need Matplotlib: pip install 'attentest[plots]'.") from None
     figure: Figure = pyplot.figure(figsize=(width, height), layout="constrained" if arranged else "none")
     return figure
 
 
 def axes_or_new(ax: Any, width: float, height: float) -> Axes:
-    """Return the axes that were given, or those of a new figure; refuse anything else."""
-    if ax is None:
-        return shown_figure(width, height).add_subplot()
-    return checked_axes([ax], 1)[0]
+    """Return the axes that a caller passed as ``ax``, or those of a new figure of a size in inches."""
+    return (
+        shown_figure(width, height).add_subplot() if ax is None else _checked([ax], 1, "ax must be Matplotlib Axes")[0]
+    )
 
 
 def checked_axes(axes: Any, count: int) -> list[Axes]:
-    """Return so many axes as a list; refuse anything else."""
+    """Return the axes that a caller passed as ``axes``; raise an error unless they are so many."""
+    several = list(axes) if hasattr(axes, "__iter__") else [axes]
+    return _checked(several, count, f"axes must be a list of {count} Matplotlib Axes")
+
+
+def _checked(axes: list[Any], count: int, requirement: str) -> list[Axes]:
     from matplotlib.axes import Axes
 
-    found = list(axes) if hasattr(axes, "__iter__") else [axes]
-    if len(found) != count or not all(isinstance(one, Axes) for one in found):
-        wanted = "Matplotlib Axes" if count == 1 else f"a list of {count} Matplotlib Axes"
-        got = ", ".join(sorted({type(one).__name__ for one in found})) or "nothing"
-        raise InputError(f"axes must be {wanted} or None for a new figure, got {len(found)} of type {got}.")
-    return found
+    if len(axes) != count or not all(isinstance(panel, Axes) for panel in axes):
+        kinds = ", ".join(sorted({type(panel).__name__ for panel in axes})) or "nothing"
+        raise InputError(f"{requirement} or None for a new figure, got {len(axes)} of type {kinds}.")
+    return axes
 
 
 BLUE = "#0072b2"
@@ -112,6 +117,129 @@ def make_logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def annotate(
+    axes: Axes,
+    text: str,
+    at: tuple[float, float],
+    *,
+    along: tuple[str, str] = ("axes fraction", "axes fraction"),
+    by: tuple[float, float] = (0, 2),
+    **style: Any,
+) -> None:
+    """Write a text beside a point of axes.
+
+    Parameters
+    ----------
+    axes, text
+        Where, and what.
+    at, along
+        The point, each coordinate along the "data" or as an "axes fraction".
+    by
+        How far from the point, in points.
+    **style
+        Alignment, colour and size.
+    """
+    axes.annotate(text, at, xycoords=along, xytext=by, textcoords="offset points", annotation_clip=False, **style)
+
+
+def make_plain(axes: Axes, label: str, size: float, hidden: Sequence[str] = ("top", "right")) -> None:
+    """Give the x axis a label and small ticks, with text of a size in points, and hide sides of the frame."""
+    axes.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
+    axes.set_xlabel(label, size=size, labelpad=1.5)
+    axes.spines[list(hidden)].set_visible(False)
+
+
+MM = 1 / 25.4
+"""A millimetre in inches."""
+
+WIDTH = 180.0
+"""Usual width of a figure in mm: the text width of a page."""
+
+NARROWEST, WIDEST = 60.0, 1000.0
+"""Least and greatest width in mm in which everything can be read."""
+
+NARROW = 120.0
+"""A figure narrower than this, such as one of a column of 80 mm, has panels below each other."""
+
+LETTER, LINE = 0.19, 0.48
+"""Mean width of a letter and height of a line, in mm per point of the size of the text."""
+
+
+def checked_width(width: float) -> float:
+    """Return the width of a figure in mm; raise an error if nothing could be read in it."""
+    size = positive_number(width, "width")
+    if not NARROWEST <= size <= WIDEST:
+        raise InputError(f"width must be {NARROWEST:g} to {WIDEST:g} mm, got {size:g}.")
+    return size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Places on a figure in mm: panels, with the name of an image above them and words below.
+
+    Parameters
+    ----------
+    width
+        Width of the figure.
+    panels
+        Left, top, width and height of each panel; the top is the distance from that of the figure.
+    above_words
+        Distance of the words from the top of the figure.
+    lines
+        Lines of words for which there is room.
+    size
+        Size of the text in points.
+    """
+
+    width: float
+    panels: Sequence[tuple[float, float, float, float]]
+    above_words: float
+    lines: int
+    size: float = 7.5
+
+    @property
+    def height(self) -> float:
+        """Height of the figure."""
+        return self.above_words + LINE * self.size * self.lines + 2
+
+    @property
+    def inches(self) -> tuple[float, float]:
+        """Width and height of the figure in inches."""
+        return self.width * MM, self.height * MM
+
+    def draw(self, figure: FigureBase, title: str, words: str) -> list[Axes]:
+        """Draw the title and the words on a figure of this size, and return the axes of its panels."""
+        left, letters = 4 / self.width, letters_in_line(self.width, self.size)
+        name = shown_name(title, int(0.58 * letters))
+        figure.text(left, 1 - 2 / self.height, va="top", size=self.size + 2, weight="bold", **name)
+        lines = wrapped(words, letters)
+        figure.text(left, 1 - self.above_words / self.height, lines, va="top", size=self.size, linespacing=1.3)
+        return [
+            figure.add_axes((x / self.width, 1 - (y + high) / self.height, wide / self.width, high / self.height))
+            for x, y, wide, high in self.panels
+        ]
+
+
+def letters_in_line(width: float, size: float) -> int:
+    """Return how many letters of a size in points are in a line of a figure of a width in mm."""
+    return letters_across(width - 8, size)
+
+
+def letters_across(width: float, size: float) -> int:
+    """Return how many letters of a size in points are as long as a width in mm."""
+    return int(width / (LETTER * size))
+
+
+def width_of(axes: Axes) -> float:
+    """Return the width of axes in mm."""
+    return float(axes.get_window_extent().width / axes.get_figure(root=True).dpi / MM)  # type: ignore[union-attr]
+
+
+def fitting_size(axes: Axes, letters: int, most: float, least: float = 4.0) -> float:
+    """Return the size in points, at most and at least so large, at which so many letters are as wide as axes."""
+    return min(most, max(least, width_of(axes) / (LETTER * letters)))
+
+
 WIDE_FONTS = (
     *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans CJK KR", "Noto Sans JP", "Source Han Sans", "IPAexGothic"),
     *("TakaoGothic", "VL Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback", "Hiragino Sans"),
@@ -124,20 +252,7 @@ WIDE_FONTS = (
 def shown_name(name: str, letters: int) -> dict[str, Any]:
     """Return the name of an image as arguments of Matplotlib's text: as it is, in at most so many letters."""
     text, families = drawable(name)
-    return {"s": shortened_name(text, letters), "family": list(families), "parse_math": False}
-
-
-def shortened_name(name: str, letters: int) -> str:
-    """Return a name of at most so many letters, of which a wide one counts as two: its ends, with dots between them."""
-    if _width(name) <= letters:
-        return name
-    head, tail = "", ""
-    while _width(head) + _width(tail) < letters - 3:
-        if _width(head) < _width(tail):
-            head += name[len(head)]
-        else:
-            tail = name[len(name) - len(tail) - 1] + tail
-    return f"{head}…{tail}"
+    return {"s": elided(text, letters, end_share=1 / 2), "family": list(families), "parse_math": False}
 
 
 def drawable(text: str) -> tuple[str, tuple[str, ...]]:
@@ -150,20 +265,13 @@ def drawable(text: str) -> tuple[str, tuple[str, ...]]:
     extra = [family for family in _installed() if any(ord(letter) in _letters((family,)) for letter in other)]
     families = (*usual, *extra)
     have = set().union(*(_letters((family,)) for family in extra)) | known
-    return "".join(one if one.isprintable() and ord(one) in have else _escaped(one) for one in text), families
+    shown = (char if ord(char) in have else char.encode("unicode_escape").decode() for char in plain(text))
+    return "".join(shown), families
 
 
 def wrapped(text: str, letters: int) -> str:
     """Return a paragraph in lines of at most so many letters."""
     return "\n".join(textwrap.wrap(text, max(letters, 20)))
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape", "surrogatepass").decode()
-
-
-def _width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
 @cache

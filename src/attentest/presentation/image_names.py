@@ -8,7 +8,7 @@ from math import ceil
 
 from rich.cells import cell_len
 
-from attentest.presentation.words import plain
+from attentest.markup import plain
 
 ELLIPSIS = "\u2026"
 """Stands for the part of a name that is left out; three dots where it cannot be written."""
@@ -45,10 +45,8 @@ def shortened(names: Iterable[str], width: int, ellipsis: str = ELLIPSIS) -> dic
         What stands for the part that is left out.
     """
     whole = list(dict.fromkeys(names))
-    attempts = ([elided(name, width, ellipsis, share) for name in whole] for share in SHARES)
-    short = next((one for one in attempts if not _alike(one)), None)
-    if short is None:
-        short = [elided(name, width, ellipsis) for name in whole]
+    attempts = [[elided(name, width, ellipsis, share) for name in whole] for share in SHARES]
+    short = next((texts for texts in attempts if not _alike(texts)), attempts[0])
     for places in _alike(short):
         for place, text in zip(places, _told_apart([whole[i] for i in places], width, ellipsis), strict=True):
             short[place] = text
@@ -72,23 +70,9 @@ def elided(text: str, width: int, ellipsis: str = ELLIPSIS, end_share: float = S
 
 
 def _told_apart(names: Sequence[str], width: int, ellipsis: str) -> list[str]:
-    """Return different names around the part in which they differ; those that cannot be told apart are the same."""
+    """Return different names from where they differ on; equal ones where there is no room to tell them apart."""
     before = _shared(names)
-    after = min(_shared([name[::-1] for name in names]), min(map(len, names)) - before)
-    start, end = names[0][:before], names[0][len(names[0]) - after :]
-    parts = [name[before : len(name) - after] for name in names]
-    room = width - 2 * cell_len(ellipsis)
-    is_whole = _widest(parts) <= room
-    if not is_whole:  # as much of the part as tells them apart
-        length = next(k for k in range(1, max(map(len, parts)) + 1) if len({part[:k] for part in parts}) == len(parts))
-        parts = [part[:length] for part in parts]
-    spare = room - _widest(parts)
-    if spare >= 0:
-        after_part = (spare + 1) // 2
-        end = _cut_start(end, after_part, ellipsis) if is_whole else f"{ellipsis}{_end(end, after_part)}"
-        start = _cut_end(start, width - _widest(parts) - cell_len(end) - cell_len(ellipsis), ellipsis)
-        return [f"{start}{part}{end}" for part in parts]
-    texts = [f"{ellipsis}{elided(part, room, ellipsis)}{ellipsis}" for part in parts]
+    texts = [f"{ellipsis}{elided(name[before:], width - cell_len(ellipsis), ellipsis, SHARES[-1])}" for name in names]
     for places in _alike(texts):
         if len(places) < len(names):
             for place, text in zip(places, _told_apart([names[i] for i in places], width, ellipsis), strict=True):
@@ -100,9 +84,9 @@ def _numbered(text: str, number: int, width: int, ellipsis: str, taken: set[str]
     """Return a name with a number behind it that no other name has."""
     while True:
         mark = f"#{number}"
-        found = f"{elided(text, max(width - len(mark), 0), ellipsis)}{mark}"
-        if found not in taken:
-            return found
+        numbered = f"{elided(text, max(width - len(mark), 0), ellipsis)}{mark}"
+        if numbered not in taken:
+            return numbered
         number += 1
 
 
@@ -111,27 +95,13 @@ def _alike(texts: Sequence[str]) -> list[list[int]]:
     places: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         places.setdefault(text, []).append(place)
-    return [some for some in places.values() if len(some) > 1]
+    return [equal for equal in places.values() if len(equal) > 1]
 
 
 def _shared(texts: Sequence[str]) -> int:
     """Return the number of characters with which all texts begin alike."""
     first, last = min(texts), max(texts)
-    return next((i for i, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-
-
-def _widest(texts: Sequence[str]) -> int:
-    return max(cell_len(text) for text in texts)
-
-
-def _cut_end(text: str, room: int, ellipsis: str) -> str:
-    """Return the start of a text in so many cells and the ellipsis, unless all of it fits into both."""
-    return text if cell_len(text) <= room + cell_len(ellipsis) else f"{_start(text, room)}{ellipsis}"
-
-
-def _cut_start(text: str, room: int, ellipsis: str) -> str:
-    """Return the end of a text in so many cells after the ellipsis, unless all of it fits into both."""
-    return text if cell_len(text) <= room + cell_len(ellipsis) else f"{ellipsis}{_end(text, room)}"
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
 
 
 def _start(text: str, room: int) -> str:

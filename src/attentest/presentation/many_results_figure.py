@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attentest.errors import InputError, counted
-from attentest.presentation.figure import EXTREME_COLOUR, GREY, NAIVE_COLOUR, ORANGE, new_figure, shown_name
-from attentest.presentation.picture import Picture, draw_overlay
-from attentest.presentation.words import selective_p
+from attentest.presentation.figure import (
+    EXTREME_COLOUR,
+    GREY,
+    NAIVE_COLOUR,
+    ORANGE,
+    new_figure,
+    shown_name,
+)
+from attentest.presentation.picture import Picture, draw_overlay, draw_seen, seen_lines
+from attentest.presentation.words import SMALLEST, selective_p
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, FigureBase
+    from matplotlib.figure import Figure
 
 
 MOST = 24
@@ -28,14 +35,24 @@ COLUMNS = 6
 CELL = 1.25, 1.56
 """Width and height of an image with its text, in inches."""
 
+LINE_HEIGHT = 0.12
+"""Height of a line of text in inches, of which a randomised image has one more."""
+
 FRAMES = {True: EXTREME_COLOUR, False: GREY, None: ORANGE}
 """Colours of the frames of significant, other and undecided images."""
 
 NAME_LETTERS = 18
 
 
-def contact_sheet(pictures: Sequence[Picture], *, total: int | None = None, alpha: float = 0.05) -> Figure:
-    """Draw tested images in the order of their p-values.
+def contact_sheet(
+    pictures: Sequence[Picture],
+    *,
+    total: int | None = None,
+    alpha: float = 0.05,
+    of: str = "image",
+    make: Callable[[float, float], Figure] = new_figure,
+) -> list[Axes]:
+    """Draw tested images in the order of their p-values, and return the axes of each.
 
     Parameters
     ----------
@@ -45,29 +62,29 @@ def contact_sheet(pictures: Sequence[Picture], *, total: int | None = None, alph
         Number of images of which these are the ones with the smallest p-values, if there are more.
     alpha
         Significance level of the verdicts.
+    of
+        What each picture shows, in the singular.
+    make
+        Makes the figure, of a width and a height in inches.
     """
     if not pictures:
         raise InputError("there is nothing to draw: give at least one result.")
-    figure = new_figure(*sheet_size(len(pictures)))
-    draw_sheet(figure, pictures, total=total, alpha=alpha)
-    return figure
-
-
-def sheet_size(count: int) -> tuple[float, float]:
-    """Return the width and height in inches of a sheet of so many images."""
-    columns = min(COLUMNS, max(count, 3))
-    return columns * CELL[0], math.ceil(count / columns) * CELL[1] + 0.3
-
-
-def draw_sheet(
-    figure: FigureBase, pictures: Sequence[Picture], *, total: int | None, alpha: float, of: str = "image"
-) -> list[Axes]:
-    """Draw a sheet on a figure, and return the axes of its images; ``of`` is what each shows, in the singular."""
     ordered = sorted(pictures, key=lambda picture: picture.record.log_pvalue)
-    columns = min(COLUMNS, max(len(ordered), 3))
-    grid = figure.subplots(math.ceil(len(ordered) / columns), columns, squeeze=False)
-    cells: list[Axes] = list(np.ravel(grid))
-    for axes, picture in zip(cells, ordered, strict=False):
+    randomised = any(picture.randomised_image is not None for picture in ordered)
+    each = 2 if randomised else 1  # a randomised image is beside the image
+    columns = min(COLUMNS // each, max(len(ordered), 3))
+    rows = math.ceil(len(ordered) / columns)
+    figure = make(columns * each * CELL[0], rows * (CELL[1] + LINE_HEIGHT * randomised) + 0.3)
+    cells: list[Axes] = list(np.ravel(figure.subplots(rows, columns * each, squeeze=False)))
+    images = cells[::each][: len(ordered)]
+    for axes in cells:
+        axes.set_axis_off()
+    for axes, beside, picture in zip(images, cells[each - 1 :: each], ordered, strict=False):
+        if picture.randomised_image is not None:
+            draw_seen(beside, picture, outline_width=0.6)
+            beside.set_axis_on()
+            beside.set_xlabel(seen_lines(picture), size=7, labelpad=3)
+        axes.set_axis_on()
         draw_overlay(axes, picture, outline_width=1.0)
         colour = FRAMES[picture.record.reject_at(alpha)]
         for spine in axes.spines.values():
@@ -75,19 +92,23 @@ def draw_sheet(
         name = shown_name(picture.title, NAME_LETTERS)
         axes.set_title(name.pop("s"), size=7, pad=3, **name)
         axes.set_xlabel(f"p {selective_p(picture.record)}", size=7, labelpad=3)
-    for axes in cells[len(ordered) :]:
-        axes.set_axis_off()
     significant = sum(picture.record.reject_at(alpha) is True for picture in ordered)
     more = "" if total in (None, len(ordered)) else f" with the smallest p of {total:,}"
     figure.suptitle(
         f"{counted(len(ordered), of)}{more}, by selective p; blue frame: significant at {alpha:g} ({significant})",
         size=8,
     )
-    return cells[: len(ordered)]
+    return images
 
 
 FEW_POINTS = 100
 """Up to this many p-values are drawn as points."""
+
+TINY = 0.01
+"""P-values below this share of 1/n, the least of n that is to be expected by chance, would be drawn on zero."""
+
+MOST_TICKS = 8
+"""Most numbers on a logarithmic axis, apart from 1."""
 
 
 def draw_pvalues(
@@ -96,7 +117,7 @@ def draw_pvalues(
     """Draw sorted p-values against their ranks.
 
     Without any true difference the selective ones follow the diagonal. Those below the line of Benjamini and Hochberg,
-    up to the last one below it, are rejected.
+    up to the last one below it, are rejected. The axis of p is logarithmic where some would be drawn on zero.
 
     Parameters
     ----------
@@ -108,16 +129,27 @@ def draw_pvalues(
         Significance level, and false discovery rate of the line.
     """
     count = len(pvalues)
+    pvalues, naive = np.maximum(pvalues, SMALLEST), np.maximum(naive, SMALLEST)
     ranks = np.arange(1, count + 1)
-    marker = {"marker": "o", "ms": 4.0} if count <= FEW_POINTS else {}
-    axes.plot([0, count], [0, 1], color=GREY, lw=1, ls=(0, (4, 3)), label="no true difference anywhere")
-    axes.plot(ranks, np.sort(naive), color=NAIVE_COLOUR, lw=1, alpha=0.8, label="naive (not valid)", **marker)  # type: ignore[arg-type]
-    axes.plot(ranks, np.sort(pvalues), color=EXTREME_COLOUR, lw=1.6, label="selective", **marker)  # type: ignore[arg-type]
-    axes.plot([0, count], [0, alpha], color=GREY, lw=1, label=f"Benjamini-Hochberg at {alpha:g}")
-    axes.set(xlim=(0, count + 0.5), ylim=(-0.02, 1.02), xlabel="rank", ylabel="p-value")
+    marker: dict[str, Any] = {"clip_on": False} | ({"marker": "o", "ms": 4.0} if count <= FEW_POINTS else {})
+    line = np.linspace(0.5 / count, 1, 200)
+    axes.plot(count * line, line, color=GREY, lw=1, ls=(0, (4, 3)), label="no true difference anywhere")
+    axes.plot(ranks, np.sort(naive), color=NAIVE_COLOUR, lw=1, alpha=0.8, label="naive (not valid)", **marker)
+    axes.plot(ranks, np.sort(pvalues), color=EXTREME_COLOUR, lw=1.6, label="selective", **marker)
+    axes.plot(count * line, alpha * line, color=GREY, lw=1, label=f"Benjamini-Hochberg at {alpha:g}")
+    axes.set(xlim=(0, count + 0.5), xlabel="rank", ylabel="p-value")
+    axes.locator_params(axis="x", integer=True)
+    if pvalues.min() < TINY / count:
+        decades = math.ceil(-math.log10(min(pvalues.min(), naive.min())))
+        axes.set(yscale="log", ylim=(10.0**-decades, 1.0))
+        powers = [-decade for decade in range(0, decades + 1, math.ceil(decades / MOST_TICKS))]
+        axes.set_yticks([10.0**power for power in powers], [f"{10.0**power:g}" for power in powers])
+        axes.minorticks_off()
+    else:
+        axes.set_ylim(-0.02, 1.02)
     axes.set_title(
         f"{counted(count, 'image')}: {int(np.sum(pvalues <= alpha))} with p at most {alpha:g}, "
         f"{int(np.sum(adjusted <= alpha))} after adjustment",
         size="medium",
     )
-    axes.legend(fontsize="small", loc="upper left", framealpha=0.85)
+    axes.legend(fontsize="small", loc="best", framealpha=0.85)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attentest.markup import definition_table, picture_html, row_table
-from attentest.presentation.picture import Picture, displayed, overlay_pixels
-from attentest.presentation.words import (
-    contradiction_text,
-    estimate_text,
-    interval_name,
-    interval_text,
-    number_text,
-    pvalue_text,
-    range_text,
-    region_text,
-    searched_interval,
-    verdict_text,
-)
-from attentest.record import ResultRecord
+from numpy.typing import NDArray
+
+from attentest.markup import definition_table, png_address, png_file, row_table, text_html
+from attentest.noise.model import recorded_sentence
+from attentest.presentation.footnotes import contradiction_text
+from attentest.presentation.picture import Picture, displayed, eight_bits, overlay_pixels, seen_name
+from attentest.presentation.rows import Row
+from attentest.presentation.words import METHOD_NAMES, number_text, region_text, result_numbers, row_texts, verdict_text
+from attentest.statistics.multiple_testing import Adjustment
 
 ALPHA = 0.05
 """Significance level of the verdict."""
@@ -32,42 +26,30 @@ PICTURE_SIDE = 176
 
 
 def result_html(picture: Picture) -> str:
-    """Return one result as HTML: the verdict in words, the numbers, and the image with attention and region."""
+    """Return one result as HTML: the verdict in words, the numbers, the image with its region, and what was seen."""
     record = picture.record
-    settings, certificate, interval = record.settings, record.certificate, searched_interval(record)
-    defined = {
-        "selective p": pvalue_text(record.pvalue, record.pvalue_bounds, record.status),
-        "bounds on p": range_text(*record.pvalue_bounds, 6),
-        "certified p": None if certificate is None else number_text(certificate["pvalue"]),
-        "naive p (not valid)": number_text(record.naive_pvalue),
-        "observed difference": f"{record.difference:.3g} (standard error {record.standard_error:.3g})",
+    defined = {number.name: f"{number.text} ({number.note})" for number in result_numbers(record)} | {
+        "noise": recorded_sentence(record.settings["noise"]),
+        "search": f"{record.settings['search']['name']}, {record.evaluations} evaluations, {record.status}",
     }
-    if interval is not None:
-        estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
-        defined["estimate given the selection"] = estimate
-        defined[interval_name(interval.confidence_level)] = interval_text(*interval)
-    defined |= {
-        "region": region_text(record),
-        "noise": noise_text(settings["noise"]),
-        "search": f"{settings['search']['name']}, {record.evaluations} evaluations, {record.status}",
-    }
-    sentences = [text for text in (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)) if text]
-    shown = {name: text for name, text in defined.items() if text is not None}
-    table = definition_table("AttentionTestResult", shown, sentences)
-    shown_image = displayed(picture.chosen_on)
-    pixels = overlay_pixels(shown_image, picture.attention, picture.region, picture.part, PICTURE_SIDE)
-    image = picture_html(pixels, f"image with attention and region of {region_text(record)}", pixels.shape[1])
-    return f'<div style="display:flex;gap:16px;align-items:flex-start">{image}{table}</div>'
+    sentences = filter(None, (verdict_text(record, ALPHA), contradiction_text(record, ALPHA)))
+    table = definition_table("AttentionTestResult", defined, list(sentences))
+    images = _image_html(picture, picture.image, picture.attention, f"image and region of {region_text(record)}")
+    if picture.randomised_image is not None:
+        images += _image_html(picture, picture.randomised_image, None, seen_name(record.is_of_counts))
+    return f'<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start">{images}{table}</div>'
+
+
+def _image_html(picture: Picture, values: NDArray[Any], attention: NDArray[Any] | None, name: str) -> str:
+    """Return an image with the region of a picture, and its name below it."""
+    pixels = overlay_pixels(eight_bits(displayed(values)), attention, picture.region, picture.part, PICTURE_SIDE)
+    width, text = f"width:{pixels.shape[1]}px", text_html(name)
+    image = f'<img src="{png_address(png_file(pixels))}" alt="{text}" style="{width};margin:0">'
+    return f'<div style="{width}">{image}<div>{text}</div></div>'
 
 
 def results_html(
-    title: str,
-    rows: Sequence[tuple[object, tuple[ResultRecord, float] | str]],
-    total: int,
-    *,
-    of: str,
-    adjusted: str,
-    notes: Sequence[str],
+    title: str, rows: Iterable[Row], total: int, *, of: str, method: Adjustment, notes: Sequence[str]
 ) -> str:
     """Return the first of many results as HTML.
 
@@ -76,40 +58,26 @@ def results_html(
     title
         What they are, and how many.
     rows
-        The name of each, and its record with its adjusted p-value, or the reason why it could not be tested.
+        Their rows, with adjusted p-values.
     total
         Number of rows in all.
     of
         What a row is of: "image" or "component".
-    adjusted
-        How p-values are adjusted.
+    method
+        Which of the adjusted p-values are shown.
     notes
         Sentences about all of them.
     """
-    pvalues = ("selective p", f"{adjusted}-adjusted p", "naive p (not valid)")
+    shown, cells = ("naive p", "difference", "simultaneous" if of == "component" else "interval", "pixels"), []
+    for row in rows:
+        if "error" in row:
+            cells.append((row["image"], f"could not be tested: {row['error']}"))
+        else:
+            texts = row_texts(row)
+            adjusted = number_text(row[f"pvalue_{method}"])
+            cells.append((row["image"], texts["selective p"], adjusted, *(texts[name] for name in shown)))
+    pvalues = ("selective p", f"{METHOD_NAMES[method]}-adjusted p", "naive p (not valid)")
     interval = "simultaneous interval" if of == "component" else "confidence interval"
-    columns = (of, *pvalues, "observed difference", interval, "region")
-    cells = [
-        (name, f"could not be tested: {tested}") if isinstance(tested, str) else (name, *_numbers(*tested))
-        for name, tested in rows
-    ]
-    more = [f"The first {len(rows)} of {total} rows; to_pandas() has all."] if total > len(rows) else []
+    columns = (of, *pvalues, "observed difference", interval, "pixels")
+    more = [f"The first {len(cells)} of {total} rows; to_pandas() has all."] if total > len(cells) else []
     return row_table(title, columns, cells, [*notes, *more])
-
-
-def _numbers(record: ResultRecord, adjusted: float) -> tuple[str, ...]:
-    return (
-        pvalue_text(record.pvalue, record.pvalue_bounds, record.status),
-        number_text(adjusted),
-        number_text(record.naive_pvalue),
-        f"{record.difference:.3g}",
-        interval_text(*(record.simultaneous_interval or record.confidence_interval)),
-        region_text(record),
-    )
-
-
-def noise_text(noise: Mapping[str, Any]) -> str:
-    """Return the noise model of a result from its description, in a few words."""
-    deviation = f", standard deviation {noise['sigma']:.4g}" if "sigma" in noise else ""
-    approximate = ", estimated from the tested image itself: approximate" if noise.get("approximate") else ""
-    return f"{noise.get('model', '')}{deviation}{approximate}"

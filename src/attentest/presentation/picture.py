@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +37,7 @@ class Picture:
     region, part : (H, W) bool
         The attention region, and the part of it that was compared.
     randomised_image : (H, W) or (H, W, C)
-        The image on which the region was chosen, if that is another one and known.
+        What the model saw, and chose the region on, if that was the image plus noise.
     title
         Name of the image.
     """
@@ -44,10 +50,15 @@ class Picture:
     randomised_image: NDArray[Any] | None = None
     title: str = ""
 
-    @property
-    def chosen_on(self) -> NDArray[Any]:
-        """The image on which the region was chosen."""
-        return self.image if self.randomised_image is None else self.randomised_image
+
+def seen_name(counts: bool) -> str:
+    """Return the name of the randomised image, wherever it is shown."""
+    return f"what the model saw: {'part of the counts' if counts else 'image plus noise'}"
+
+
+def seen_lines(picture: Picture) -> str:
+    """Return the same in two lines."""
+    return seen_name(picture.record.is_of_counts).replace(": ", ":\n")
 
 
 MAP_COLOURS = "viridis"
@@ -61,32 +72,45 @@ CLIPPED = 0.5
 
 
 def draw_overlay(axes: Axes, picture: Picture, *, outline_width: float = 1.6) -> None:
-    """Draw the image that the region was chosen on, the attention over it, and the outline of the region."""
-    draw_image(axes, picture.chosen_on)
-    attention = np.clip(picture.attention, 0.0, 1.0)
-    axes.imshow(attention, cmap=MAP_COLOURS, vmin=0, vmax=1, alpha=MOST_OPAQUE * attention, interpolation="nearest")
-    _draw_region(axes, picture, outline_width)
+    """Draw the tested image, grey ones with the attention over them, and the outline of the region.
+
+    A colour image is shown without: the colours of the map would be taken for its own.
+    """
+    shown = displayed(picture.image)
+    if shown.ndim == 2:
+        axes.imshow(shown, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+        opacity = MOST_OPAQUE * np.clip(picture.attention, 0.0, 1.0)
+        draw_map(axes, picture, outline_width=outline_width, alpha=opacity)
+    else:
+        _draw_outlined(axes, picture, shown, outline_width)
 
 
-def draw_image(axes: Axes, image: NDArray[Any]) -> None:
-    """Draw an image (H, W) or (H, W, C) without axes."""
-    axes.imshow(displayed(image), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    _without_ticks(axes)
+def draw_seen(axes: Axes, picture: Picture, *, outline_width: float = 0.9) -> None:
+    """Draw the randomised image, which must be there, with the outline of the region that was chosen on it."""
+    _draw_outlined(axes, picture, displayed(np.asarray(picture.randomised_image)), outline_width)
 
 
-def draw_map(axes: Axes, picture: Picture) -> AxesImage:
-    """Draw the attention map with the outline of the region; return what a colour bar needs."""
-    shown = axes.imshow(picture.attention, cmap=MAP_COLOURS, vmin=0, vmax=1, interpolation="nearest")
-    _draw_region(axes, picture, 0.9)
-    _without_ticks(axes)
-    return shown
+def draw_map(axes: Axes, picture: Picture, *, outline_width: float = 0.9, alpha: Any = None) -> AxesImage:
+    """Draw the attention map with the outline of the region; return what a colour bar needs.
+
+    ``alpha`` is the opacity of the map.
+    """
+    return _draw_outlined(axes, picture, picture.attention, outline_width, cmap=MAP_COLOURS, alpha=alpha)
 
 
-def _draw_region(axes: Axes, picture: Picture, width: float) -> None:
-    """Draw the outline of the compared part, and that of the rest of the region in another colour."""
+def _draw_outlined(
+    axes: Axes, picture: Picture, values: NDArray[Any], outline_width: float, *, cmap: str = "gray", alpha: Any = None
+) -> AxesImage:
+    """Draw values (H, W) or (H, W, 3) from 0 to 1, and the outline of the compared part.
+
+    That of the rest of the region is thinner and grey.
+    """
+    shown = axes.imshow(values, cmap=cmap, vmin=0, vmax=1, alpha=alpha, interpolation="nearest")
     if not np.array_equal(picture.part, picture.region):
-        draw_outline(axes, picture.region & ~picture.part, OTHER_COLOUR, width=width / 2)
-    draw_outline(axes, picture.part, width=width)
+        draw_outline(axes, picture.region & ~picture.part, OTHER_COLOUR, width=outline_width / 2)
+    draw_outline(axes, picture.part, width=outline_width)
+    axes.set(xticks=[], yticks=[])
+    return shown
 
 
 def draw_outline(axes: Axes, region: NDArray[np.bool_], colour: str = REGION_COLOUR, width: float = 2.5) -> None:
@@ -115,36 +139,42 @@ def displayed(image: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(np.clip((values - low) / ((high - low) or 1.0), 0.0, 1.0))
 
 
-ATTENTION_COLOUR = (253, 231, 37)
-"""The colour of the greatest attention, the last one of the colour map: pixels are tinted without Matplotlib."""
+VIRIDIS = (
+    "440154 47186a 472c7b 424085 3a528b 32628d 2c728e 26818e 20908c "
+    "1e9e88 27ad80 3dbb74 5bc862 81d34c aadb32 d4e11a fde724"
+)
+ATTENTION_COLOURS = np.frombuffer(bytes.fromhex(VIRIDIS), dtype=np.uint8).reshape(-1, 3)
+"""Colours (17, 3) of MAP_COLOURS at equal steps of attention, for pixels that are coloured without Matplotlib."""
 
 RIM = 1
 """Width in pixels of the white rim around an outline, for dark images."""
 
 
 def overlay_pixels(
-    image: NDArray[np.float64],
-    attention: NDArray[np.float64],
+    image: NDArray[np.uint8],
+    attention: NDArray[np.float64] | None,
     region: NDArray[np.bool_],
     part: NDArray[np.bool_],
     side: int,
 ) -> NDArray[np.uint8]:
-    """Return an image tinted by attention, with the outline of its region: pixels (h, w, 3) of a length of longer side.
+    """Return an image with the outline of its region as pixels (h, w, 3); a grey one is tinted by attention.
 
     Parameters
     ----------
     image : (H, W) or (H, W, 3)
-        The image, from 0 to 1.
+        The image.
     attention : (H, W)
-        The attention map, from 0 to 1.
+        The attention map, from 0 to 1; None to leave it out. A colour image, too, is shown without.
     region, part : (H, W) bool
         The region, and its compared part, whose outline is thicker.
     side
         Length of the longer side in pixels.
     """
-    colours = 255 * (np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image)
-    opacity = MOST_OPAQUE * np.clip(attention, 0.0, 1.0)[..., None]
-    pixels = resized(((1 - opacity) * colours + opacity * ATTENTION_COLOUR).astype(np.uint8), side)
+    shown = image if image.ndim == 3 else np.stack([image] * 3, axis=2)
+    if attention is not None and image.ndim == 2:
+        opacity = MOST_OPAQUE * np.clip(attention, 0.0, 1.0)[..., None]
+        shown = np.rint((1 - opacity) * shown + opacity * map_pixels(attention)).astype(np.uint8)
+    pixels: NDArray[np.uint8] = resized(shown, side)
     thin = max(1, side // 200)
     if not np.array_equal(region, part):
         outline_pixels(pixels, region, thin)
@@ -152,9 +182,16 @@ def overlay_pixels(
     return pixels
 
 
+def map_pixels(attention: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return the colours (H, W, 3) of an attention map (H, W)."""
+    steps = np.linspace(0.0, 1.0, len(ATTENTION_COLOURS))
+    channels = [np.rint(np.interp(attention, steps, channel)) for channel in ATTENTION_COLOURS.T]
+    return np.stack(channels, axis=-1).astype(np.uint8)
+
+
 def outline_pixels(pixels: NDArray[np.uint8], region: NDArray[np.bool_], thickness: int, rim: int = 0) -> None:
     """Draw the border of a region (H, W) within it on pixels (h, w, 3), with a white rim around it."""
-    from scipy.ndimage import binary_dilation, binary_erosion
+    from scipy.ndimage import binary_dilation, binary_erosion  # here because scipy.ndimage is slow to import
 
     square = np.ones((3, 3), dtype=np.bool_)  # lines are as wide around corners as along edges
     inside = resized(region, max(pixels.shape))
@@ -174,6 +211,142 @@ def resized(pixels: NDArray[Any], side: int) -> NDArray[Any]:
     return np.array(Image.fromarray(pixels).resize(size, method))
 
 
-def _without_ticks(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
+def eight_bits(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return values from 0 to 1 as whole numbers from 0 to 255."""
+    return np.asarray(np.rint(255 * values), dtype=np.uint8)
+
+
+LONGEST_SIDE = 512
+"""Most pixels of a small picture on a side; a larger image is shown smaller."""
+
+LARGEST_FILE = 2**24
+"""Most bytes of the file of a small picture; its arrays take less."""
+
+SHARP_SIDE = 256
+"""Small images are enlarged to so many pixels, so that the outline of the region is finer than they are."""
+
+MOST_PARTS = 65_535
+"""Most components of a region whose numbers are kept: what 16 bits can hold."""
+
+
+def content_digest(content: bytes) -> str:
+    """Return the digest by which the content of a saved file is known again."""
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SmallPicture:
+    """A tested image with its attention map and the compared parts of its region, all of one small size.
+
+    Parameters
+    ----------
+    image : (h, w) or (h, w, 3) uint8
+        The image, as it is shown.
+    attention : (h, w) uint8
+        The attention map: 255 is its maximum.
+    parts : (h, w) uint16
+        The number of the compared part at each pixel, from 1, and 0 outside of the region.
+    randomised_image : (h, w) or (h, w, 3) uint8
+        What the model saw, if that was the image plus noise.
+    """
+
+    image: NDArray[np.uint8]
+    attention: NDArray[np.uint8]
+    parts: NDArray[np.uint16]
+    randomised_image: NDArray[np.uint8] | None = None
+
+    def __post_init__(self) -> None:
+        shape = self.attention.shape
+        if not (
+            len(shape) == 2
+            and 1 <= max(shape) <= LONGEST_SIDE
+            and self.parts.shape == shape
+            and self.image.shape in (shape, (*shape, 3))
+            and self._seen.shape == self.image.shape
+            and [array.dtype.name for array in (self.image, self._seen, self.attention)] == ["uint8"] * 3
+            and self.parts.dtype.name == "uint16"
+        ):
+            raise ValueError("the arrays of a small picture do not go together")
+
+    @classmethod
+    def of(
+        cls,
+        image: NDArray[np.float64],
+        attention: NDArray[np.float64],
+        parts: Sequence[NDArray[np.bool_]],
+        randomised_image: NDArray[np.float64] | None = None,
+    ) -> SmallPicture:
+        """Return the picture of an image (H, W) or (H, W, C), its map (H, W), its compared parts and what was seen."""
+        numbers = np.zeros(attention.shape, dtype=np.uint16)
+        for number, part in enumerate(parts[:MOST_PARTS], start=1):
+            numbers[part] = number
+        side = min(max(numbers.shape), LONGEST_SIDE)
+        small: NDArray[np.uint8] = resized(eight_bits(np.clip(attention, 0.0, 1.0)), side)
+
+        def small_image(pixels: NDArray[np.float64]) -> NDArray[np.uint8]:
+            return np.asarray(resized(eight_bits(displayed(pixels)), side))
+
+        # Of the pixels that become one, the number is that of the one in the middle.
+        rows, columns = (
+            (2 * np.arange(count) + 1) * numbers.shape[axis] // (2 * count) for axis, count in enumerate(small.shape)
+        )
+        return cls(
+            image=small_image(image),
+            attention=small,
+            parts=numbers[np.ix_(rows, columns)],
+            randomised_image=None if randomised_image is None else small_image(randomised_image),
+        )
+
+    @classmethod
+    def read(cls, path: Path, digest: str) -> SmallPicture | None:
+        """Return the picture in a file; None if it is not a regular file with this digest that can be read."""
+        try:
+            if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+                return None
+            content = path.read_bytes()
+            if content_digest(content) != digest:
+                return None
+            with np.load(io.BytesIO(content), allow_pickle=False) as saved:
+                return cls(**{name: saved[name] for name in ARRAYS if name in saved or name != "randomised_image"})
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+            return None
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a file."""
+        content = io.BytesIO()
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        np.savez_compressed(content, **{name: array for name, array in arrays.items() if array is not None})
+        return content.getvalue()
+
+    def overlay(self, part: int | None = None) -> NDArray[np.uint8]:
+        """Return the image, a grey one with the attention over it, and the outline of its region or one part thick."""
+        return self._outlined(self.image, self.attention / 255.0, part)
+
+    def seen(self, part: int | None = None) -> NDArray[np.uint8] | None:
+        """Return the randomised image with the same outline; None if there is none."""
+        return None if self.randomised_image is None else self._outlined(self.randomised_image, None, part)
+
+    def _outlined(
+        self, image: NDArray[np.uint8], attention: NDArray[np.float64] | None, part: int | None
+    ) -> NDArray[np.uint8]:
+        region = self.parts > 0
+        return overlay_pixels(image, attention, region, region if part is None else self.parts == part, self._side)
+
+    def map(self) -> NDArray[np.uint8]:
+        """Return the attention map with a thin outline of the region."""
+        pixels = resized(map_pixels(self.attention / 255.0), self._side)
+        outline_pixels(pixels, self.parts > 0, max(1, self._side // 200))
+        return pixels
+
+    @property
+    def _side(self) -> int:
+        return int(max(SHARP_SIDE, *self.parts.shape))
+
+    @property
+    def _seen(self) -> NDArray[np.uint8]:
+        """What the model saw: the randomised image, or the image."""
+        return self.image if self.randomised_image is None else self.randomised_image
+
+
+ARRAYS = tuple(SmallPicture.__dataclass_fields__)
+"""Names of what a file of a small picture has; the last only if there is one."""

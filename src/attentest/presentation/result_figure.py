@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
+from scipy.special import betaln, logit, xlog1py, xlogy
 
-from attentest.checks import positive_number
 from attentest.errors import InputError
 from attentest.presentation.figure import (
     EXTREME_COLOUR,
     GREY,
+    LETTER,
+    LINE,
+    MM,
+    NARROW,
     ORDINARY_COLOUR,
     REGION_COLOUR,
+    WIDTH,
+    Layout,
+    annotate,
+    fitting_size,
+    letters_across,
+    letters_in_line,
+    make_plain,
     new_figure,
-    shown_name,
+    width_of,
     wrapped,
 )
-from attentest.presentation.picture import Picture, draw_map, draw_overlay
+from attentest.presentation.footnotes import contradiction_text
+from attentest.presentation.picture import Picture, draw_map, draw_overlay, draw_seen, seen_lines
 from attentest.presentation.words import (
-    contradiction_text,
     difference_text,
     interval_name,
+    majority_text,
     number_text,
     region_text,
     searched_interval,
@@ -34,9 +45,11 @@ from attentest.presentation.words import (
     verdict_text,
     with_sign,
 )
-from attentest.record import ResultRecord
+from attentest.record import ResultRecord, map_title
 from attentest.statistics.alternative import Alternative, ordinary_range
-from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.draws import share_of_each
+from attentest.statistics.inference import ConfidenceInterval
 from attentest.statistics.law import Law, Strips
 from attentest.statistics.roots import increasing_roots
 from attentest.statistics.truncation_set import Intervals
@@ -100,16 +113,6 @@ class ConditionalDensity:
         low, high = self.ordinary
         return np.asarray((middle <= low) | (middle >= high))
 
-    @property
-    def extreme_share(self) -> float:
-        """Probability that T is at least as extreme as observed: p, if the truncation set is known.
-
-        With equal tails it is half of p.
-        """
-        low, high = self.ordinary
-        tails = np.array([ends for ends in ((-np.inf, low), (high, np.inf)) if ends[0] < ends[1]])
-        return float(np.exp(np.logaddexp.reduce(self.log_masses(*tails.T))))
-
     def tail_length(self, start: float, outwards: float, rest: float) -> float:
         """Return how far beyond a point, upwards (1) or downwards (-1), all of the tail but a share of it lies."""
 
@@ -146,7 +149,7 @@ class ConditionalDensity:
 SMALL = 0.005
 """A tail that holds less than this share is shown again, enlarged."""
 
-ROOM = 2.1
+ROOM = 2.6
 """Height of the axes over that of the curve, where there is room above it for the enlarged tail."""
 
 TAIL = 1e-3
@@ -166,12 +169,21 @@ def draw_density(axes: Axes, record: ResultRecord, *, size: float = 8.0) -> None
     interval = searched_interval(record)
     curve = axes.inset_axes((0.0, 0.0, 1.0, 0.92) if interval is None else (0.0, 0.42, 1.0, 0.5))
     density = ConditionalDensity(law=record.law, intervals=record.intervals, alternative=record.alternative)
-    _draw_curve(curve, density, record.statistic, size)
+    share = record.pvalue / 2 if record.alternative == "equal-tailed" else record.pvalue
+    dark = "half of p" if density.alternative == "equal-tailed" else "p"
+    label = f"T without a true difference; dark: {dark}"
+    if record.draws is not None:
+        share, label = share * share_of_each(record.settings["draws"]), f"T of the median draw; dark: its {dark}"
+    if isinstance(record.law, BinomialCounts):
+        _draw_counts(curve, record.law, record.alternative, f"counts in the region at equal rates; dark: {dark}", size)
+    else:
+        _draw_curve(curve, density, record.statistic, label, size, enlarged=share < SMALL)
     if interval is not None:
         _draw_interval(axes.inset_axes((0.0, 0.06, 1.0, 0.1)), record, interval, size)
 
 
-def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, size: float) -> None:
+def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, label: str, size: float, *, enlarged: bool) -> None:
+    """Draw the density with its extreme part dark, and if asked, the tail beyond the statistic again, enlarged."""
     low, high = density.quantiles([UNSEEN / 2, 1 - UNSEEN / 2])
     margin = 0.06 * (max(high, t) - min(low, t))
     start, end = float(min(low, t) - margin), float(max(high, t) + margin)
@@ -179,27 +191,36 @@ def _draw_curve(axes: Axes, density: ConditionalDensity, t: float, size: float) 
     heights = np.exp(density.log_heights(edges))
     _fill(axes, edges, heights, density.extreme(edges))
     axes.axvline(t, color=REGION_COLOUR, lw=1.3)
-    small = density.extreme_share < SMALL
-    axes.set(xlim=(start, end), ylim=(0, (ROOM if small else 1.08) * heights.max()))
-    label = "statistic z without a true difference; dark: p"
-    if density.alternative == "equal-tailed":
-        label = "z without a true difference; dark: half of p"  # as long: there is no room for more
-    _plain(axes, label, size)
-    across = (t - start) / (end - start)
-    axes.annotate(
-        f"observed z = {t:.4g}",
-        (across, 1.0),
-        xycoords="axes fraction",
-        xytext=(0, 2),
-        textcoords="offset points",
-        color=REGION_COLOUR,
-        ha="left" if across < 0.3 else "right" if across > 0.7 else "center",
-        va="bottom",
-        size=size,
-        annotation_clip=False,
-    )
-    if small:
+    axes.set(xlim=(start, end), ylim=(0, (ROOM if enlarged else 1.08) * heights.max()))
+    _only_x_axis(axes, label, size)
+    across, text = (t - start) / (end - start), f"statistic T of the image = {t:.4g}"
+    half = min(0.5, 0.6 * LETTER * size * len(text) / width_of(axes))  # as wide as it may be: it stays above the axes
+    at = min(max(across, half), 1 - half), 1.0
+    annotate(axes, text, at, color=REGION_COLOUR, ha="center", va="bottom", size=size)
+    if enlarged:
         _draw_tail(axes, density, t, size, on_left=across > 0.5)
+
+
+def _draw_counts(axes: Axes, law: BinomialCounts, alternative: Alternative, label: str, size: float) -> None:
+    """Draw the distribution of the counts in the region if rates are equal, with its extreme part dark."""
+    expected, total, observed = (float(column[0]) for column in (law.total * law.share, law.total, law.inside))
+    deviation = float(np.sqrt(expected * (1 - law.share[0])))
+    reach = 1.1 * max(4.5 * deviation, abs(observed - expected)) + 1
+    first, last = max(0.0, np.floor(expected - reach)), min(total, np.ceil(expected + reach))
+    counts = np.unique(np.round(np.linspace(first, last, POINTS)))
+    log_heights = (
+        xlog1py(total - counts, -law.share[0]) + xlogy(counts, law.share[0]) - betaln(counts + 1, total - counts + 1)
+    )
+    if alternative == "equal-tailed":
+        alternative = "greater" if observed >= expected else "less"
+    low, high = ordinary_range(law.statistic, alternative)
+    statistics, tie = (counts - expected) / deviation, 1e-9
+    edges = np.concatenate([[first - 0.5], (counts[1:] + counts[:-1]) / 2, [last + 0.5]])
+    _fill(axes, edges, np.exp(log_heights - log_heights.max()), (statistics <= low + tie) | (statistics >= high - tie))
+    axes.axvline(observed, color=REGION_COLOUR, lw=1.3)
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.08))
+    _only_x_axis(axes, label, size)
+    axes.set_title(f"{observed:,.0f} of {total:,.0f} counts are in the region", color=REGION_COLOUR, size=size, pad=2)
 
 
 def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *, on_left: bool) -> None:
@@ -210,12 +231,12 @@ def _draw_tail(axes: Axes, density: ConditionalDensity, t: float, size: float, *
     edges = density.edges(start, end)
     logs = density.log_heights(edges)
     extreme = density.extreme(edges)
-    inset = axes.inset_axes((0.0 if on_left else 0.48, 0.62, 0.52, 0.28))
+    inset = axes.inset_axes((0.0 if on_left else 0.56, 0.64, 0.44, 0.22))  # above the curve, beside the statistic
     with np.errstate(over="ignore"):  # what is less extreme can be far higher, and is cut off
         _fill(inset, edges, np.minimum(np.exp(logs - logs[extreme].max()), 2.0), extreme)
     inset.axvline(t, color=REGION_COLOUR, lw=1.3)
     inset.set(xlim=(start, end), ylim=(0, 1.25))
-    _plain(inset, "", size - 1, ticks=3)
+    _only_x_axis(inset, "", size - 1, ticks=2)
     inset.set_title("its tail, enlarged", size=size - 1, pad=2)
 
 
@@ -233,15 +254,17 @@ def _fill(axes: Axes, edges: NDArray[np.float64], heights: NDArray[np.float64], 
 def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterval, size: float) -> None:
     """Draw the confidence interval with the estimate, zero, and the observed difference."""
     low, high = interval
-    observed, estimate = record.difference, record.estimate
+    observed, estimate, equal = record.difference, record.estimate, float(record.is_of_counts)
+    if record.is_of_counts:  # their estimate is the observed ratio
+        observed = min(estimate, 2 * interval.low + 1)
     naive = record.naive_confidence_interval(interval.confidence_level)
-    near = [0.0, observed, *(end for end in naive if np.isfinite(end))]
+    near = [equal, observed, *(end for end in naive if np.isfinite(end))]
     reach = FARTHEST_DRAWN * (max(near) - min(near))
     start, end = max(low, min(near) - reach), min(high, max(near) + reach)
     left, right = min(start, *near), max(end, *near)
     margin = 0.07 * (right - left)
     axes.set(xlim=(left - margin, right + margin), ylim=(-1, 1))
-    axes.axvline(0.0, color=GREY, lw=1.0, ls=(0, (3, 2)))
+    axes.axvline(equal, color=GREY, lw=1.0, ls=(0, (3, 2)))
     axes.plot([start, end], [0, 0], color=EXTREME_COLOUR, lw=2.2, solid_capstyle="butt")
     for at, cut, arrow in ((start, start > low, "<"), (end, end < high, ">")):
         axes.plot([at], [0], marker=arrow if cut else "|", color=EXTREME_COLOUR, ms=6, mew=1.8, clip_on=False)
@@ -251,89 +274,51 @@ def _draw_interval(axes: Axes, record: ResultRecord, interval: ConfidenceInterva
     else:
         shown = f"estimate at {estimate:.3g}"
     axes.plot([observed], [0], "D", color=REGION_COLOUR, ms=3.5)
-    _plain(axes, f"\N{BLACK DIAMOND} observed, \N{BLACK CIRCLE} {shown}", size)
+    label = "ratio of mean rates" if equal else f"\N{BLACK DIAMOND} observed difference, \N{BLACK CIRCLE} {shown}"
+    _only_x_axis(axes, label, size)
     axes.set_title(f"{interval_name(interval.confidence_level)}: {low:.3g} to {high:.3g}", size=size, pad=2)
 
 
-def _plain(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
+def _only_x_axis(axes: Axes, label: str, size: float, ticks: int = 5) -> None:
     """Leave only the x axis, with few ticks without an offset."""
     axes.set_yticks([])
     axes.locator_params(axis="x", nbins=ticks)
     axes.ticklabel_format(axis="x", useOffset=False)
-    axes.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
-    axes.set_xlabel(label, size=size, labelpad=1)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    make_plain(axes, label, size, hidden=("top", "right", "left"))
 
 
-MM = 1 / 25.4
-"""A millimetre in inches."""
+def result_layout(width: float, picture: Picture, alpha: float) -> Layout:
+    """Return the layout of the figure of a result: pictures and density, which a narrow figure has below them.
 
-WIDTH = 180.0
-"""Usual width of a figure in mm: the text width of a page."""
-
-NARROWEST, WIDEST = 60.0, 1000.0
-"""Least and greatest width in mm in which everything can be read."""
-
-NARROW = 120.0
-"""A figure narrower than this, such as one of a column of 80 mm, has the density below the images."""
-
-LETTER = 0.19
-"""Mean width of a letter in mm per point of its size."""
-
-
-def checked_width(width: float) -> float:
-    """Return the width of a figure in mm; refuse one in which nothing can be read."""
-    size = positive_number(width, "width")
-    if not NARROWEST <= size <= WIDEST:
-        raise InputError(f"width must be {NARROWEST:g} to {WIDEST:g} mm, got {size:g}.")
-    return size
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Places on a row of a figure, in mm: three panels of one width, with text above and below them."""
-
-    width: float
-
-    @property
-    def narrow(self) -> bool:
-        """Whether the density is below the images."""
-        return self.width < NARROW
-
-    @property
-    def size(self) -> float:
-        """Size of the text in points."""
-        return 6.5 if self.narrow else 7.5
-
-    @property
-    def panel(self) -> float:
-        """Width of a panel, which is also its height."""
-        return (self.width - 14) / 2 if self.narrow else (self.width - 26) / 3
-
-    @property
-    def letters(self) -> int:
-        """Letters in a line."""
-        return int((self.width - 8) / (LETTER * self.size))
-
-    @property
-    def words(self) -> float:
-        """Height of the verdict."""
-        return 0.46 * self.size * (10 if self.narrow else 5)
-
-    @property
-    def height(self) -> float:
-        """Height of the row."""
-        return 18 + self.panel + 11 + (self.panel * 1.15 + 12 + 10 if self.narrow else 0) + self.words + 2
-
-    @property
-    def panels(self) -> list[tuple[float, float, float, float]]:
-        """Left, bottom, width and height of image, map and density."""
-        top, side = self.height - 18, self.panel
-        first, second = (4.0, top - side, side, side), (10.0 + side, top - side, side, side)
-        if self.narrow:
-            return [first, second, (5.0, top - side - 22 - 1.15 * side, self.width - 10, 1.15 * side)]
-        return [first, second, (self.width - 5 - side, top - side, side, side)]
+    Parameters
+    ----------
+    width
+        Width of the figure in mm.
+    picture
+        The result, whose titles and words need so much room.
+    alpha
+        Significance level of the verdict.
+    """
+    narrow, pictures = width < NARROW, 2 if picture.randomised_image is None else 3
+    size = 6.5 if narrow else 7.5
+    across = width - 10 if narrow else (width - 26) / 3  # of the density
+    side = (width - 14) / 2 if narrow else (width - across - 14 - 6 * pictures) / pictures
+    two, titles = LINE * size * 2 + 3, _title(picture.record, alpha, letters_across(across, size)).count("\n") + 1
+    above_density = LINE * size * titles + 3
+    top, tall = 7 + (two if narrow else max(two, above_density)), 1.15 * side if narrow else across
+    places = [(4 + (side + 6) * place, top) for place in range(2 if narrow else pictures)]
+    below = top + side + 9
+    if narrow and pictures == 3:  # the map by itself, in the middle
+        places.append(((width - side) / 2, below - 9 + two))
+        below += side + two
+    density = (5.0, below + above_density) if narrow else (width - 5 - across, top)
+    return Layout(
+        width=width,
+        panels=[*((left, y, side, side) for left, y in places), (*density, across, tall)],
+        above_words=density[1] + tall + 11,
+        lines=wrapped(_words(picture.record, alpha), letters_in_line(width, size)).count("\n") + 1,
+        size=size,
+    )
 
 
 def results_figure(pictures: Sequence[Picture], *, width: float = WIDTH, alpha: float = 0.05) -> Figure:
@@ -350,48 +335,72 @@ def results_figure(pictures: Sequence[Picture], *, width: float = WIDTH, alpha: 
     """
     if not pictures:
         raise InputError("there is nothing to draw: give at least one result.")
-    figure = new_figure(width * MM, Layout(width=width).height * MM * len(pictures))
-    for row, picture in zip(figure.subfigures(len(pictures), 1, squeeze=False)[:, 0], pictures, strict=True):
-        draw_row(row, picture, width=width, alpha=alpha)
+    layouts = [result_layout(width, picture, alpha) for picture in pictures]
+    heights = [layout.height for layout in layouts]
+    figure = new_figure(width * MM, sum(heights) * MM)
+    rows = figure.subfigures(len(pictures), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for row, picture, layout in zip(rows, pictures, layouts, strict=True):
+        draw_row(row, picture, layout, alpha=alpha)
     return figure
 
 
-def draw_row(figure: FigureBase, picture: Picture, *, width: float, alpha: float) -> list[Axes]:
-    """Draw a result on a figure of a width in mm, with its name above and the verdict in words below it."""
-    layout = Layout(width=width)
-    axes = [
-        figure.add_axes((left / width, bottom / layout.height, wide / width, high / layout.height))
-        for left, bottom, wide, high in layout.panels
-    ]
+def draw_row(figure: FigureBase, picture: Picture, layout: Layout, *, alpha: float) -> list[Axes]:
+    """Draw a result on a figure of the size of a layout, with its name above and the verdict in words below it."""
+    axes = layout.draw(figure, picture.title, _words(picture.record, alpha))
     draw_panels(axes, picture, alpha=alpha, size=layout.size)
-    left, name = 4 / width, shown_name(picture.title, int(0.58 * layout.letters))
-    figure.text(left, 1 - 2 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
-    record = picture.record
-    sentences = verdict_text(record, alpha), difference_text(record), contradiction_text(record, alpha)
-    words = wrapped(" ".join(filter(None, sentences)), layout.letters)
-    figure.text(left, (2 + layout.words) / layout.height, words, va="top", size=layout.size, linespacing=1.3)
     return axes
 
 
-def draw_panels(axes: Iterable[Axes], picture: Picture, *, alpha: float, size: float = 8.0) -> None:
-    """Draw image, map and density on three axes."""
-    image_axes, map_axes, density_axes = axes
+def panel_count(picture: Picture) -> int:
+    """Return the number of panels: image, map and density, and the randomised image if there is one."""
+    return 3 if picture.randomised_image is None else 4
+
+
+LONGEST_LABEL = 36
+"""Letters of the longest label of the density."""
+
+
+def draw_panels(axes: Sequence[Axes], picture: Picture, *, alpha: float, size: float | None = None) -> None:
+    """Draw image, randomised image if there is one, map and density, each on its axes.
+
+    ``size`` is that of the text in points; by default it is as small as the labels need on these axes.
+    """
+    image_axes, *seen_axes, map_axes, density_axes = axes
+    pad = None if size else 2.0  # in points; axes of the caller's own may have little room above them
+    size = size or fitting_size(density_axes, LONGEST_LABEL, 8.0)
     record = picture.record
+
+    def title(panel: Axes, text: str) -> None:
+        lines = text.split("\n")
+        panel.set_title("\n".join(wrapped(line, letters_across(width_of(panel), size)) for line in lines), size=size)
+
     draw_overlay(image_axes, picture)
-    where = "image" if picture.randomised_image is None else "randomised image"
-    image_axes.set_title(f"{where} and region:\n{region_text(record)}", size=size)
+    title(image_axes, f"image and region:\n{region_text(record)}" if record.draws is None else majority_text(record))
+    for panel in seen_axes:
+        draw_seen(panel, picture)
+        title(panel, seen_lines(picture))
     shown = draw_map(map_axes, picture)
-    map_axes.set_title("attention map", size=size)
+    title(map_axes, map_title(record.settings))
     scale = map_axes.inset_axes((0.0, -0.06, 1.0, 0.03))
     map_axes.figure.colorbar(shown, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
     draw_density(density_axes, record, size=size)
-    certified = "" if record.certificate is None else f"certified p {_exact(record.certificate['pvalue'])}, "
-    density_axes.set_title(
-        f"{short_verdict(record.reject_at(alpha), alpha)}\nselective p {selective_p(record)}\n"
-        f"{certified}naive p {_exact(record.naive_pvalue)} (not valid)",
-        size=size,
-    )
+    density_axes.set_title(_title(record, alpha, letters_across(width_of(density_axes), size)), size=size, pad=pad)
+
+
+def _words(record: ResultRecord, alpha: float) -> str:
+    """Return what is said below the panels."""
+    sentences = verdict_text(record, alpha), difference_text(record), contradiction_text(record, alpha)
+    return " ".join(filter(None, sentences))
+
+
+def _title(record: ResultRecord, alpha: float, letters: int) -> str:
+    """Return verdict and p-values in lines of at most so many letters."""
+    lines = [short_verdict(record.reject_at(alpha), alpha), f"selective p {selective_p(record)}"]
+    if record.certificate is not None:
+        lines.append(f"certified p {_exact(record.certificate['pvalue'])}")
+    lines.append(f"naive p {_exact(record.naive_pvalue)} (not valid)")
+    return "\n".join(wrapped(line, letters) for line in lines)
 
 
 def _exact(p: float) -> str:

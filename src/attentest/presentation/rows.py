@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from attentest.errors import InputError, shortened
-from attentest.record import ResultRecord
+from attentest.record import USUAL_ALPHA, ResultRecord
 from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
 
 Row: TypeAlias = dict[str, Any]
@@ -24,6 +24,9 @@ RULES = ("threshold", "top_fraction")
 
 SIMULTANEOUS = tuple(f"simultaneous_{name}" for name in ("low", "high", "error", "count"))
 """Columns of the intervals of components that cover together, and of their number."""
+
+CONTEXT = ("share", "placements", "standard_deviations", "percent_of_range")
+"""What a table has of how large the difference is within the image, with the prefix ``context_``."""
 
 COLUMNS = (
     "image",
@@ -49,13 +52,18 @@ COLUMNS = (
     "confidence_high",
     "confidence_error",
     *SIMULTANEOUS,
+    *(f"context_{name}" for name in CONTEXT),
     "part_pixels",
     "region_pixels",
     "seen_pixels",
     "region_unit",
     *RULES,
     "gamma",
+    "draws",
+    "significant_draws",
+    "majority_pixels",
     "randomise_seed",
+    "randomise_name",
     "alternative",
     "contrast",
     "noise",
@@ -72,14 +80,7 @@ COLUMNS = (
 """Columns of a table, in order; a row may hold more."""
 
 TEXT_COLUMNS = (
-    "image",
-    "region_unit",
-    "alternative",
-    "contrast",
-    "noise",
-    "noise_doubt",
-    "status",
-    "error",
+    *("image", "region_unit", "randomise_name", "alternative", "contrast", "noise", "noise_doubt", "status", "error"),
 )
 TRUTH_COLUMNS = ("certificate_agrees", "approximate_noise")
 """Columns of texts, and of True and False; the others are of numbers."""
@@ -91,7 +92,10 @@ COPIED = (
 )
 """Columns that are called the same in a record."""
 
-IF_ANY = {"component", *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
+DRAWS = ("draws", "significant_draws", "majority_pixels")
+"""What a table has of several draws of the added noise."""
+
+IF_ANY = {"component", *DRAWS, *SIMULTANEOUS, *(f"certificate_{name}" for name in CERTIFICATE)}
 """Columns that are there only if a row has them."""
 
 
@@ -106,24 +110,42 @@ def row_of(name: object, record: ResultRecord) -> Row:
     row: Row = {"image": _name(name), **{column: getattr(record, column) for column in COPIED}}
     for column in ("pvalue", "log_pvalue", "estimate"):
         row[f"{column}_low"], row[f"{column}_high"] = getattr(record, f"{column}_bounds")
-    row |= {f"confidence_{end}": getattr(interval, end) for end in ("low", "high", "error")}
-    row["confidence_level"] = interval.confidence_level
+    if interval is not None:
+        row |= {f"confidence_{end}": getattr(interval, end) for end in ("low", "high", "error")}
+        row["confidence_level"] = interval.confidence_level
     if together is not None:
         row |= dict(zip(SIMULTANEOUS, (together.low, together.high, together.error, together.together), strict=True))
     if record.certificate is not None:
         row |= {f"certificate_{key}": record.certificate[key] for key in (*CERTIFICATE, "summary")}
+    if record.context is not None:
+        row |= {f"context_{name}": getattr(record.context, name) for name in CONTEXT}
+    if record.draws is not None:
+        significant, total = record.significant_draws(USUAL_ALPHA)
+        row |= {"draws": total, "significant_draws": significant, "majority_pixels": record.draws["majority_pixels"]}
     noise = settings["noise"]
     return row | {
         **{key: settings.get(key) for key in ("region_unit", *RULES, "noise_doubt", "noisy_reference")},
         "gamma": settings.get("randomise", 0.0),
-        "randomise_seed": settings.get("randomise_seed"),
+        "randomise_seed": settings.get("randomise_seed") if settings.get("randomise") else None,
+        "randomise_name": None if settings.get("randomise_name") is None else str(settings["randomise_name"]),
         "contrast": settings["contrast"]["name"],
         "noise": noise.get("model", ""),
-        "approximate_noise": bool(noise.get("approximate", False)),
+        "approximate_noise": record.approximate_noise,
+        "assumed_preprocessing": _assumed(settings),
         "degrees_of_freedom": None if isinf(record.degrees_of_freedom) else record.degrees_of_freedom,
         "audit_points": None if audit is None else audit.points,
         "audit_contradictions": None if audit is None else audit.contradictions,
     }
+
+
+def _assumed(settings: Mapping[str, Any]) -> str | None:
+    """Return how an image was prepared for a model that was saved without an image processor, None for any other."""
+    steps = settings.get("preprocessing") or {}
+    if not steps.get("assumed"):
+        return None
+    height, width = steps["crop"] or steps["resize"]
+    grey = "" if len(steps["mean"]) > 1 else "made grey if it is in colour, "
+    return f"{steps['assumed']} prepares it by default, {grey}resized to {height} x {width} pixels and scaled"
 
 
 def records_of_line(line: Mapping[str, Any]) -> list[ResultRecord]:
@@ -200,10 +222,6 @@ def _name(name: object) -> int | str:
     return name if isinstance(name, (int, str)) else str(name)
 
 
-FEW_TEXTS = ("alternative", "contrast", "noise", "region_unit", "status")
-"""Columns of texts that many rows have in common; read from a file, each would be there many times."""
-
-
 class ImageRows:
     """The rows of images: one of each image, or one of each component of its region.
 
@@ -245,10 +263,7 @@ class ImageRows:
             yield from rows
 
     def _values(self, row: Row) -> tuple[Any, ...]:
-        """Return the names of the columns, the same object for all rows that have them, and the values."""
+        """Return the names of the columns and the values; equal names, and equal texts, are the same object."""
         columns = tuple(row)
-        values = (
-            sys.intern(value) if column in FEW_TEXTS and isinstance(value, str) else value
-            for column, value in row.items()
-        )
+        values = (sys.intern(value) if type(value) is str else value for value in row.values())
         return self._columns.setdefault(columns, columns), *values

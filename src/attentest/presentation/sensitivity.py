@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from attentest.checks import confidence, float_array, level
 from attentest.errors import InputError
 from attentest.markup import row_table
-from attentest.presentation.figure import checked_axes, new_figure, shown_figure
-from attentest.presentation.result_figure import MM, WIDTH, checked_width
-from attentest.presentation.sensitivity_figure import Layout, draw_figure, draw_sensitivity, panel_count
-from attentest.presentation.words import VERDICTS, interval_name, interval_text, number_text, range_text
+from attentest.presentation.figure import WIDTH, checked_axes, checked_width, new_figure, shown_figure
+from attentest.presentation.sensitivity_figure import draw_sensitivity, sensitivity_layout
+from attentest.presentation.tables import data_frame
+from attentest.presentation.words import VERDICTS, bounded_text, interval_name, interval_text, same_verdict_text
 from attentest.record import interval_from_values, interval_values, json_ready
-from attentest.statistics.confidence_interval import Estimates
-from attentest.statistics.inference import Inference
-from attentest.statistics.interval_mass import probability
+from attentest.statistics.counts import BinomialCounts
+from attentest.statistics.inference import Estimates, Inference
 from attentest.statistics.noise_factor import (
     FACTORS,
     SHOWN_FACTORS,
@@ -41,12 +41,6 @@ if TYPE_CHECKING:
 FACTOR, LENGTH = "factor", "correlation_length"
 """Names of the two parameters of the noise in rows and tables."""
 
-SAME = 0.01
-"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
-
-NEGLIGIBLE = 1e-5
-"""So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
-
 ENDS = ("", "_low", "_high")
 """Ends of the names of a value and of its bounds in a row."""
 
@@ -64,16 +58,27 @@ class Sensitivity(NoiseSensitivity):
 
     def sentences(self) -> list[str]:
         """Return how the verdict depends on the factor and on the correlation length, and what is unsure."""
-        found = [same_verdict_text(self.same_verdict)]
+        sentences = [self.same_verdict_text()]
         if self.lengths is not None:
-            found.append(self._length_sentence(self.lengths))
-        unsure = self.factors.values[self.factors.unsure]
-        if len(unsure):
-            found.append(
-                f"For factors of {_range_text([unsure[0], unsure[-1]])} intervals may be shorter than shown: the "
-                "search did not look far enough to know them."
+            decided = zip(self.lengths.decisions(self.alpha), self.lengths.values.tolist(), strict=True)
+            groups = [(rejected, list(group)) for rejected, group in groupby(decided, lambda pair: pair[0])]
+            verdicts = [
+                f'"{VERDICTS[rejected]}" at {_ends_text(group[0][1], group[-1][1])} pixels'
+                for rejected, group in groups
+            ]
+            sentences.append(
+                f"With the same variances and another correlation length, the verdict is {', '.join(verdicts)} "
+                f"(assumed: {self.assumed_length:.3g})."
             )
-        return found
+        unsure = self.factors.values[self.factors.unsure & self._in_table]
+        if len(unsure):
+            which, it = ("factors", "them") if len(unsure) > 1 else ("a factor", "it")
+            intervals = "intervals" if len(unsure) > 1 else "the interval"
+            sentences.append(
+                f"For {which} of {_ends_text(unsure[0], unsure[-1])} {intervals} may be shorter than shown: the search "
+                f"did not look far enough to know {it}."
+            )
+        return sentences
 
     def summary(self) -> str:
         """Return how the verdict depends on the noise, in words."""
@@ -106,34 +111,47 @@ class Sensitivity(NoiseSensitivity):
             Those of p by factor, interval by factor, and p by correlation length.
         """
         if axes is None:
-            layout = Layout.of(self, checked_width(width), title, self.sentences())
-            figure = shown_figure(layout.width * MM, layout.height * MM, arranged=False)
-            return draw_figure(figure, self, layout, title)
-        given = checked_axes(axes, panel_count(self))
-        draw_sensitivity(given, self)
-        return given
+            return self._draw(partial(shown_figure, arranged=False), title, checked_width(width))
+        panels = checked_axes(axes, self._panels)
+        draw_sensitivity(panels, self)
+        return panels
 
     def figure(self, *, title: str = "", width: float = WIDTH) -> Figure:
         """Return a figure of its own, of a width in mm, which is not shown."""
-        layout = Layout.of(self, width, title, self.sentences())
-        figure = new_figure(width * MM, layout.height * MM)
-        figure.set_layout_engine("none")  # the layout says where everything is
-        draw_figure(figure, self, layout, title)
-        return figure
+        return self._draw(partial(new_figure, arranged=False), title, width)[0].get_figure(root=True)  # type: ignore[return-value]
+
+    @property
+    def _panels(self) -> int:
+        return 2 if self.lengths is None else 3
+
+    def _draw(self, make: Callable[[float, float], Figure], title: str, width: float) -> list[Axes]:
+        """Draw everything on a figure, which is made of a width and a height in inches."""
+        words = " ".join(self.sentences())
+        layout = sensitivity_layout(width, self._panels, bool(title), words)
+        axes = layout.draw(make(*layout.inches), title, words)
+        draw_sensitivity(axes, self, size=layout.size)
+        return axes
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a row for each factor and each correlation length; needs pandas (``pip install 'attentest[tables]'``).
 
         Correlation lengths that are not known, because they were not asked for, are NaN.
         """
-        try:
-            import pandas as pd
-        except ImportError:
-            raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
         length = np.nan if self.assumed_length is None else self.assumed_length
-        rows = [{FACTOR: row[FACTOR], LENGTH: length, **_flat(row)} for row in self._factor_rows]
-        rows += [{FACTOR: 1.0, LENGTH: row[LENGTH], **_flat(row)} for row in self._length_rows]
-        return pd.DataFrame(rows)
+        rows = [{LENGTH: length, **row} for row in self._factor_rows]
+        rows += [{FACTOR: 1.0, **row} for row in self._length_rows]
+        return data_frame(
+            [
+                {
+                    **{name: row[name] for name in (FACTOR, LENGTH, "standard_error", "pvalue")},
+                    **dict(zip(("pvalue_low", "pvalue_high"), row["pvalue_bounds"], strict=True)),
+                    "estimate": float(row["estimate"]),
+                    **{f"confidence_{end}": float(row["confidence_interval"][end]) for end in ("low", "high", "error")},
+                    "reject": row["reject"],
+                }
+                for row in rows
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON-ready values; infinite numbers become "inf" and "-inf"."""
@@ -175,12 +193,17 @@ class Sensitivity(NoiseSensitivity):
             evaluations=values["evaluations"],
         )
 
-    def table(self) -> list[tuple[str, str, str, str, str]]:
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The headings of the :meth:`table`."""
+        return "noise", "selective p", f"verdict at {self.alpha:g}", "estimate", interval_name(self.confidence_level)
+
+    def table(self) -> list[tuple[str, ...]]:
         """Return a few rows of text: what is assumed of the noise, p, verdict, estimate and interval."""
         rows = [
             (f"standard deviation x {row[FACTOR]:.3g}", row)
-            for row in self._factor_rows
-            if len(self.factors) <= len(SHOWN_FACTORS) or np.isclose(row[FACTOR], SHOWN_FACTORS).any()
+            for row, is_shown in zip(self._factor_rows, self._in_table, strict=True)
+            if is_shown
         ]
         rows += [(f"correlation length {row[LENGTH]:.3g} px", row) for row in self._length_rows]
         return [
@@ -203,9 +226,13 @@ class Sensitivity(NoiseSensitivity):
         )
 
     def _repr_html_(self) -> str:
-        interval = interval_name(self.confidence_level)
-        columns = ("noise", "selective p", f"verdict at {self.alpha:g}", "estimate", interval)
-        return row_table("Sensitivity to the noise", columns, self.table(), self.summary().split("\n"))
+        return row_table("Sensitivity to the noise", self.headings, self.table(), self.summary().split("\n"))
+
+    @property
+    def _in_table(self) -> NDArray[np.bool_]:
+        """Which factors (k,) the table and the sentences are about: a few of those of the usual curve, else all."""
+        few = np.isclose(self.factors.values[:, None], SHOWN_FACTORS)
+        return np.asarray(few.any(axis=1) | (not few.any(axis=0).all()))
 
     @property
     def _factor_rows(self) -> list[dict[str, Any]]:
@@ -214,16 +241,6 @@ class Sensitivity(NoiseSensitivity):
     @property
     def _length_rows(self) -> list[dict[str, Any]]:
         return [] if self.lengths is None else curve_rows(self.lengths, LENGTH, self.alpha)
-
-    def _length_sentence(self, lengths: SensitivityCurve) -> str:
-        """Return the verdicts by correlation length."""
-        found = zip(lengths.decisions(self.alpha), lengths.values.tolist(), strict=True)
-        groups = [(verdict, [value for _, value in some]) for verdict, some in groupby(found, lambda pair: pair[0])]
-        texts = [f'"{VERDICTS[verdict]}" at {_range_text(some)} pixels' for verdict, some in groups]
-        return (
-            f"With the same variances and another correlation length, the verdict is {', '.join(texts)} "
-            f"(assumed: {self.assumed_length:.3g})."
-        )
 
 
 def factor_sensitivity(
@@ -240,6 +257,8 @@ def factor_sensitivity(
     factors
         Factors of the curve, positive.
     """
+    if isinstance(inference.law, BinomialCounts):
+        raise InputError("counts are tested without a noise model, so there is nothing to be sensitive to.", "noise")
     ascending = np.unique(float_array(factors, "factors"))
     if ascending.ndim != 1 or not len(ascending) or not np.all((ascending > 0) & np.isfinite(ascending)):
         raise InputError(f"factors must be a list of positive finite numbers, got {factors!r}.")
@@ -267,33 +286,11 @@ def recorded_sensitivity(
     alpha, confidence_level
         Levels of verdicts and intervals.
     """
-    found = factor_sensitivity(inference, alpha=alpha, confidence_level=confidence_level, factors=SHOWN_FACTORS)
-    if recorded is None or recorded["lengths"] is None:
-        return found
-    earlier = Sensitivity.from_dict(recorded)
-    return replace(
-        found, lengths=earlier.lengths, assumed_length=earlier.assumed_length, evaluations=earlier.evaluations
-    )
-
-
-def same_verdict_text(same: SameVerdict) -> str:
-    """Return how wrong the assumed noise may be before the verdict changes, in one sentence."""
-    if same.reject is None:
-        return "The verdict is open already with the noise that was assumed."
-    beyond = {
-        "other": f"it is {VERDICTS[not same.reject]}",
-        "unknown": "it may be another one: the search did not look far enough to tell where it changes",
-    }
-    ends = [
-        f"{where} {end:.2f} times {beyond[what]}"
-        for where, end, what in (("below", same.low, same.below), ("above", same.high, same.above))
-        if what != "same"
-    ]
-    first = (
-        f'The verdict is "{VERDICTS[same.reject]}" if the true standard deviation of the noise is {same.low:.2f} to '
-        f"{same.high:.2f} times the one that was assumed"
-    )
-    return "; ".join([first, *ends]) + "."
+    computed = factor_sensitivity(inference, alpha=alpha, confidence_level=confidence_level, factors=SHOWN_FACTORS)
+    if recorded is None:
+        return computed
+    earlier, names = Sensitivity.from_dict(recorded), ("lengths", "assumed_length", "evaluations", "note")
+    return replace(computed, **{name: getattr(earlier, name) for name in names})
 
 
 def curve_rows(curve: SensitivityCurve, name: str, alpha: float) -> list[dict[str, Any]]:
@@ -303,7 +300,7 @@ def curve_rows(curve: SensitivityCurve, name: str, alpha: float) -> list[dict[st
         {
             name: float(value),
             "standard_error": float(curve.standard_errors[i]),
-            "pvalue": probability(curve.log_pvalues.best[i]),
+            "pvalue": float(curve.pvalues[i]),
             "pvalue_bounds": curve.pvalue_bounds[i].tolist(),
             **{
                 f"{what}{end}": json_ready(column[i])
@@ -312,7 +309,7 @@ def curve_rows(curve: SensitivityCurve, name: str, alpha: float) -> list[dict[st
             },
             "confidence_interval": interval_values(curve.intervals[i]),
             "reject": rejected,
-            "text": pvalue_text(*(float(column[i]) for column in curve.log_pvalues)),
+            "text": bounded_text(float(curve.pvalues[i]), curve.pvalue_bounds[i].tolist()),
         }
         for i, (value, rejected) in enumerate(zip(curve.values, curve.decisions(alpha), strict=True))
     ]
@@ -333,28 +330,5 @@ def curve_from_rows(name: str, rows: Sequence[Mapping[str, Any]]) -> Sensitivity
     )
 
 
-def pvalue_text(best: float, low: float, high: float) -> str:
-    """Return p from the logs of p and its bounds: a number, or the bounds if they differ visibly."""
-    p, bounds = probability(best), (probability(low), probability(high))
-    known = bounds[1] - bounds[0] <= max(SAME * bounds[1], NEGLIGIBLE)
-    return number_text(p, 2) if known else range_text(*bounds, 2)
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a table has of a row."""
-    low, high = row["pvalue_bounds"]
-    interval = row["confidence_interval"]
-    return {
-        "standard_error": row["standard_error"],
-        "pvalue": row["pvalue"],
-        "pvalue_low": low,
-        "pvalue_high": high,
-        "estimate": float(row["estimate"]),
-        **{f"confidence_{end}": float(interval[end]) for end in ("low", "high", "error")},
-        "reject": row["reject"],
-    }
-
-
-def _range_text(values: Sequence[float]) -> str:
-    ends = dict.fromkeys(f"{value:.3g}" for value in (values[0], values[-1]))
-    return " to ".join(ends)
+def _ends_text(first: float, last: float) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (first, last)))

@@ -3,141 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attentest.presentation.figure import BLUE, GREY, NAIVE_COLOUR, VERMILION, shown_name, wrapped
-from attentest.presentation.result_figure import LETTER, NARROW
-from attentest.statistics.confidence_interval import naive_confidence_interval
+from attentest.presentation.figure import (
+    BLUE,
+    GREY,
+    NAIVE_COLOUR,
+    NARROW,
+    VERMILION,
+    Layout,
+    annotate,
+    letters_in_line,
+    make_plain,
+    wrapped,
+)
+from attentest.presentation.words import interval_name
+from attentest.statistics.inference import naive_confidence_interval
 from attentest.statistics.noise_factor import NoiseSensitivity, SensitivityCurve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import FigureBase
 
 
-SMALLEST_P = 1e-6
-"""P-values are drawn down to this at least, and to a tenth of alpha; smaller ones leave the axes."""
+SMALLEST_LOG = -6.0
+"""P-values are drawn down to this power of ten at least, to a tenth of alpha, and to the square of p with the assumed
+noise; smaller ones, of less noise, leave the axes."""
 
 FARTHEST_DRAWN = 1.0
 """An interval is drawn no farther out than this many times the range of the naive one."""
 
+NEAR = 1.15
+"""A factor that is less than this is as near to 1 as the word beside the line at 1 is wide."""
+
 FACTOR_TICKS = (0.5, 0.7, 1.0, 1.4, 2.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Places on the figure, in mm: panels of one size in a row, a title above them and words below."""
-
-    width: float
-    panels: int
-    words: str
-    titled: bool
-
-    size = 7.5
-    """Size of the text in points."""
-
-    margin, gap, below = 13.0, 14.0, 11.0
-    """Room for the numbers and names of the axes: left of the first panel, between two, and below."""
-
-    @classmethod
-    def of(cls, drawn: NoiseSensitivity, width: float, title: str, sentences: Sequence[str]) -> Layout:
-        """Return the layout of a figure of a width, with sentences below it."""
-        words = wrapped(" ".join(sentences), int((width - 8) / (LETTER * cls.size)))
-        return cls(width=width, panels=panel_count(drawn), words=words, titled=bool(title))
-
-    @property
-    def columns(self) -> int:
-        """Number of panels in a row; those of a narrow figure are below each other."""
-        return 1 if self.width < NARROW else self.panels
-
-    @property
-    def panel(self) -> tuple[float, float]:
-        """Width and height of a panel."""
-        wide = (self.width - self.margin - 4 - (self.columns - 1) * self.gap) / self.columns
-        return wide, min(wide, 52.0)
-
-    @property
-    def row(self) -> float:
-        """Height of a panel with its title and its axis."""
-        return 9 + self.panel[1] + self.below
-
-    @property
-    def words_height(self) -> float:
-        """Height of the words."""
-        return 0.48 * self.size * (self.words.count("\n") + 1)
-
-    @property
-    def height(self) -> float:
-        """Height of the figure."""
-        rows = self.panels // self.columns
-        return (7.0 if self.titled else 1.0) + rows * self.row + self.words_height + 3
-
-    def place(self, number: int) -> tuple[float, float, float, float]:
-        """Return left, bottom, width and height of a panel as shares of the figure."""
-        wide, high = self.panel
-        row, column = divmod(number, self.columns)
-        left = self.margin + column * (wide + self.gap)
-        bottom = 3 + self.words_height + (self.panels // self.columns - 1 - row) * self.row + self.below
-        return left / self.width, bottom / self.height, wide / self.width, high / self.height
-
-
-def panel_count(drawn: NoiseSensitivity) -> int:
-    """Return the number of panels."""
-    return 2 if drawn.lengths is None else 3
-
-
-def draw_figure(figure: FigureBase, drawn: NoiseSensitivity, layout: Layout, title: str) -> list[Axes]:
-    """Draw a sensitivity on a figure of the size of the layout, with the name of the image and the words."""
-    axes = [figure.add_axes(layout.place(number)) for number in range(layout.panels)]
-    draw_sensitivity(axes, drawn, size=layout.size)
-    left = 4 / layout.width
-    if title:
-        name = shown_name(title, int(0.58 * (layout.width - 8) / (LETTER * layout.size)))
-        figure.text(left, 1 - 3 / layout.height, va="top", size=layout.size + 2, weight="bold", **name)
-    bottom = (2 + layout.words_height) / layout.height
-    figure.text(left, bottom, layout.words, va="top", size=layout.size, linespacing=1.3)
-    return axes
+def sensitivity_layout(width: float, count: int, titled: bool, words: str) -> Layout:
+    """Return the layout of so many panels of one size in a row, or below each other on a narrow figure."""
+    columns = 1 if width < NARROW else count
+    left, gap = 13.0, 14.0  # room for the numbers and names of the axes
+    wide = (width - left - 4 - (columns - 1) * gap) / columns
+    high = min(wide, 52.0)
+    top, row = (16.0 if titled else 10.0), high + 20
+    places = [divmod(number, columns) for number in range(count)]
+    return Layout(
+        width=width,
+        panels=[(left + column * (wide + gap), top + line * row, wide, high) for line, column in places],
+        above_words=top - 8 + count // columns * row,
+        lines=wrapped(words, letters_in_line(width, Layout.size)).count("\n") + 1,
+    )
 
 
 def draw_sensitivity(axes: Sequence[Axes], drawn: NoiseSensitivity, *, size: float = 8.0) -> None:
     """Draw a sensitivity on two axes, or on three if it has correlation lengths."""
-    least = _least(drawn)
-    _draw_pvalues(axes[0], drawn, least, size)
-    _draw_intervals(axes[1], drawn, size)
-    if drawn.lengths is not None:
-        _draw_lengths(axes[2], drawn, drawn.lengths, least, size)
-
-
-def _least(drawn: NoiseSensitivity) -> float:
-    """Return the lower end of the axes of p, the same for both."""
-    found = [drawn.factors.pvalues.min(), *([] if drawn.lengths is None else [drawn.lengths.pvalues.min()])]
-    return float(max(0.5 * min(*found, drawn.alpha), min(SMALLEST_P, 0.1 * drawn.alpha)))
-
-
-def _draw_pvalues(axes: Axes, drawn: NoiseSensitivity, least: float, size: float) -> None:
-    curve = drawn.factors
-    _band(axes, curve, least)
-    axes.plot(curve.values, np.maximum(curve.pvalues, 0.01 * least), color=BLUE, lw=1.6)
-    _mark_assumed(axes, 1.0, size)
-    _draw_alpha(axes, drawn.alpha, least, size, "left")
+    curves = [drawn.factors, *([] if drawn.lengths is None else [drawn.lengths])]
+    level = float(np.log10(drawn.alpha))
+    smallest = min(*(_powers(curve.log_pvalues.best).min() for curve in curves), level)
+    assumed = float(np.interp(1.0, drawn.factors.values, _powers(drawn.factors.log_pvalues.best)))
+    least = max(smallest - 0.3, min(SMALLEST_LOG, level - 1, 2 * assumed))  # the same for both axes of p
+    beside = any(1.0 < flip < NEAR for flip in drawn.flips)  # a line through the word that is usually there
+    _draw_pvalues(axes[0], drawn.factors, 1.0, drawn.alpha, least, size, side="left", word_before=beside, lw=1.6)
     for flip in drawn.flips:
-        axes.axvline(flip, color=VERMILION, lw=1.1)
-        axes.annotate(
-            f"flips at {flip:.2f}",
-            (flip, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 1.5),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            color=VERMILION,
-            size=size,
-        )
-    _factor_axis(axes, curve, size)
-    axes.set_title("selective p", size=size, pad=14)
+        axes[0].axvline(flip, color=VERMILION, lw=1.1)
+        text, where = f"flips at {flip:.2f}", ("data", "axes fraction")
+        annotate(axes[0], text, (flip, 1.0), along=where, ha="center", va="bottom", color=VERMILION, size=size)
+    _factor_axis(axes[0], drawn.factors, size)
+    axes[0].set_title("selective p", size=size, pad=14)
+    _draw_intervals(axes[1], drawn, size)
+    if drawn.lengths is not None and drawn.assumed_length is not None:
+        first, last = drawn.lengths.values[[0, -1]]
+        margin = 0.05 * (last - first) or 1.0
+        style: dict[str, Any] = {"lw": 1.2, "marker": "o", "ms": 4}
+        _draw_pvalues(axes[2], drawn.lengths, drawn.assumed_length, drawn.alpha, least, size, side="right", **style)
+        axes[2].set_xlim(first - margin, last + margin)
+        make_plain(axes[2], "correlation length in pixels", size)
+        axes[2].set_title("selective p, same variances", size=size, pad=14)
+
+
+def _draw_pvalues(
+    axes: Axes,
+    curve: SensitivityCurve,
+    assumed: float,
+    alpha: float,
+    least: float,
+    size: float,
+    *,
+    side: Literal["left", "right"],
+    word_before: bool = False,
+    **style: Any,
+) -> None:
+    """Draw log10 p with its bounds from ``least``, the assumed noise, and alpha with its name."""
+    best, low, high = (np.maximum(_powers(logs), 2 * least) for logs in curve.log_pvalues)
+    axes.fill_between(curve.values, low, high, color=BLUE, alpha=0.25, lw=0)
+    axes.plot(curve.values, best, color=BLUE, **style)
+    axes.axvline(assumed, color=GREY, lw=0.8, zorder=0)
+    text: dict[str, Any] = {"color": GREY, "size": size}
+    across: dict[str, Any] = {"along": ("data", "axes fraction"), "rotation": 90, "va": "bottom"}
+    across |= {"by": (-2, 2), "ha": "right"} if word_before else {"by": (2, 2)}
+    annotate(axes, "assumed", (assumed, 0.0), **across, **text | {"size": size - 1})
+    height = float(np.log10(alpha))
+    axes.axhline(height, color=GREY, lw=1.0, ls=(0, (3, 2)))
+    end, inwards = (0.0, 3) if side == "left" else (1.0, -3)
+    annotate(axes, f"alpha {alpha:g}", (end, height), along=("axes fraction", "data"), by=(inwards, 2), ha=side, **text)
+    # Powers of ten on a linear axis: p-values below 1e-308 are too small for a logarithmic one.
+    axes.set_ylim(least, -0.03 * least)
+    axes.locator_params(axis="y", integer=True, nbins=7)
+    axes.yaxis.set_major_formatter(lambda power, _: f"$10^{{{power:.0f}}}$")
+
+
+def _powers(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the powers of ten of natural logs."""
+    return np.asarray(logs / np.log(10.0))
 
 
 def _draw_intervals(axes: Axes, drawn: NoiseSensitivity, size: float) -> None:
@@ -169,62 +148,7 @@ def _draw_intervals(axes: Axes, drawn: NoiseSensitivity, size: float) -> None:
     axes.locator_params(axis="y", nbins=6)
     _factor_axis(axes, curve, size)
     axes.legend(fontsize=size - 1, loc="best", framealpha=0.6, borderpad=0.3, handlelength=2.2)
-    axes.set_title(f"{100 * drawn.confidence_level:.10g}% interval of the difference", size=size, pad=14)
-
-
-def _draw_lengths(axes: Axes, drawn: NoiseSensitivity, curve: SensitivityCurve, least: float, size: float) -> None:
-    _band(axes, curve, least)
-    shown = np.maximum(curve.pvalues, 0.01 * least)
-    axes.plot(curve.values, shown, color=BLUE, lw=1.2, marker="o", ms=4)
-    if drawn.assumed_length is not None:
-        _mark_assumed(axes, drawn.assumed_length, size)
-    _draw_alpha(axes, drawn.alpha, least, size, "right")
-    margin = 0.05 * (curve.values[-1] - curve.values[0]) or 1.0
-    axes.set_xlim(curve.values[0] - margin, curve.values[-1] + margin)
-    _plain(axes, "correlation length in pixels", size)
-    axes.set_title("selective p, same variances", size=size, pad=14)
-
-
-def _band(axes: Axes, curve: SensitivityCurve, least: float) -> None:
-    """Fill what is between the bounds on p."""
-    low, high = np.maximum(curve.pvalue_bounds, 0.01 * least).T
-    axes.fill_between(curve.values, low, high, color=BLUE, alpha=0.25, lw=0)
-
-
-def _draw_alpha(axes: Axes, alpha: float, least: float, size: float, side: Literal["left", "right"]) -> None:
-    """Draw the significance level, with its name on a side, and make the axis of p logarithmic."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axes.axhline(alpha, color=GREY, lw=1.0, ls=(0, (3, 2)))
-    axes.annotate(
-        f"alpha {alpha:g}",
-        (0.0 if side == "left" else 1.0, alpha),
-        xycoords=("axes fraction", "data"),
-        xytext=(3 if side == "left" else -3, 2),
-        textcoords="offset points",
-        ha=side,
-        color=GREY,
-        size=size,
-    )
-    axes.set_yscale("log")
-    axes.set_ylim(least, 1.6)
-    axes.yaxis.set_major_locator(LogLocator(numticks=8))
-    axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _mark_assumed(axes: Axes, value: float, size: float) -> None:
-    axes.axvline(value, color=GREY, lw=0.8, zorder=0)
-    axes.annotate(
-        "assumed",
-        (value, 0.0),
-        xycoords=("data", "axes fraction"),
-        xytext=(2, 2),
-        textcoords="offset points",
-        rotation=90,
-        va="bottom",
-        color=GREY,
-        size=size - 1,
-    )
+    axes.set_title(f"{interval_name(drawn.confidence_level)} of the difference", size=size, pad=14)
 
 
 def _factor_axis(axes: Axes, curve: SensitivityCurve, size: float) -> None:
@@ -235,11 +159,4 @@ def _factor_axis(axes: Axes, curve: SensitivityCurve, size: float) -> None:
     ticks = [tick for tick in FACTOR_TICKS if curve.values[0] <= tick <= curve.values[-1]]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    _plain(axes, "noise, times the assumed", size)
-
-
-def _plain(axes: Axes, label: str, size: float) -> None:
-    axes.tick_params(labelsize=size - 0.5, pad=1.5, length=2.5)
-    axes.set_xlabel(label, size=size, labelpad=1.5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    make_plain(axes, "noise, times the assumed", size)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -21,8 +22,11 @@ from attentest.errors import InputError
 from attentest.files import check_output_path, write_complete
 from attentest.presentation.image_names import ELLIPSIS, common_folder, shortened, shown
 
-FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""Characters with which a spreadsheet takes a cell for a formula; the last four are the wide forms of the first."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMULA = re.compile(r"^(?=[\r\n])|(^|(?<=[\r\n]))(?=[=+\-@\t\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet takes what follows for a formula; the last four characters are the wide forms of the first."""
 
 
 def as_text(cell: Any) -> Any:
@@ -33,15 +37,30 @@ def as_text(cell: Any) -> Any:
 def csv_cell(cell: Any) -> Any:
     """Return a cell of a CSV file: a text that a spreadsheet would take for a formula has a quotation mark before it.
 
-    A file may be called ``=HYPERLINK(...)``, and spreadsheets run what begins like this. A single quotation mark tells
-    them that it is text, as OWASP recommends ("CSV Injection"). Numbers, negative ones too, are left as they are.
+    A file may be called ``=HYPERLINK(...)``, and spreadsheets run what begins like this, some after a line break within
+    a cell too. A single quotation mark tells them that it is text, as OWASP recommends ("CSV Injection"). Numbers,
+    negative ones too, are left as they are.
     """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_BEGINNINGS) else cell
+    return FORMULA.sub("'", cell) if isinstance(cell, str) else cell
+
+
+def csv_lines(rows: Iterable[Iterable[Any]]) -> Iterator[bytes]:
+    """Yield the lines of a CSV file one by one: the text of a long table takes more memory than the table.
+
+    Lines end as RFC 4180 has it, which makes the ``csv`` module quote cells with either kind of line break.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    for cells in rows:
+        writer.writerow(map(csv_cell, cells))
+        yield text.getvalue().encode("utf-8", "backslashreplace")
+        text.seek(0)
+        text.truncate()
 
 
 def write_csv(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     """Write columns of equal length as CSV, numbers exact to the last bit, texts as in :func:`csv_cell`."""
-    write_complete(path, _csv_lines(table), "the table")
+    write_complete(path, csv_lines(chain([table], zip(*table.values(), strict=True))), "the table")
 
 
 def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
@@ -53,26 +72,24 @@ def write_parquet(table: Mapping[str, Sequence[Any]], path: Path) -> None:
     write_complete(path, content.getvalue(), "the table")
 
 
+def data_frame(table: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return columns of equal length, or rows, as a pandas data frame."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InputError("data frames need pandas: pip install 'attentest[tables]'.") from None
+    return pd.DataFrame(table)
+
+
 def check_csv_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path that cannot become a CSV file, before anything is computed."""
+    """Raise an error if a path cannot become a CSV file, before anything is computed."""
     check_output_path(path, "the table", (".csv",), inputs)
 
 
 def check_parquet_path(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path that cannot become a Parquet file, before anything is computed."""
+    """Raise an error if a path cannot become a Parquet file, before anything is computed."""
     check_output_path(path, "the table", (".parquet",), inputs)
     _pyarrow()
-
-
-def _csv_lines(table: Mapping[str, Sequence[Any]]) -> Iterator[bytes]:
-    """Yield the lines of a CSV file one by one: the text of a long table takes more memory than the table."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for cells in chain([table], zip(*table.values(), strict=True)):
-        writer.writerow(map(csv_cell, cells))
-        yield text.getvalue().encode("utf-8", "backslashreplace")
-        text.seek(0)
-        text.truncate()
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -255,13 +272,13 @@ def fitted(names: Sequence[str], columns: Sequence[Column], groups: Sequence[int
     ellipsis = ELLIPSIS if shown(ELLIPSIS, encoding) == ELLIPSIS else "..."
     longest = max(cell_len(name) for name in names)
     least = min(longest, max(SHORTEST_NAME, width // NAME_SHARE))
-    chosen = _chosen(two_lines[1:], width - least - GAP)
-    room = max(width - total_width(chosen) - GAP, SHORTEST_NAME)
+    kept = _fitting(two_lines[1:], width - least - GAP)
+    room = max(width - total_width(kept) - GAP, SHORTEST_NAME)
     short = shortened(names, room, ellipsis)
     return FittedTable(
-        columns=[_name_column([short[name] for name in names], groups), *chosen],
+        columns=[_name_column([short[name] for name in names], groups), *kept],
         folder=folder,
-        left_out=[column.heading for column, two in zip(columns, two_lines[1:], strict=True) if two not in chosen],
+        left_out=[column.heading for column, two in zip(columns, two_lines[1:], strict=True) if two not in kept],
         is_shortened=longest > room,
         groups=groups,
     )
@@ -272,12 +289,13 @@ def total_width(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
-def _chosen(columns: Sequence[Column], width: int) -> list[Column]:
-    """Return the columns that fit into a width, the most important ones first, in their order."""
+def _fitting(columns: Sequence[Column], width: int) -> list[Column]:
+    """Return the columns that fit into a width, in their order: none without all that are more important."""
     kept = [column for column in columns if column.rank == ALWAYS]
-    for column in sorted(columns, key=lambda one: one.rank):
-        if column.rank != ALWAYS and total_width([*kept, column]) <= width:
-            kept.append(column)
+    for column in sorted(columns, key=lambda candidate: candidate.rank)[len(kept) :]:
+        if total_width([*kept, column]) > width:
+            break
+        kept.append(column)
     return [column for column in columns if column in kept]
 
 

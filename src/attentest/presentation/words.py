@@ -1,4 +1,7 @@
-"""P-values, estimates, verdicts and footnotes as text, for tables, figures and reports.
+"""What is said of a result: p-values and estimates as text, verdicts, summaries.
+
+Tables, figures, notebooks, reports, the command line and the web page take their words from here, and their footnotes
+from :mod:`attentest.presentation.footnotes`.
 
 What needs NumPy or torch is imported where it is used: the help of the command line needs none of it.
 """
@@ -6,18 +9,29 @@ What needs NumPy or torch is imported where it is used: the help of the command 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import isinf
-from typing import TYPE_CHECKING, Any
+from math import ceil, floor, isinf, log10
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attentest.errors import counted
 
 if TYPE_CHECKING:
     from attentest.record import ResultRecord
-    from attentest.statistics.confidence_interval import ConfidenceInterval
+    from attentest.statistics.inference import ConfidenceInterval
     from attentest.statistics.multiple_testing import Adjustment, ManyPvalues
+    from attentest.statistics.noise_factor import SameVerdict
 
 SMALLEST = 1e-307
 """Smaller p-values are shown as below it: their digits are lost in a float64."""
+
+
+SAME = 0.01
+"""Bounds on p that differ by less than this, relative to the greater, are shown as one number."""
+
+ROUNDING = 1e-9
+"""Smaller differences, in standard errors, are shown as 0."""
+
+NEGLIGIBLE = 1e-5
+"""So are bounds that differ by less than this: it is of the order of the usual tolerance of a search."""
 
 
 def number_text(p: float, digits: int = 3) -> str:
@@ -46,6 +60,12 @@ def pvalue_text(p: float, bounds: tuple[float, float], status: str, digits: int 
         Significant digits.
     """
     return number_text(p, digits) if is_converged(status) else f"{range_text(*bounds, digits)} ({status})"
+
+
+def bounded_text(p: float, bounds: Sequence[float]) -> str:
+    """Return a p-value in two digits, or its bounds if they differ visibly."""
+    known = bounds[1] - bounds[0] <= max(SAME * bounds[1], NEGLIGIBLE)
+    return number_text(p, 2) if known else range_text(bounds[0], bounds[1], 2)
 
 
 def estimate_text(estimate: float, bounds: tuple[float, float], status: str) -> str:
@@ -79,6 +99,137 @@ def with_sign(text: str) -> str:
     return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
 
 
+def difference_number(difference: float, statistic: float) -> str:
+    """Return an observed difference as text; one that is nothing beside its standard error is rounding: 0."""
+    return f"{difference:.3g}" if abs(statistic) > ROUNDING else "0"
+
+
+def row_texts(row: Mapping[str, Any], digits: int = 3) -> dict[str, str]:
+    """Return the numbers of a row as tables show them, by the names of their columns.
+
+    Where p is shown as a range, a footnote (:func:`row_notes`) says why.
+
+    Parameters
+    ----------
+    row
+        The row of an image that was tested; infinite numbers may be texts.
+    digits
+        Significant digits of the selective p-value.
+    """
+
+    def numbers(*names: str) -> list[float]:
+        return [float(row[name]) for name in names]
+
+    low, high = numbers("pvalue_low", "pvalue_high")
+    estimate, *estimate_bounds = numbers("estimate", "estimate_low", "estimate_high")
+    texts = {
+        "pixels": f"{row['part_pixels']:,} of {row['seen_pixels']:,}",
+        "difference": difference_number(row["difference"], row["statistic"]),
+        "estimate": estimate_text(estimate, (estimate_bounds[0], estimate_bounds[1]), row["status"]),
+        "interval": interval_text(*numbers("confidence_low", "confidence_high")) if "confidence_low" in row else "",
+        "statistic": f"{row['statistic']:z.4f}",
+        "naive p": number_text(row["naive_pvalue"]),
+        "selective p": number_text(row["pvalue"], digits) if is_converged(row["status"]) else range_text(low, high),
+        "error bar": f"{high - low:.0e}",
+    }
+    if "component" in row:
+        texts["component"] = str(row["component"])
+    if "certificate_pvalue" in row:
+        texts["certified p"] = number_text(row["certificate_pvalue"], digits)
+    if "context_share" in row:
+        texts["larger than"] = share_text(row["context_share"], row["context_placements"])
+        deviations = row["context_standard_deviations"]
+        texts["difference / SD"] = "" if deviations is None else f"{deviations:.2g}"
+    if "simultaneous_low" in row:
+        texts["simultaneous"] = interval_text(*numbers("simultaneous_low", "simultaneous_high"))
+    return texts
+
+
+class ShownNumber(NamedTuple):
+    """A number of a result: its name, its text, and what to know about it."""
+
+    name: str
+    text: str
+    note: str
+
+
+def result_numbers(record: ResultRecord) -> list[ShownNumber]:
+    """Return the numbers of one result, in the order in which notebooks, reports and the web page show them."""
+    interval, together, certificate = searched_interval(record), record.simultaneous_interval, record.certificate
+    p = pvalue_text(record.pvalue, record.pvalue_bounds, record.status)
+    holds = "approximate, as the noise is from the tested image" if record.approximate_noise else "valid"
+    numbers = [ShownNumber("selective p", p, f"{holds}; error bar {range_text(*record.pvalue_bounds, 6)}")]
+    if certificate is not None:
+        numbers.append(ShownNumber("certified p", number_text(certificate["pvalue"]), certificate["summary"]))
+    ignored = "not valid: it ignores that the model chose the region"
+    numbers.append(ShownNumber("naive p", number_text(record.naive_pvalue), ignored))
+    if interval is not None:
+        level = interval.confidence_level
+        estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
+        naive = f"naive, not valid: {interval_text(*record.naive_confidence_interval(level))}"
+        what = "median-unbiased given the selection, in units of the pixels"
+        if record.is_of_counts:
+            what = "ratio of the mean rates inside and outside, 1 if they are equal"
+        numbers.append(ShownNumber("estimate", estimate, what))
+        numbers.append(ShownNumber(interval_name(level), interval_text(*interval), naive))
+        if together is not None:
+            how = f"the {together.together} intervals of this region cover together with {100 * level:.10g}%"
+            numbers.append(ShownNumber("simultaneous interval", interval_text(*together), how))
+    errors = f"{abs(record.statistic):.4g} standard errors; biased, because the model chose where to look"
+    if record.is_of_counts:
+        errors = f"of mean counts, {abs(record.statistic):.4g} standard errors; from counts that the model did not see"
+    difference = difference_number(record.difference, record.statistic)
+    share = f"{100 * record.part_pixels / record.seen_pixels:.2g}% of what the model sees"
+    numbers.append(ShownNumber("observed difference", difference, errors))
+    numbers.append(ShownNumber("region", region_text(record), share))
+    context = record.context
+    if context is not None and context.standard_deviations is not None:
+        size = f"{context.standard_deviations:.3g} standard deviations of the image"
+        numbers.append(ShownNumber("effect size", size, f"{context.percent_of_range:.3g}% of its range; descriptive"))
+        shown = f"{SIZES[record.alternative]} than {share_text(context.share, context.placements)}"
+        where = f"differences of {PLACES}; descriptive"
+        known = context.share is not None
+        numbers.append(ShownNumber("in the image", shown if known else "", where if known else NO_ROOM))
+    if record.draws is not None:
+        from attentest.record import USUAL_ALPHA
+
+        count, total = record.significant_draws(USUAL_ALPHA)
+        pixels = record.draws["majority_pixels"]
+        note = f"of their own p at most {USUAL_ALPHA:g}; {pixels:,} pixels are in the region of more than half of them"
+        numbers.append(ShownNumber("draws", f"{count} of {total}", note))
+    return numbers
+
+
+SIZES = {"two-sided": "larger", "equal-tailed": "larger", "greater": "higher", "less": "lower"}
+"""What a difference is, compared with the smaller ones of other places in the image, by the alternative."""
+
+PLACES, NO_ROOM = "regions of the same shape elsewhere in the image", "there is no room for other places"
+"""What the difference is compared with, beside p, and where it cannot be."""
+
+
+CONTEXT_NOTE = (
+    f"larger than: how many {PLACES} have a smaller difference; difference / SD: in standard deviations of the image; "
+    "both are descriptive"
+)
+"""What the columns of a table are that show how large a difference is within the image."""
+
+
+def share_text(share: float | None, placements: int) -> str:
+    """Return a share of the other places in an image: "63% of 412"; "no room" if there are none."""
+    return "no room" if share is None else f"{100 * share:.3g}% of {placements:,}"
+
+
+def context_text(record: ResultRecord) -> str:
+    """Return how large the difference is within the image in a sentence; empty if that is not known."""
+    context = record.context
+    if context is None or context.standard_deviations is None:
+        return ""
+    if context.share is None:
+        return "It cannot be compared with regions of the same shape elsewhere in the image: there is no room for them."
+    share = share_text(context.share, context.placements)
+    return f"It is {SIZES[record.alternative]} than the difference of {share} {PLACES} (descriptive)."
+
+
 VERDICTS = {True: "significant", False: "not significant", None: "undecided"}
 """A decision in a word or two."""
 
@@ -98,12 +249,35 @@ RELATIONS = {
 }
 """What the alternative hypothesis says of the mean of the region and what it is compared with."""
 
+WITHIN_THE_IMAGE = ("background", "neighbourhood")
+"""Contrasts with other parts of the same image."""
+
+EVIDENT = 1e-100
+"""A smaller p comes from noise that is small beside the contrasts of the image; a strong signal in noise has 1e-20."""
+
+FAR_BELOW = 1e-20
+"""A smaller p is far below any level in use: what is left to ask is how large the difference is."""
+
+USUAL = (
+    "So small a p is usual for photographs, whose parts are never equal and whose noise is small: it does not say "
+    "whether this difference is unusual."
+)
+"""What is said of an evident difference within an image."""
+
 TINY = 1e-4
 """Smaller shares are not written as percentages."""
 
 
 def verdict_text(record: ResultRecord, alpha: float) -> str:
-    """Return the verdict on a result at a significance level in two or three sentences."""
+    """Return the verdict on a result at a significance level in a few sentences; one is of an image without noise."""
+    from attentest.noise.implausible import NO_NOISE
+
+    doubt = record.noise_doubt or ""
+    said = f" {doubt[0].upper()}{doubt[1:]}" if doubt.startswith(NO_NOISE) else ""
+    return f"{_verdict(record, alpha)}{said}"
+
+
+def _verdict(record: ResultRecord, alpha: float) -> str:
     low, high = record.pvalue_bounds
     rejected = record.reject_at(alpha)
     if rejected is None:
@@ -111,12 +285,26 @@ def verdict_text(record: ResultRecord, alpha: float) -> str:
             f"Undecided at {alpha:g}: the search found only that p lies between {low:.3g} and {high:.3g}. Allow it "
             "more evaluations, or certify the result."
         )
-    subject = "attention region" if record.connectivity is None else "component of the attention region"
+    region = f"{record.map_kind} region"
+    subject = region if record.connectivity is None else f"component of the {region}"
     compared = compared_with(record.settings["contrast"])
-    relation = f"the mean of this {subject} {RELATIONS[record.alternative]} {compared}"
+    mean = "mean rate" if record.is_of_counts else "mean"
+    relation = f"the {mean} of this {subject} {RELATIONS[record.alternative]} {compared}"
     p, meaning = selective_p(record), _meaning(record, rejected)
+    if record.draws is not None:
+        count, total = record.significant_draws(alpha)
+        relation = f"the mean of any {subject} that was chosen {RELATIONS[record.alternative]} {compared}"
+        meaning = (
+            f"It is that of {total} draws of the noise added for the selection together; {count} of them are "
+            f"significant by themselves."
+        )
     if rejected:
-        return f"Significant at {alpha:g}: {relation} (selective p {p}). {meaning}"
+        sentences = [f"Significant at {alpha:g}: {relation} (selective p {p}).", meaning]
+        if high < EVIDENT and record.settings["contrast"]["name"] in WITHIN_THE_IMAGE:
+            sentences.append(USUAL)
+        if high < FAR_BELOW:
+            sentences.append(context_text(record))
+        return " ".join(filter(None, sentences))
     return (
         f"Not significant at {alpha:g}: there is no evidence that {relation} (selective p {p}). {meaning} This does "
         "not show that there is none."
@@ -131,6 +319,13 @@ def _meaning(record: ResultRecord, rejected: bool) -> str:
         share = percentage(p)
     else:
         share = f"at most {percentage(high)}" if rejected else f"at least {percentage(low)}"
+    if record.is_of_counts:
+        how = {"greater": "as high", "less": "as low"}.get(record.alternative, "as far from 1")
+        twice = "; p is twice this share, that of the smaller tail" if equal_tailed else ""
+        return (
+            f"If the mean rates were equal, {share} of the ways in which the same counts, which the model did not see, "
+            f"could lie inside and outside would show a ratio of rates at least {how}{twice}."
+        )
     counts = "one at least as large"
     if equal_tailed:  # the estimate is the mean at which both tails are equal, so its sign says which one is smaller
         end = "high as this one or higher" if record.estimate > 0 else "low as this one or lower"
@@ -139,8 +334,14 @@ def _meaning(record: ResultRecord, rejected: bool) -> str:
 
 
 def selective_p(record: ResultRecord) -> str:
-    """Return the selective p-value of a result with its sign: "= 0.042"."""
-    return with_sign(pvalue_text(record.pvalue, record.pvalue_bounds, record.status))
+    """Return the selective p-value of a result with its sign, in the digits that are known: "= 0.042", "< 2.7e-08"."""
+    low, high = record.pvalue_bounds
+    if not is_converged(record.status) or high < SMALLEST:
+        return with_sign(pvalue_text(record.pvalue, (low, high), record.status))
+    first, greatest = (10.0 ** floor(log10(max(value, SMALLEST))) for value in (record.pvalue, high))  # of first digits
+    known = next((digits for digits in (3, 2, 1) if high - low <= first * 10.0 ** (1 - digits)), 0)
+    at_most = f"<{ceil(10 * high / greatest) * greatest / 10:.2g}"
+    return with_sign(number_text(record.pvalue, known) if known else at_most)
 
 
 def searched_interval(record: ResultRecord) -> ConfidenceInterval | None:
@@ -155,20 +356,44 @@ def difference_text(record: ResultRecord) -> str:
         return ""
     estimate = estimate_text(record.estimate, record.estimate_bounds, record.status)
     ends = f"{interval_name(interval.confidence_level)} {interval.low:.3g} to {interval.high:.3g}"
+    if record.is_of_counts:
+        return f"Estimated ratio of the mean rates inside and outside {estimate}, {ends}."
     return f"Estimated difference {estimate}, {ends}, in units of the pixel values."
 
 
-def contradiction_text(record: ResultRecord, alpha: float) -> str:
-    """Return a sentence if p and the interval do not agree about a difference of 0; empty if they do."""
-    interval = searched_interval(record)
-    if interval is None or record.alternative != "two-sided":
-        return ""
-    if not contradict(record.reject_at(alpha), (interval.low, interval.high), interval.confidence_level, alpha):
-        return ""
-    return (
-        "Here p and the interval disagree: p counts both tails together, the interval each by itself "
-        '(alternative="equal-tailed" makes them agree).'
+def same_verdict_text(same: SameVerdict) -> str:
+    """Return how wrong the assumed noise may be before the verdict changes, in one sentence."""
+    from attentest.statistics.noise_factor import LEAST, MOST
+
+    if same.reject is None:
+        return "The verdict is open already with the noise that was assumed."
+    beyond = {
+        "other": f"it is {VERDICTS[not same.reject]}",
+        "unknown": "it may be another one: the search did not look far enough to tell where it changes",
+    }
+    ends = [
+        f"{where} {end:.2f} times {beyond[what]}"
+        for where, end, what in (("below", same.low, same.below), ("above", same.high, same.above))
+        if what != "same"
+    ]
+    # An end of the range tried is no limit of the verdict.
+    limits = {
+        (True, True): "everywhere",
+        (True, False): f"up to {same.high:.2f} times",
+        (False, True): f"from {same.low:.2f} times on",
+        (False, False): f"from {same.low:.2f} to {same.high:.2f} times",
+    }[same.below == "same", same.above == "same"]
+    first = (
+        f"In the range tried, {LEAST:g} to {MOST:g} times the standard deviation of the noise that was assumed, the "
+        f'verdict is "{VERDICTS[same.reject]}" {limits}'
     )
+    return "; ".join([first, *ends]) + "."
+
+
+def majority_text(record: ResultRecord) -> str:
+    """Return how many pixels were chosen in most of several draws, for the title of a picture."""
+    pixels = 0 if record.draws is None else record.draws["majority_pixels"]
+    return f"image, and the {pixels:,} of {record.seen_pixels:,}\npixels chosen in most draws"
 
 
 def region_text(record: ResultRecord) -> str:
@@ -191,142 +416,6 @@ def compared_with(contrast: Mapping[str, Any]) -> str:
 def percentage(share: float) -> str:
     """Return a share as a percentage, or in words if it is tiny."""
     return f"{100 * share:.3g}%" if share >= TINY else f"fewer than 1 in {1 / TINY:,.0f}"
-
-
-ENDINGS = {
-    "decided": "the search stopped once the verdict was certain",
-    "max_evaluations": "the search ended at its largest number of evaluations",
-    "precision": "the search ended where rounding of the scores hides the rest",
-    "sharp": "the scores change too abruptly for the search",
-}
-"""How searches end that do not converge, by their status."""
-
-FEW_DEGREES = 30.0
-"""With fewer degrees of freedom of the standard error than this its uncertainty is mentioned: the 97.5% quantile of
-Student's distribution is 4% above that of the normal distribution, and the 99.95% quantile 11%."""
-
-ROUNDING = 1e-9
-"""Levels this close are the same."""
-
-
-def row_notes(row: Mapping[str, Any], rejected: bool | None, alpha: float, interval_level: float | None) -> list[str]:
-    """Return what must be said of the numbers of one row of a table.
-
-    Parameters
-    ----------
-    row
-        The row; of an image that could not be tested there is nothing to say.
-    rejected
-        Whether its own p-value is at most alpha; None if its error bar does not tell.
-    alpha
-        Significance level.
-    interval_level
-        Level of the confidence interval that is shown; None if none is.
-    """
-    if "error" in row:
-        return []
-    notes = []
-    if not is_converged(row["status"]):
-        ended = ENDINGS.get(row["status"], "the search did not converge")
-        notes.append(f"{ended} (status {row['status']}): what is shown as a range is only known to lie in it")
-    if interval_level is not None:
-        interval = row["confidence_low"], row["confidence_high"]
-        notes += _interval_notes(row, interval, contradict(rejected, interval, interval_level, alpha))
-    notes += noise_notes(row)
-    if not row.get("certificate_agrees", True):
-        notes.append("the certified p contradicts the search")
-    return notes
-
-
-def component_notes(
-    row: Mapping[str, Any], rejected: bool | None, alpha: float, interval_level: float | None
-) -> list[str]:
-    """Return what must be said of the numbers of a component whose simultaneous interval is shown.
-
-    Parameters
-    ----------
-    row, alpha, interval_level
-        As in :func:`row_notes`.
-    rejected
-        Whether Holm's method rejects its hypothesis; None if the error bars do not tell.
-    """
-    from attentest.statistics.pvalue import decision
-
-    notes = row_notes(row, None, alpha, None)
-    if interval_level is None or "error" in row:
-        return notes
-    interval, count = (row["simultaneous_low"], row["simultaneous_high"]), row["simultaneous_count"]
-    alone = decision(row["pvalue_low"], row["pvalue_high"], alpha / count)
-    disagree = contradict(alone, interval, interval_level, alpha)
-    if not disagree and rejected and contradict(rejected, interval, interval_level, alpha):
-        notes.append(
-            "Holm's method rejects a difference of 0, which is in the simultaneous interval: these intervals are "
-            "Bonferroni's, wider than Holm's decisions need"
-        )
-    return [*notes, *_interval_notes(row, interval, disagree)]
-
-
-def _interval_notes(row: Mapping[str, Any], interval: tuple[float, float], disagree: bool) -> list[str]:
-    """Return what must be said of the interval of a row, which disagrees with its p-value about zero or not."""
-    from attentest.statistics.alternative import ONE_SIDED
-
-    notes = []
-    if row["alternative"] not in ONE_SIDED and any(map(isinf, interval)):
-        notes.append("an infinite end: the image and the selection do not bound the difference on that side")
-    if row["alternative"] == "two-sided" and disagree:
-        notes.append(
-            "p and the interval disagree about a difference of 0: p counts both tails beyond |T| together, the "
-            "interval has the same probability in each tail; the p of the equal-tailed alternative agrees with it"
-        )
-    return notes
-
-
-def contradict(rejected: bool | None, interval: tuple[float, float], interval_level: float, alpha: float) -> bool:
-    """Return whether a two-sided decision at alpha and an interval of level 1 - alpha disagree about zero.
-
-    Those of the paper's p-value can. An equal-tailed p-value cannot: whether it is at most alpha is a question about
-    the same two tails as whether the interval contains zero, also where a search left something open.
-    """
-    same_level = abs(1 - interval_level - alpha) < ROUNDING
-    return same_level and rejected is not None and rejected == (interval[0] <= 0 <= interval[1])
-
-
-def noise_notes(row: Mapping[str, Any]) -> list[str]:
-    """Return what must be said of the noise model of a row, in words that rows have in common."""
-    notes = []
-    degrees = row.get("degrees_of_freedom")
-    if degrees is not None and degrees < FEW_DEGREES:
-        images = "" if row["reference_images"] is None else f" from {row['reference_images']} reference images"
-        notes.append(
-            f"the noise is an estimate{images} with fewer than {FEW_DEGREES:.0f} degrees of freedom: p and interval "
-            "allow for it, and more images would make the interval shorter"
-        )
-    if row.get("noise_doubt"):
-        notes.append(
-            "the noise is doubtful: the finest details of the image are much larger or smaller than it would make "
-            "them; check the units, and the noise model"
-        )
-    return notes
-
-
-def selection_notes(row: Mapping[str, Any]) -> list[str]:
-    """Return what must be said of how the test of a row was made, where it is not as in the paper."""
-    if "error" in row:
-        return []
-    notes = []
-    if row["region_unit"] == "patches":
-        notes.append("the region consists of whole patches of the model")
-    if row["gamma"]:
-        seed = "" if row["randomise_seed"] is None else f", seed {row['randomise_seed']}"
-        notes.append(
-            f"randomised selection: the region was chosen on the image plus noise of {row['gamma']:g} times its "
-            f"own{seed}; map and region are those of that sum, the statistic is that of the image itself"
-        )
-    if row["alternative"] == "equal-tailed":
-        notes.append("p is twice the probability of the smaller tail, so that it agrees with the interval")
-    if row["approximate_noise"]:
-        notes.append("approximate: the noise was estimated from the tested image itself, which the test does not know")
-    return notes
 
 
 METHOD_NAMES: dict[Adjustment, str] = {
@@ -375,7 +464,8 @@ def summary_text(
 
 def advice_text(known: ManyPvalues, alpha: float) -> str:
     """Return a sentence that says how to resolve p-values whose error bar contains alpha."""
-    from attentest.search import DECIDED, TOO_SHARP
+    from attentest.search import DECIDED
+    from attentest.search.problem import TOO_SHARP
 
     more = "a larger max_evaluations= (--max-evaluations)"
     sharp = [known.certified[i] for i, status in enumerate(known.statuses) if status == TOO_SHARP]
@@ -393,21 +483,3 @@ def advice_text(known: ManyPvalues, alpha: float) -> str:
 def _undecided(decisions: Sequence[bool | None]) -> str:
     count = list(decisions).count(None)
     return f", {count} undecided" if count else ""
-
-
-LONGEST_CELL = 64
-"""Most characters of a name in a table; its middle is left out."""
-
-
-def plain(text: object) -> str:
-    """Return text in which bytes that are not text, and characters that control how others are shown, are escaped."""
-    known = str(text).encode("utf-8", "backslashreplace").decode()
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in known)
-
-
-def short(text: str) -> str:
-    """Return text without its middle if it is long: the end of a path tells more than its beginning."""
-    if len(text) <= LONGEST_CELL:
-        return text
-    end = 2 * LONGEST_CELL // 3
-    return f"{text[: LONGEST_CELL - 1 - end]}\u2026{text[-end:]}"

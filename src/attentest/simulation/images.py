@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,12 +12,12 @@ from scipy import stats
 from scipy.integrate import cumulative_simpson
 from scipy.optimize import brentq
 
-from attentest.checks import as_generator
-from attentest.contrast import channel_weights
+from attentest.checks import as_generator, whole_number
+from attentest.contrast.contrast import channel_weights
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
-from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, as_noise
-from attentest.noise.model import check_shape
+from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, Poisson, as_noise
+from attentest.noise.model import check_shape, complete
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 
@@ -82,31 +81,6 @@ def signal_images(
     return images, squares
 
 
-def mean_image(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
-    """Return the mean of the images to draw; by default zero, of a shape that is given or that the model takes."""
-    if not isinstance(test, AttentionTest):
-        raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
-    if mean is not None:
-        sample = as_sample(mean)
-        if image_shape is not None and as_shape(image_shape) != sample.shape:
-            raise InputError(
-                f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.", "image_shape"
-            )
-        return sample
-    if image_shape is not None:
-        return Sample(pixels=np.zeros(as_shape(image_shape)), levels=None)
-    changes = test.preprocessing
-    if changes is not None and (changes.resize is not None or changes.crop is not None):
-        raise InputError(
-            "the test's preprocessing takes images of any size: say which to draw with image_shape, as (H, W) or "
-            "in colour as (C, H, W).",
-            "image_shape",
-        )
-    channels, height, width = test.image_shape
-    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
-    return Sample(pixels=np.zeros((1 if one_channel else channels, height, width)), levels=None)
-
-
 IMAGE, REFERENCE, SQUARE = 0, 1, 2
 """What is drawn for an image, as the last of the numbers that seed it: itself, its reference, the place of a square."""
 
@@ -114,95 +88,101 @@ EXAMINED_PIXELS = 64
 """Pixels whose variances are averaged, spread evenly over the image: the variance of one takes a product with Sigma."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedImages:
-    """Images by number: a background, a square where a height is given, and noise.
+    """Images for a test by number: a background, a square where a height is given, and noise.
 
     An image depends on the seed and its number alone, so it is the same however many images there are and in whatever
     order they are drawn. Images of one number have the same background, place of the square and noise, whatever the
-    height of the square.
+    height of the square. Images are made after a check that the test can take them.
 
     Parameters
     ----------
-    backgrounds
-        Means of the images without the square; image i has that of i modulo their number.
-    noise
-        Noise model of the images.
-    reference_noise
-        Noise model of their references; None for references without noise.
-    has_references
-        Whether the test compares images with references.
-    seed
-        Whole numbers from which everything is drawn.
+    test
+        The test.
+    rng
+        A seed; or a generator, from which a seed is drawn.
+    means
+        Means of the images without the square, None for zeros; image i has that of i modulo their number.
+    image_shape
+        (H, W) or (C, H, W) of the images; None for that of the mean, or of the model's input.
+    true_noise
+        Noise to draw from; None for that of the test.
     side
         Side of the square in pixels; None for a third of the shorter side of the image, as in the paper.
+
+    Attributes
+    ----------
+    backgrounds : tuple of Sample
+        The means.
+    noise : NoiseModel
+        Noise model of the images.
+    seed : tuple of int
+        Whole numbers from which everything is drawn.
     """
 
-    backgrounds: tuple[Sample, ...]
-    noise: NoiseModel
-    reference_noise: NoiseModel | None
-    has_references: bool
-    seed: tuple[int, ...]
-    side: int | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         test: AttentionTest,
         rng: np.random.Generator | int,
         *,
-        backgrounds: Sequence[Sample],
+        means: Sequence[ImageLike | None],
+        image_shape: Any,
         true_noise: NoiseLike | None,
         side: int | None = None,
-    ) -> SimulatedImages:
-        """Return images for a test, after a check that the test can take them.
-
-        Parameters
-        ----------
-        test
-            The test.
-        rng
-            A seed; or a generator, from which a seed is drawn.
-        backgrounds, side
-            As above.
-        true_noise
-            Noise to draw from; None for that of the test.
-        """
-        noise = _noise_to_draw(test, true_noise, [background.shape for background in backgrounds])
-        reference = test.contrast.reference
-        reference_noise = None
-        if reference is not None and not reference.exact:
-            reference_noise = noise if reference.noise is None else reference.noise
-        images = cls(
-            backgrounds=tuple(backgrounds),
-            noise=noise,
-            reference_noise=reference_noise,
-            has_references=reference is not None,
-            seed=tuple(as_generator(rng).integers(2**63, size=2).tolist()),
-            side=side,
-        )
-        for number in range(len(backgrounds)):
-            try:
-                test.validate(
-                    images.image(number), reference=images.reference(number) if images.has_references else None
-                )
-            except InputError as error:
+    ) -> None:
+        if not isinstance(test, AttentionTest):
+            raise InputError(f"test must be an AttentionTest, got {type(test).__name__}.")
+        self.backgrounds = tuple(_background(test, mean, image_shape) for mean in means)
+        if side is not None:
+            sizes = [background.shape[1:] for background in self.backgrounds]
+            side = whole_number(side, "side (of the square, in pixels)", 1, min(map(min, sizes)))
+            if (side, side) in sizes:
                 raise InputError(
-                    f"image {number}: {error}" if len(backgrounds) > 1 else str(error), *error.parameters
-                ) from None
-        return images
+                    f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
+                    "give a smaller one.",
+                    "side",
+                )
+        self._side = side
+        noise = test.noise if true_noise is None else true_noise
+        if isinstance(test.noise, Poisson):
+            test.noise.apply(np.empty(0))  # raises an error
+        if isinstance(noise, ImageNoise):
+            raise InputError(
+                "the test makes its noise out of each image, so images cannot be drawn from it: say with true_noise= "
+                "what they are drawn from, such as true_noise=1.0."
+            )
+        self.noise = as_noise(noise)
+        try:
+            for background in self.backgrounds:
+                check_shape(self.noise, background.shape)
+        except InputError as error:
+            which = "" if true_noise is None else "the noise that images are drawn from: "
+            raise InputError(f"{which}{error}", *error.parameters) from None
+        self.seed: tuple[int, ...] = tuple(as_generator(rng).integers(2**63, size=2).tolist())
+        self._contrast = test.contrast
+        for number in range(len(self.backgrounds)):
+            references = self.references([number])
+            try:
+                test.validate(self.image(number), reference=None if references is None else next(references))
+            except InputError as error:
+                where = f"image {number}: " if len(self.backgrounds) > 1 else ""
+                raise InputError(f"{where}{error}", *error.parameters) from None
 
     def image(self, number: int, height: float = 0.0) -> Sample:
         """Return an image whose square has a height, in the units of the pixels."""
         return self._drawn(self.mean(number, height), self.noise, number, IMAGE)
 
     def reference(self, number: int) -> Sample:
-        """Return the reference of an image: its background with noise of its own."""
-        return self._drawn(self.background(number).pixels, self.reference_noise, number, REFERENCE)
+        """Return the reference of an image: its background with noise of its own, if references have noise."""
+        reference = self._contrast.reference
+        if reference is None or reference.exact:
+            return self.background(number)
+        noise = self.noise if reference.noise is None else reference.noise
+        return self._drawn(self.background(number).pixels, noise, number, REFERENCE)
 
     def references(self, numbers: Iterable[int]) -> Iterator[Sample] | None:
         """Return the references of images; None if the test compares images with none."""
-        return map(self.reference, numbers) if self.has_references else None
+        return None if self._contrast.reference is None else map(self.reference, numbers)
 
     def mean(self, number: int, height: float = 0.0) -> NDArray[np.float64]:
         """Return the mean (C, H, W) of an image."""
@@ -215,7 +195,7 @@ class SimulatedImages:
 
     def side_of(self, number: int) -> int:
         """Return the side of the square of an image in pixels."""
-        return max(1, min(self.background(number).shape[1:]) // 3) if self.side is None else self.side
+        return max(1, min(self.background(number).shape[1:]) // 3) if self._side is None else self._side
 
     def square(self, number: int) -> NDArray[np.bool_]:
         """Return the pixels (H, W) of the square of an image."""
@@ -225,9 +205,7 @@ class SimulatedImages:
         mask[top : top + side, left : left + side] = True
         return mask
 
-    def contrast_terms(
-        self, test: AttentionTest, result: AttentionTestResult, number: int, height: float = 0.0
-    ) -> NDArray[np.float64]:
+    def contrast_terms(self, result: AttentionTestResult, number: int, height: float = 0.0) -> NDArray[np.float64]:
         """Return terms (2, C, H, W), those of an image and of its reference, whose sum is the true value eta' mu."""
         seen = result.part, result.region, result.seen
         background = self.background(number).pixels
@@ -236,52 +214,51 @@ class SimulatedImages:
             [
                 (channels * weights if weights.ndim == 2 else weights) * mean
                 for weights, mean in (
-                    (test.contrast.weights(*seen), self.mean(number, height)),
-                    (test.contrast.reference_weights(*seen), background),
+                    (self._contrast.weights(*seen), self.mean(number, height)),
+                    (self._contrast.reference_weights(*seen), background),
                 )
             ]
         )
 
-    def _drawn(self, mean: NDArray[np.float64], noise: NoiseModel | None, number: int, stream: int) -> Sample:
+    def _drawn(self, mean: NDArray[np.float64], noise: NoiseModel, number: int, stream: int) -> Sample:
         """Return a mean (C, H, W) with noise, and with black and white of the background.
 
         Each image is drawn by itself, so that it does not depend on others even in the last digit of a matrix product.
         """
-        levels = self.background(number).levels
-        if noise is None:
-            return Sample(pixels=mean, levels=levels)
         drawn = noise.sample(self._rng(number, stream), 1, mean.size)
-        return Sample(pixels=mean + drawn.reshape(mean.shape), levels=levels)
+        return Sample(pixels=mean + drawn.reshape(mean.shape), levels=self.background(number).levels)
 
     def _rng(self, number: int, stream: int) -> np.random.Generator:
         return np.random.default_rng((*self.seed, number, stream))
 
 
-def _noise_to_draw(test: AttentionTest, true_noise: NoiseLike | None, shapes: Iterable[Any]) -> NoiseModel:
-    """Return the model to draw the noise of images of shapes (C, H, W) from: the true noise, or that of the test."""
-    noise = test.noise if true_noise is None else true_noise
-    if isinstance(noise, ImageNoise):
+def _background(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
+    """Return the mean of images to draw; by default zero, of a shape that is given or that the model takes."""
+    if mean is not None:
+        sample = as_sample(mean)
+        if image_shape is not None and as_shape(image_shape) != sample.shape:
+            raise InputError(
+                f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.", "image_shape"
+            )
+        return sample
+    if image_shape is not None:
+        return Sample(pixels=np.zeros(as_shape(image_shape)), levels=None)
+    changes = test.preprocessing
+    if changes is not None and not changes.assumed and (changes.resize is not None or changes.crop is not None):
         raise InputError(
-            "the test makes its noise out of each image, so images cannot be drawn from it: say with true_noise= what "
-            "they are drawn from, such as true_noise=1.0."
+            "the test's preprocessing takes images of any size: say which to draw with image_shape, as (H, W) or "
+            "in colour as (C, H, W).",
+            "image_shape",
         )
-    model = as_noise(noise)
-    try:
-        for shape in shapes:
-            check_shape(model, shape)
-    except InputError as error:
-        drawn = "" if true_noise is None else "the noise that images are drawn from: "
-        raise InputError(f"{drawn}{error}", *error.parameters) from None
-    return model
+    channels, height, width = test.image_shape
+    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
+    return Sample(pixels=np.zeros((1 if one_channel else channels, height, width)), levels=None)
 
 
 def noise_deviation(noise: NoiseModel, size: int) -> float:
     """Return the standard deviation of a pixel of images of a size, from the mean variance of some of the pixels."""
     pixels = np.unique(np.linspace(0, size - 1, min(size, EXAMINED_PIXELS)).round().astype(np.int64))
-    units = np.zeros((len(pixels), size))
-    units[np.arange(len(pixels)), pixels] = 1.0
-    variances = np.einsum("ki,ki->k", units, noise.apply(units))
-    return float(np.sqrt(variances.mean()))
+    return float(np.sqrt(np.diag(complete(noise).covariances(pixels, size)).mean()))
 
 
 POINTS = np.sinh(np.linspace(-6.0, 6.0, 8001))
@@ -308,49 +285,33 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class NearlyGaussian:
-    """The distribution of a family with mean zero, variance one and a shape parameter as SciPy defines it."""
+def standardised(family: str, shape: float) -> Any:
+    """Return the distribution of a family with mean zero, variance one and a shape parameter as SciPy defines it."""
+    distribution = FAMILIES[family].distribution
+    mean, variance = distribution(shape).stats(moments="mv")
+    deviation = np.sqrt(variance)
+    return distribution(shape, loc=-mean / deviation, scale=1 / deviation)
 
-    family: str
-    shape: float
 
-    def density(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the density at points x (m,)."""
-        mean, deviation = self._moments()
-        distribution = FAMILIES[self.family].distribution
-        return np.asarray(distribution(self.shape, loc=-mean / deviation, scale=1 / deviation).pdf(x))
-
-    def sample(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
-        """Draw independent numbers (size,)."""
-        mean, deviation = self._moments()
-        raw = FAMILIES[self.family].distribution(self.shape)
-        return (np.asarray(raw.rvs(size=size, random_state=rng)) - mean) / deviation
-
-    def distance(self) -> float:
-        """Return the 1-Wasserstein distance from N(0, 1): the area between the two distribution functions."""
-        # All densities have a closed form; the distribution functions are their integrals.
-        gap = cumulative_simpson(self.density(POINTS) - stats.norm.pdf(POINTS), x=POINTS, initial=0.0)
-        return float(np.trapezoid(np.abs(gap), POINTS))
-
-    def _moments(self) -> tuple[float, float]:
-        """Return the mean and the standard deviation before standardisation."""
-        mean, variance = FAMILIES[self.family].distribution(self.shape).stats(moments="mv")
-        return float(mean), float(np.sqrt(variance))
+def distance_from_normal(distribution: Any) -> float:
+    """Return the 1-Wasserstein distance from N(0, 1): the area between the two distribution functions."""
+    # All densities have a closed form; the distribution functions are their integrals.
+    gap = cumulative_simpson(distribution.pdf(POINTS) - stats.norm.pdf(POINTS), x=POINTS, initial=0.0)
+    return float(np.trapezoid(np.abs(gap), POINTS))
 
 
 @cache
-def nearly_gaussian(family: str, distance: float) -> NearlyGaussian:
-    """Return the member of a family at a 1-Wasserstein distance from N(0, 1), found numerically."""
+def nearly_gaussian(family: str, distance: float) -> Any:
+    """Return the member of a family at a 1-Wasserstein distance from N(0, 1), as a frozen distribution of SciPy."""
     if family not in FAMILIES:
         raise InputError(f"the family must be one of {', '.join(FAMILIES)}, got {family!r}.")
     ends = np.log(FAMILIES[family].gaussian_end), np.log(FAMILIES[family].far_end)
 
     def distance_at(log_shape: float) -> float:
-        return NearlyGaussian(family=family, shape=float(np.exp(log_shape))).distance()
+        return distance_from_normal(standardised(family, float(np.exp(log_shape))))
 
-    low, high = (distance_at(end) for end in ends)
+    low, high = map(distance_at, ends)
     if not low < distance < high:
         raise InputError(f"the distance of {family} must lie between {low:.2g} and {high:.2g}, got {distance}.")
-    log_shape = brentq(lambda log_shape: distance_at(log_shape) - distance, *ends, xtol=SHAPE_TOLERANCE)
-    return NearlyGaussian(family=family, shape=float(np.exp(log_shape)))
+    log_shape = brentq(lambda at: distance_at(at) - distance, *ends, xtol=SHAPE_TOLERANCE)
+    return standardised(family, float(np.exp(log_shape)))

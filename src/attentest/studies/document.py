@@ -5,10 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from io import BytesIO
 from itertools import pairwise
@@ -16,13 +14,14 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
-from attentest.errors import InputError, counted
+from attentest.errors import counted
 from attentest.files import make_directory, write_complete
+from attentest.markup import png_address, required
 from attentest.presentation.figure import new_figure
+from attentest.progress import duration
 
 if TYPE_CHECKING:
     from markdown_it.rules_block import StateBlock
-    from markdown_it.token import Token
     from matplotlib.figure import Figure
 
 
@@ -155,11 +154,6 @@ FINDINGS: Columns = {
 """The table of statements and their verdicts."""
 
 
-def link_to(heading: str, text: str) -> Markdown:
-    """Return text that links to a heading of the page."""
-    return Markdown(f"[{markdown(text)}](#{anchor(heading)})")
-
-
 def text(value: Any, tol: float = 0.0) -> str:
     """Return a value of a summary as a page shows it.
 
@@ -187,16 +181,6 @@ def span(values: Iterable[float], shown: Callable[[float], str] = text) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def duration(seconds: float | None) -> str:
-    """Return a time in a unit that suits it."""
-    if seconds is None:
-        return "-"
-    for size, unit in ((86_400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
-
-
 def png(figure: Figure) -> bytes:
     """Return a figure as a PNG."""
     target = BytesIO()
@@ -208,14 +192,14 @@ def png(figure: Figure) -> bytes:
 def summary_text(summary: Mapping[str, Any]) -> str:
     """Return a summary as JSON, with each list of numbers on one line."""
     text = json.dumps(summary, allow_nan=False, indent=1) + "\n"
-    return NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), text)
+    return NUMBERS.sub(lambda match: re.sub(r"\s+", " ", match[0]), text)
 
 
 def render(package: str, content: Mapping[str, Any]) -> str:
     """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
     environment = _environment(package, finalize=markdown)
     functions = {"fold": fold, "counted": counted, "counts_of": counts_of, "duration": duration, "text": text}
-    functions |= {"table": table, "row": table_row, "head": table_head}
+    functions |= {"table": table, "row": table_row, "head": table_head, "picture": picture}
     page = environment.get_template("page.md.j2").render({**functions, **content})
     return re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
 
@@ -245,14 +229,6 @@ def check_can_report() -> None:
     required("markdown_it", "markdown-it-py")
 
 
-def required(module: str, name: str) -> Any:
-    """Import a module that only pages need, and name its package where it is missing."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise InputError(f"the report needs {name}: pip install 'attentest[plots]'.") from None
-
-
 def anchor(heading: str) -> str:
     """Return the name of a heading in links, by the rule of GitHub."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
@@ -263,7 +239,11 @@ VERDICT_CLASSES = {words: name for outcome, name in CLASSES.items() for words in
 """Class in the stylesheet of each outcome, in the singular and the plural."""
 
 SUMMARY = re.compile(r"<summary>(.*)</summary>")
-PARAGRAPH = ("paragraph_open", "inline", "paragraph_close")
+
+VERDICT = re.compile(rf"<strong>([\d, ]*({'|'.join(VERDICT_CLASSES)}))</strong>")
+FIGURE = re.compile(r"<p>(<img [^>]*>)</p>\n<p>(.*?)</p>", re.DOTALL)
+IMAGE = re.compile(r'src="figures/([^"]+)\.png"')
+"""What the parser makes of a verdict or a number of verdicts, of an image with a paragraph below it, and of images."""
 
 
 def to_html(text: str, images: Mapping[str, bytes]) -> str:
@@ -276,41 +256,24 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
     # A wide table scrolls in its own box, which the keyboard reaches.
     parser.add_render_rule("table_open", lambda *_: '<div class="table" tabindex="0">\n<table>\n')
     parser.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
-    tokens = list(_figures(parser.parse(text)))
-    for token in tokens:
-        _complete(token.children or (), images)
+    tokens, contents = parser.parse(text), {}
+    for opening, heading in pairwise(tokens):  # headings get the names that links use
+        if opening.type == "heading_open":
+            opening.attrSet("id", anchor(heading.content))
+            if opening.tag == "h2":
+                contents[anchor(heading.content)] = "".join(part.content for part in heading.children or ())
+    body = parser.renderer.render(tokens, parser.options, {})
+    body = VERDICT.sub(lambda match: f'<strong class="verdict {VERDICT_CLASSES[match[2]]}">{match[1]}</strong>', body)
+    body = FIGURE.sub(r'<figure class="wide">\1<figcaption>\2</figcaption>\n</figure>', body)
+    body = IMAGE.sub(lambda match: f'src="{png_address(images[match[1]])}"', body)
     template = _environment("attentest.studies", autoescape=True).get_template("page.html.j2")
     page = template.render(
         title=text.partition("\n")[0].removeprefix("# "),
         style=(files("attentest.presentation") / "html_style.css").read_text(encoding="utf-8"),
-        contents=_named_headings(tokens),
-        body=parser.renderer.render(tokens, parser.options, {}),
+        contents=contents,
+        body=body,
     )
     return str(page)
-
-
-def _complete(parts: Sequence[Token], images: Mapping[str, bytes]) -> None:
-    """Put the images into a text, and give its verdicts, and numbers of verdicts, their classes."""
-    for part in parts:
-        if part.type == "image":
-            content = images[Path(str(part.attrGet("src"))).stem]
-            part.attrSet("src", "data:image/png;base64," + b64encode(content).decode())
-    for opening, inside in pairwise(parts):
-        words = inside.content.lstrip("0123456789, ")
-        if opening.type == "strong_open" and words in VERDICT_CLASSES:
-            opening.attrSet("class", f"verdict {VERDICT_CLASSES[words]}")
-
-
-def _named_headings(tokens: Sequence[Token]) -> dict[str, str]:
-    """Give headings the names that links use, and return the texts of the sections' headings by their names."""
-    contents = {}
-    for opening, heading in pairwise(tokens):
-        if opening.type == "heading_open":
-            name = anchor(heading.content)
-            opening.attrSet("id", name)
-            if opening.tag == "h2":
-                contents[name] = "".join(part.content for part in heading.children or ())
-    return contents
 
 
 def _fold(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -329,21 +292,3 @@ def _fold(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             state.push("summary_close", "summary", -1)
         state.line = start + 1
     return True
-
-
-def _figures(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield tokens, with a paragraph of one image and the paragraph after it as a figure and its caption."""
-    place = 0
-    while place < len(tokens):
-        two = tokens[place : place + 6]
-        paragraphs = [token.type for token in two] == [*PARAGRAPH, *PARAGRAPH]
-        if paragraphs and [child.type for child in two[1].children or ()] == ["image"]:
-            figure, image, end, opening, caption, closing = two
-            figure.type = figure.tag = end.type = end.tag = "figure"
-            figure.attrSet("class", "wide")
-            opening.tag = closing.tag = "figcaption"
-            yield from (figure, image, opening, caption, closing, end)
-            place += 6
-        else:
-            yield tokens[place]
-            place += 1

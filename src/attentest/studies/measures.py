@@ -1,12 +1,12 @@
-"""What studies share: rows of trials on disk, how trials ended, rates of rejection, and lengths of intervals."""
+"""What studies share: running series of trials, their rows on disk, rates of rejection, and lengths of intervals."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,22 @@ from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
 from attentest.errors import InputError
+from attentest.progress import LabelledProgress
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, Work
-from attentest.runs.records import RecordFile, Row, check_numbers, check_texts, record_run
+from attentest.runs.record_lines import add_line
+from attentest.runs.records import (
+    RUNS,
+    RecordFile,
+    Row,
+    RowCheck,
+    check_numbers,
+    check_texts,
+    described_machine,
+)
 from attentest.search import CONVERGED
-from attentest.statistics.confidence_interval import ConfidenceInterval
+from attentest.statistics.inference import ConfidenceInterval
 from attentest.statistics.multiple_testing import rate_of
-from attentest.training.classifier import described_machine
 
 CONFIDENCE_LEVEL = 0.95
 
@@ -43,36 +52,60 @@ ROUNDING = 1e-9  # relative, by which an interval may exceed its bound
 ERRORS_SHOWN, ERROR_LENGTH = 5, 300  # kinds of errors that are listed, and characters of each
 
 
-def recorded(
-    work: Work[int, Row],
-    numbers: list[int],
-    file: RecordFile,
-    header: Mapping[str, Any],
-    engine: Engine,
-    retry: bool = False,
-) -> Iterator[list[Row]]:
-    """Yield the rows of images as they reach the disk, in any order; only this process writes.
+@dataclass(frozen=True, kw_only=True)
+class PlannedSeries:
+    """Trials to be made under one setting, whose rows go to a file of their own."""
 
-    Parameters
-    ----------
-    work
-        Makes rows of images.
-    numbers
-        Numbers of the images. Those that the file has by now, because another run made them, are left out.
-    file
-        Where the rows go.
-    header
-        What the rows have in common. It is written with this machine and the engine, which may differ within a file.
-    engine
-        Does the work.
-    retry
-        Whether images whose rows are errors are among those to be done.
+    file: RecordFile
+    numbers: Iterable[int]  # of the images
+    identity: Mapping[str, Any]  # fields of the header that all rows of the file must share, known before the work is
+    work: Callable[[], tuple[Work[int, Row], Mapping[str, Any]]]  # what makes the rows, and the rest of the header
+    engine: Engine  # does the work
+    label: str  # for progress
+    cost: float = 1  # of a trial, in any unit
+    check: RowCheck | None = None  # of the rows that the file has
+
+    def missing(self, retry: bool) -> list[int]:
+        """Return the images without a row, with ``retry`` also those whose trial failed; other data are an error."""
+        records = self.file.read(self.check)
+        self.file.check_same(records, self.identity)
+        return records.missing(self.numbers, retry)
+
+    def rows(self, numbers: list[int], retry: bool) -> Iterator[list[Row]]:
+        """Yield the rows of images as they reach the disk, in any order; only this process writes.
+
+        Images that another run has made by now are left out. The header has this machine and the engine, which may
+        differ within a file.
+        """
+        work, rest = self.work()
+        header = {**self.identity, **rest, **described_machine(work.device), **self.engine.describe()}
+        with self.file.writing(header) as writer:
+            for _, rows in self.engine.run(work, writer.records.missing(numbers, retry)):
+                writer.add(rows)
+                yield rows
+
+
+def data_file(out: Path, name: str) -> RecordFile:
+    """Return the file of the rows of a series in the directory of a study."""
+    return RecordFile(out / "data" / f"{name}.jsonl")
+
+
+def run_series(
+    planned: Sequence[PlannedSeries], record: dict[str, Any], counter: str, retry: bool, progress: LabelledProgress
+) -> None:
+    """Make the rows that the files of series lack, and add how many there were and failed to the record of the run.
+
+    ``counter`` is the field of the record for the number of trials.
     """
-    where = {**described_machine(work.device), **engine.describe()}
-    with file.writing({**header, **where}) as writer:
-        for _, rows in engine.run(work, writer.records.missing(numbers, retry)):
-            writer.add(rows)
-            yield rows
+    todo = [series.missing(retry) for series in planned]
+    total = sum(series.cost * len(numbers) for series, numbers in zip(planned, todo, strict=True))
+    done = 0.0
+    for series, numbers in zip(planned, todo, strict=True):
+        for rows in series.rows(numbers, retry) if numbers else ():
+            record[counter] += len(rows)
+            record["failed"] += len(rows) - len(succeeded(rows))
+            done += series.cost * len(rows)
+            progress(done, total, series.label)
 
 
 @contextmanager
@@ -91,7 +124,27 @@ def recorded_run(out: Path, values: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if any(values.get(name) for name in ("trained", "trials", "tested")):
             # What stopped a run matters more than that it cannot be recorded.
             with nullcontext() if values["finished"] else suppress(InputError):
-                record_run(out, values)
+                add_line(out / RUNS, values)
+
+
+def result_values(result: AttentionTestResult, interval: ConfidenceInterval | None = None) -> Row:
+    """Return the values of a result, and of its interval if there is one, that rows hold; None for infinite ends."""
+    row: Row = {
+        "statistic": result.statistic,
+        "p": result.pvalue,
+        "p_low": result.pvalue_bounds[0],
+        "p_high": result.pvalue_bounds[1],
+        "log_naive": result.naive_log_pvalue,
+        "log_bonferroni": result.bonferroni_log_pvalue,
+        "region": int(result.region.sum()),
+        "evaluations": result.evaluations,
+        "status": result.status,
+    }
+    if interval is not None:
+        row["standard_error"] = result.standard_error
+        values = (interval.low, interval.high, interval.error, result.interval_bound)
+        row |= {name: float(value) if np.isfinite(value) else None for name, value in zip(ENDS, values, strict=True)}
+    return row
 
 
 def check_trial(row: Row, numbers: Iterable[str], nullable: Iterable[str] = ()) -> None:
@@ -176,12 +229,6 @@ def clustered_rate(hits: NDArray[np.bool_], patients: NDArray[np.str_]) -> dict[
     drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), BOOTSTRAP_DRAWS)
     low, high = np.percentile(drawn @ hits_of_patient / (drawn @ slices), INTERVAL)
     return {"value": float(hits.mean()), "low": float(low), "high": float(high), "count": int(hits.sum())}
-
-
-def interval_values(result: AttentionTestResult, interval: ConfidenceInterval) -> Row:
-    """Return the values of an interval that are stored, JSON-ready: None for an infinite one."""
-    values = (interval.low, interval.high, interval.error, result.interval_bound)
-    return {name: float(value) if np.isfinite(value) else None for name, value in zip(ENDS, values, strict=True)}
 
 
 def interval_lengths(rows: Iterable[Row]) -> dict[str, Any] | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from attentest.errors import InputError
 
@@ -58,6 +58,13 @@ def check_target(directory: Path) -> None:
     """Check that a directory is empty or new and can be written, before hours of training rather than after."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise InputError(f"{directory} already exists and is not an empty directory: name a new one.")
-    ancestor = next(parent for parent in directory.resolve().parents if parent.exists())
-    if not (ancestor.is_dir() and os.access(ancestor, os.W_OK)):
-        raise InputError(f"{directory} cannot be made: {ancestor} is not a directory that can be written to.")
+    resolved = directory.resolve()
+    for place in (resolved, resolved.parent):  # the model is written beside its place, and then moved there
+        nearest = next(folder for folder in (place, *place.parents) if folder.exists())
+        try:
+            with TemporaryFile(dir=nearest):
+                pass
+        except OSError as error:
+            raise InputError(
+                f"{directory} cannot be made: {nearest} cannot be written to ({error.strerror})."
+            ) from None

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
+import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, pad
 from torch.optim.lr_scheduler import LambdaLR
 
+from attentest.attention.cuda_graph import warm_up
 from attentest.attention.model_files import quiet_transformers
 from attentest.errors import InputError
+from attentest.files import make_directory, sync_directory
 from attentest.progress import Progress
-from attentest.runs.records import versions
 from attentest.training.bundled import ARCHITECTURES, check_target, patch_size_of
-from attentest.training.gradients import gradients_of
 
 if TYPE_CHECKING:
     from transformers import ViTConfig, ViTForImageClassification
@@ -90,7 +92,7 @@ class TrainedModel:
         """Write weights, configuration, preprocessing and record to a new or empty directory, or nothing at all."""
         check_target(directory)
         directory = directory.resolve()
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(directory.parent)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".training-") as scratch:
             staging = Path(scratch) / directory.name
             try:
@@ -105,6 +107,7 @@ class TrainedModel:
             if directory.exists():
                 directory.rmdir()
             shutil.move(staging, directory)
+        sync_directory(directory.parent)
 
 
 def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
@@ -115,6 +118,53 @@ def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
         rescue = Path(tempfile.mkdtemp(prefix="attentest-")) / directory.name
         trained.save(rescue)
         raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
+
+
+def set_gradients(model: ViTForImageClassification, inputs: Tensor, labels: Tensor) -> None:
+    """Set the gradients of a model to those of its binary cross-entropy on inputs (b, 1, d, d) and labels (b,)."""
+    model.zero_grad()
+    logits = model(pixel_values=inputs).logits[:, 0]
+    binary_cross_entropy_with_logits(logits, labels).backward()
+
+
+class _Captured(NamedTuple):
+    """A pass as a graph, the tensors it reads a batch from, and those it writes the gradients to."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: Tensor
+    labels: Tensor
+    gradients: list[Tensor | None]
+
+
+class GraphedGradients:
+    """Does the same for a model on a GPU by a CUDA graph for each size of a batch.
+
+    A pass of a small model has about a thousand short operations: starting them one by one takes several times as long
+    as running them.
+    """
+
+    def __init__(self, model: ViTForImageClassification) -> None:
+        self._model = model
+        self._captured: dict[int, _Captured] = {}
+
+    def __call__(self, inputs: Tensor, labels: Tensor) -> None:
+        """Set the gradients to those of a batch."""
+        if len(inputs) not in self._captured:
+            self._captured[len(inputs)] = self._capture(inputs.clone(), labels.clone())
+        captured = self._captured[len(inputs)]
+        captured.inputs.copy_(inputs)
+        captured.labels.copy_(labels)
+        captured.graph.replay()
+        for parameter, gradient in zip(self._model.parameters(), captured.gradients, strict=True):
+            parameter.grad = gradient  # each graph writes to tensors of its own
+
+    def _capture(self, inputs: Tensor, labels: Tensor) -> _Captured:
+        warm_up(lambda: set_gradients(self._model, inputs, labels), inputs.device)
+        self._model.zero_grad()  # so that the graph allocates gradients and does not add to old ones
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            set_gradients(self._model, inputs, labels)
+        return _Captured(graph, inputs, labels, [parameter.grad for parameter in self._model.parameters()])
 
 
 def fit_classifier(
@@ -172,7 +222,7 @@ def fit_classifier(
         torch.manual_seed(seed)
         model = ViTForImageClassification(config).to(device)
         model.train()
-        gradients = gradients_of(model)
+        gradients = GraphedGradients(model) if device.type == "cuda" else partial(set_gradients, model)
         steps = optimizer(model.parameters(), fused=device.type == "cuda")
         all_steps = epochs * -(-len(inputs) // batch_size)
         rate = None if schedule is None else LambdaLR(steps, lambda done: schedule(done / all_steps))
@@ -202,20 +252,46 @@ def accuracy_of(model: ViTForImageClassification, inputs: Tensor, labels: Tensor
     return float(((logits_of(model, inputs) > 0) == (labels > 0.5)).double().mean())
 
 
-def parameters_of(model: ViTForImageClassification) -> int:
-    """Return the number of parameters."""
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def described_machine(device: torch.device) -> dict[str, Any]:
-    """Return the name of a device, the number of threads and the versions, JSON-ready."""
-    return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "device_type": device.type,
-        "threads": torch.get_num_threads(),
-        "versions": versions(),
-    }
+AUGMENTATION_WARM_UP = 0.05
+"""Fraction of the training over which the learning rate rises, because the first steps of AdamW are too large."""
+
+
+def augmented(inputs: Tensor, rng: np.random.Generator, *, shift: int, gain: float, black: float) -> Tensor:
+    """Return inputs (m, 1, h, w) of which half are mirrored left to right, and all are moved and scaled.
+
+    Parameters
+    ----------
+    inputs : (m, 1, h, w)
+        Input of a model.
+    rng
+        Draws on the CPU, so that all devices get the same images.
+    shift
+        Largest number of pixels that an image is moved by in either direction; pixels that come in are black. Moves are
+        by whole pixels, because interpolation would smooth the noise of the training images alone.
+    gain
+        Intensities above black are multiplied by a number between 1 - gain and 1 + gain.
+    black
+        The model's input for a black pixel.
+    """
+    count, _, height, width = inputs.shape
+    mirrored = rng.random(count) < 0.5
+    corner = rng.integers(0, 2 * shift + 1, (count, 2))
+    factor = rng.uniform(1 - gain, 1 + gain, (count, 1, 1))
+    rows = corner[:, :1] + np.arange(height)
+    columns = corner[:, 1:] + np.where(mirrored[:, None], np.arange(width)[::-1], np.arange(width))
+    padded = pad(inputs[:, 0] - black, (shift,) * 4)
+    images = torch.arange(count, device=inputs.device)
+    rows_there, columns_there = (torch.from_numpy(index).to(inputs.device) for index in (rows, columns))
+    varied = padded[images[:, None, None], rows_there[:, :, None], columns_there[:, None, :]]
+    return (varied * torch.from_numpy(factor).to(inputs) + black).unsqueeze(1)
+
+
+def warm_up_and_cosine(done: float) -> float:
+    """Return the factor of the learning rate after a fraction of the training: a linear rise, then a cosine."""
+    if done < AUGMENTATION_WARM_UP:
+        return (done + AUGMENTATION_WARM_UP / 10) / (1.1 * AUGMENTATION_WARM_UP)
+    return 0.5 * (1 + math.cos(math.pi * (done - AUGMENTATION_WARM_UP) / (1 - AUGMENTATION_WARM_UP)))

@@ -21,12 +21,7 @@ from attentest.progress import LabelledProgress, Progress
 from attentest.runs.records import versions
 from attentest.simulation.images import null_images, signal_images
 from attentest.training.bundled import ARCHITECTURES, BUNDLED, bundled_model, check_target
-from attentest.training.classifier import (
-    TrainedModel,
-    accuracy_of,
-    fit_classifier,
-    parameters_of,
-)
+from attentest.training.classifier import TrainedModel, accuracy_of, classifier_config, fit_classifier
 from attentest.training.settings import TrainingSettings
 
 TRAINING_DELTA = (1.0, 4.0)
@@ -57,7 +52,7 @@ def train(
     rng = np.random.default_rng(settings.seed)
     images, labels = _labelled_images(rng, settings)
     model = fit_classifier(
-        settings.model_config(),
+        classifier_config(settings.architecture, settings.image_size, settings.dropout),
         images,
         labels,
         optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
@@ -77,7 +72,7 @@ def train(
             "held_out": accuracy_of(model, *held_out),
             "images_each": len(images),
         },
-        "parameters": parameters_of(model),
+        "parameters": model.num_parameters(),
         "device": device.type,
         "versions": versions(),
     }

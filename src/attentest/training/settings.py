@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from attentest.checks import real_number, whole_number
+from attentest.definition import option
 from attentest.errors import InputError
 from attentest.training.bundled import ARCHITECTURES, patch_size_of
-
-if TYPE_CHECKING:
-    from transformers import ViTConfig
-
 
 LARGEST_SIDE = 1024
 """Largest side of training images in pixels; the paper's have 64 at most."""
@@ -27,6 +23,8 @@ def check_fit(settings: Any, whole: Mapping[str, tuple[int, int]], shares: Itera
     Every training has a seed, epochs, a batch size and a learning rate. Beyond these it has ``whole`` numbers, with the
     least and the greatest value of each, and ``shares``, which lie in [0, 1).
     """
+    from attentest.checks import real_number, whole_number  # here because NumPy is slow to import
+
     bounds = {"seed": (0, 2**63 - 1), "epochs": (1, 10**6), "batch_size": (1, 10**6), **whole}
     for name, (least, most) in bounds.items():
         object.__setattr__(settings, name, whole_number(getattr(settings, name), name, least, most))
@@ -41,28 +39,22 @@ def check_fit(settings: Any, whole: Mapping[str, tuple[int, int]], shares: Itera
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
-    """The settings of a training run; the defaults are the paper's 16x16 base model.
+    """The settings of a training run; the defaults are the paper's 16x16 base model."""
 
-    Parameters
-    ----------
-    image_size
-        Side of the images in pixels. The patch size is max(2, image_size // 8) and must divide it.
-    architecture
-        "small", "base", "large" or "huge".
-    seed
-        Seeds the images, the initial weights, the order of the batches and the dropout.
-    images_per_class
-        Number of training images without and with a signal, each.
-    """
-
-    image_size: int = 16
-    architecture: str = "base"
-    seed: int = 0
-    epochs: int = 100
-    batch_size: int = 32
-    learning_rate: float = 1e-4
-    dropout: float = 0.1
-    images_per_class: int = 1000
+    image_size: int = option(
+        "Side of the images in pixels, a multiple of the patch size max(2, side // 8).",
+        default=16,
+        text=int,
+    )
+    architecture: str = option(
+        f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=lambda: (*ARCHITECTURES,)
+    )
+    seed: int = option("Seed of the images, the initial weights, the batches and dropout.", default=0, text=int)
+    epochs: int = option("Passes over the training images.", default=100, text=int)
+    batch_size: int = option("Images per training step.", default=32, text=int)
+    learning_rate: float = option("Adam's learning rate.", default=1e-4, text=float)
+    dropout: float = option("Dropout rate during training.", default=0.1, text=float)
+    images_per_class: int = option("Training images with a signal, and as many without.", default=1000, text=int)
 
     def __post_init__(self) -> None:
         if self.architecture not in ARCHITECTURES:
@@ -70,10 +62,10 @@ class TrainingSettings:
                 f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.", "architecture"
             )
         check_fit(self, {"image_size": (4, LARGEST_SIDE), "images_per_class": (1, 10**6)}, ("dropout",))
-        if self.image_size % self.patch_size:
+        if self.image_size % patch_size_of(self.image_size):
             raise InputError(
                 f"image_size must be a multiple of the patch size, an eighth of it and at least 2, which is "
-                f"{self.patch_size}, got {self.image_size}.",
+                f"{patch_size_of(self.image_size)}, got {self.image_size}.",
                 "image_size",
             )
         values = 2 * self.images_per_class * self.image_size**2
@@ -85,18 +77,7 @@ class TrainingSettings:
                 "image_size",
             )
 
-    @property
-    def patch_size(self) -> int:
-        """Side of a patch: max(2, image_size // 8), as in the paper's own models."""
-        return patch_size_of(self.image_size)
-
     def command(self) -> str:
         """Return the command line that repeats this run."""
         options = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in asdict(self).items())
         return f"attentest train DIRECTORY {options}"
-
-    def model_config(self) -> ViTConfig:
-        """Return the Hugging Face configuration of the classifier: one channel, one logit."""
-        from attentest.training.classifier import classifier_config
-
-        return classifier_config(self.architecture, self.image_size, self.dropout)

@@ -8,20 +8,18 @@ from typing import Any, TypeAlias
 
 from attentest.errors import counted
 from attentest.noise.model import recorded_sentence
+from attentest.presentation.footnotes import COUNTS, row_notes, selection_notes
 from attentest.presentation.report.tested_batch import TestedBatch
-from attentest.presentation.rows import COLUMNS, Row, pvalues_of, with_adjusted
+from attentest.presentation.rows import COLUMNS, pvalues_of, with_adjusted
 from attentest.presentation.sensitivity import recorded_sensitivity
-from attentest.presentation.words import METHOD_NAMES, VERDICTS, row_notes, selection_notes, verdict_text
+from attentest.presentation.words import METHOD_NAMES, VERDICTS, number_text, result_numbers, verdict_text, with_sign
 from attentest.progress import Progress
-from attentest.record import ResultRecord, json_ready
+from attentest.record import ResultRecord, json_ready, map_kind, map_title
 from attentest.statistics.multiple_testing import Adjustment
 
-Draw: TypeAlias = Callable[[int, int, int | None, ResultRecord], None]
-"""Called with the number of each result that is described in detail, the place of its image, the number of its
-component if it is one, and its record."""
-
-Decisions: TypeAlias = "list[bool | None]"
-"""Whether hypotheses are rejected; None where the error bars do not tell."""
+Draw: TypeAlias = Callable[[int, int | None, ResultRecord], Mapping[str, bytes]]
+"""Draws a result that is described in detail, from the place of its image, the number of its component if it is one,
+and its record; returns PNG files by what they show."""
 
 KEPT = {
     "bh": "which keeps the expected share of false findings among all findings at that level",
@@ -31,13 +29,21 @@ KEPT = {
 """What each way to adjust p-values is for."""
 
 METHOD = (
-    "The region is where the attention map of the model exceeds its threshold. The compared difference is standardised "
+    "The region is where the {kind} map of the model exceeds its threshold. The compared difference is standardised "
     "by the noise, and its distribution is taken given that the model chooses this very region: the truncation set, on "
     "which it does, is searched along the line on which only the difference varies. The selective p-value is the "
     "probability, under that distribution and if there is no difference, of a difference at least as large as the "
     "observed one. Where there is nothing to find and the noise is as assumed, it is at most 0.05 one time in twenty, "
     "whatever the model. Estimate and interval come from the same distribution. The naive p-value ignores that the "
     "model chose the region, and is not valid."
+)
+
+METHOD_OF_COUNTS = (
+    "The region is where the {kind} map of the model exceeds its threshold. The model saw a random part of each count. "
+    "The other part is independent of it if counts are Poisson, and so of the region: given their total, the counts in "
+    "the region are binomial. The selective p-value is that of the exact binomial test of equal mean rates, the "
+    "estimate is the ratio of the mean rates inside and outside, and its interval is that of Clopper and Pearson. The "
+    "naive p-value is that of all counts, which ignores that the model chose the region on some, and is not valid."
 )
 
 EQUAL_TAILS = (
@@ -74,31 +80,38 @@ def report_content(
     progress
         Told how many of them are done.
     draw
-        Draws the pictures of each of them, if there are to be any.
+        Draws the pictures of each of them, if there are to be any; they become ``pictures`` of its ``detail``.
     """
     rows = [row for image in batch.rows for row in image]
     places = [place for place, image in enumerate(batch.rows) for _ in image]
     tested = [number for number, row in enumerate(rows) if "error" not in row]
     components = any("component" in row for row in rows)
-    known = pvalues_of(rows)
+    known, adjusted = pvalues_of(rows), _adjusted_decisions(batch, alpha)
     if not components:
         rows = list(with_adjusted(rows, known))
-    plain, adjusted = known.decisions(alpha), _adjusted_decisions(batch, rows, components, alpha)
-    order = {number: place for place, number in enumerate(tested)}
+    decisions = known.decisions(alpha)
+    settings = batch.origin["settings"]
+    searched = settings.get("confidence_level")
+    unknown: dict[str, Any] = {"verdict": "not tested", "adjusted_verdicts": {}, "footnotes": [], "detail": None}
+    results = [{name: json_ready(row[name]) for name in COLUMNS if name in row} | unknown for row in rows]
+    for number, rejected, *others in zip(tested, decisions, *adjusted.values(), strict=True):
+        row = rows[number]
+        level = None if searched is None else row.get("confidence_level")
+        results[number] |= {
+            "verdict": VERDICTS[rejected],
+            "adjusted_verdicts": {method: VERDICTS[other] for method, other in zip(adjusted, others, strict=True)},
+            "footnotes": [*row_notes(row, rejected, alpha, level), *selection_notes(row)],
+        }
     smallest = sorted(tested, key=lambda number: rows[number]["log_pvalue"])[:cards]
-    details: dict[int, dict[str, Any]] = {}
     tell = progress or (lambda done, total: None)
     for done, number in enumerate(smallest):
         tell(done, len(smallest))
-        row, place = rows[number], places[number]
-        part = row.get("component")
+        place, part = places[number], rows[number].get("component")
         records, sensitivity = batch.line(place)
         record = records[0 if part is None else part - 1]
         total = len(tested) if part is None else len(batch.rows[place])
-        decided = {method: decisions[order[number]] for method, decisions in adjusted.items()}
-        details[number] = _detail(record, sensitivity, alpha) | {"adjusted": _adjusted_text(row, decided, total)}
-        if draw is not None:
-            draw(number, place, part, record)
+        detail = _detail(record, sensitivity, alpha) | {"adjusted": _adjusted_text(results[number], total)}
+        results[number]["detail"] = detail if draw is None else detail | {"pictures": draw(place, part, record)}
     tell(len(smallest), len(smallest))
     images = {places[number] for number in tested}
     counts: dict[str, Any] = {
@@ -106,36 +119,39 @@ def report_content(
         "failed": len(batch.rows) - len(images),
         "tested": len(images),
         "components": len(tested) if components else None,
-        **_counts(plain),
-        "adjusted": {method: _counts(decisions) for method, decisions in adjusted.items()},
+        **_counts(decisions),
+        "adjusted": {method: _counts(others) for method, others in adjusted.items()},
         "naive_significant": int((known.naive <= alpha).sum()),
     }
-    origin = batch.origin
+    counted_pixels = (settings.get("noise") or {}).get("model") == COUNTS
+    method = METHOD_OF_COUNTS if counted_pixels else METHOD
+    equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
+    together = [TOGETHER] if components and searched is not None else []
+    noises = {name: batch.origin[name] for name in ("noise", "reference_noise")}
     return {
+        **batch.origin,
+        **{name: None if noise is None else recorded_sentence(noise) for name, noise in noises.items()},
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "alpha": alpha,
         "counts": counts,
-        "summary": summary_sentences(counts, alpha),
-        "results": _results(batch, rows, dict(zip(tested, plain, strict=True)), adjusted, details, alpha),
+        "summary": summary_sentences(counts, alpha, map_kind(settings)),
+        "results": results,
         "in_detail": smallest,
-        "noise": recorded_sentence(origin.noise),
-        "reference_noise": None if origin.reference_noise is None else recorded_sentence(origin.reference_noise),
-        "method": _method(origin.settings, components),
+        "map_kind": map_kind(settings),
+        "map_title": map_title(settings),
+        "several": (settings.get("draws") or 1) > 1,
+        "counts_tested": counted_pixels,
+        "method": " ".join([method.format(kind=map_kind(settings)), *equal_tails, *together]),
         "citation": CITATION,
-        "settings": dict(origin.settings),
-        "model_sha256": origin.model_sha256,
-        "machines": list(origin.machines),
-        "runs": list(origin.runs),
-        "warnings": list(origin.warnings),
     }
 
 
-def summary_sentences(counts: dict[str, Any], alpha: float) -> list[str]:
+def summary_sentences(counts: dict[str, Any], alpha: float, kind: str) -> list[str]:
     """Return the counts in sentences."""
     tested, components = counts["tested"], counts["components"]
     what = f"{counted(tested, 'image')} {'was' if tested == 1 else 'were'} tested"
     if components is not None:
-        what += f", with {counted(components, 'connected component')} of attention regions in all"
+        what += f", with {counted(components, 'connected component')} of {kind} regions in all"
     sentences = [f"{what}."]
     total = tested if components is None else components
     if total:
@@ -159,73 +175,45 @@ def summary_sentences(counts: dict[str, Any], alpha: float) -> list[str]:
     return sentences
 
 
-def _adjusted_decisions(
-    batch: TestedBatch, rows: Sequence[Row], components: bool, alpha: float
-) -> dict[Adjustment, Decisions]:
+def _adjusted_decisions(batch: TestedBatch, alpha: float) -> dict[Adjustment, list[bool | None]]:
     """Return the decisions on all tested rows by adjusted p-values, for each way to adjust them."""
-    if components:
-        images = [pvalues_of(image) for image in batch.rows if "error" not in image[0]]
-        return {"holm": [decided for image in images for decided in image.decisions(alpha, "holm")]}
-    known = pvalues_of(rows)
+    images = [image for image in batch.rows if "error" not in image[0]]
+    if any("component" in image[0] for image in images):
+        return {"holm": [decided for image in images for decided in pvalues_of(image).decisions(alpha, "holm")]}
+    known = pvalues_of(row for image in images for row in image)
     methods: tuple[Adjustment, ...] = ("by", "holm") if known.share_a_reference else ("bh", "holm")
     return {method: known.decisions(alpha, method) for method in methods}
 
 
-def _results(
-    batch: TestedBatch,
-    rows: Sequence[Row],
-    plain: Mapping[int, bool | None],
-    adjusted: Mapping[Adjustment, Decisions],
-    details: Mapping[int, Mapping[str, Any]],
-    alpha: float,
-) -> list[dict[str, Any]]:
-    """Return the lines of the table, in the order of the images."""
-    waiting = {method: iter(decisions) for method, decisions in adjusted.items()}
-    with_intervals = batch.origin.settings.get("confidence_level") is not None
-    results = []
-    for number, row in enumerate(rows):
-        result = {name: json_ready(row[name]) for name in COLUMNS if name in row}
-        result |= {"verdict": "not tested", "adjusted_verdicts": {}, "footnotes": [], "detail": details.get(number)}
-        if number in plain:
-            level = row["confidence_level"] if with_intervals else None
-            result["verdict"] = VERDICTS[plain[number]]
-            result["adjusted_verdicts"] = {method: VERDICTS[next(decisions)] for method, decisions in waiting.items()}
-            result["footnotes"] = [*row_notes(row, plain[number], alpha, level), *selection_notes(row)]
-        results.append(result)
-    return results
-
-
-def _detail(record: ResultRecord, sensitivity: Mapping[str, Any] | None, alpha: float) -> dict[str, Any]:
+def _detail(record: ResultRecord, recorded: Mapping[str, Any] | None, alpha: float) -> dict[str, Any]:
     """Return what the card of a result says besides its row."""
-    level = record.confidence_interval.confidence_level
-    return {
+    level = record.interval_level(getattr(record.confidence_interval, "confidence_level", None))
+    detail: dict[str, Any] = {
         "verdict": verdict_text(record, alpha),
+        "numbers": [number._asdict() for number in result_numbers(record)],
         "noise": recorded_sentence(record.settings["noise"]),
-        "sensitivity": recorded_sensitivity(record, sensitivity, alpha=alpha, confidence_level=level).to_dict(),
-        "certificate": None if record.certificate is None else record.certificate["summary"],
+        "sensitivity": None,
     }
+    # Of several draws, the record has not what each would be with other noise, and counts have no noise model.
+    if record.draws is None and not record.is_of_counts:
+        sensitivity = recorded_sensitivity(record, recorded, alpha=alpha, confidence_level=level)
+        detail |= {"sensitivity": sensitivity.to_dict(), "sensitivity_table": sensitivity.table()}
+    return detail
 
 
-def _adjusted_text(row: Row, decided: Mapping[Adjustment, bool | None], total: int) -> str | None:
+def _adjusted_text(result: Mapping[str, Any], total: int) -> str | None:
     """Return the verdicts after adjustment; None where there is one hypothesis only."""
     if total < 2:
         return None
-    of = "components of this region" if "component" in row else "tested images"
+    of = "components of this region" if "component" in result else "tested images"
     texts = [
-        f"{VERDICTS[decision]} by {METHOD_NAMES[method]} (p = {row[f'pvalue_{method}']:.3g})"
-        for method, decision in decided.items()
+        f"{verdict} by {METHOD_NAMES[method]} (p {with_sign(number_text(result[f'pvalue_{method}']))})"
+        for method, verdict in result["adjusted_verdicts"].items()
     ]
-    return f"Adjusted for the {total} {of}: {', '.join(texts)}."
+    return f"Adjusted for the {total} {of}, from upper bounds on p: {', '.join(texts)}."
 
 
-def _method(settings: Mapping[str, Any], components: bool) -> str:
-    """Return how the numbers come about, in a few sentences."""
-    equal_tails = [EQUAL_TAILS] if settings.get("alternative") == "equal-tailed" else []
-    together = [TOGETHER] if components and settings.get("confidence_level") is not None else []
-    return " ".join([METHOD, *equal_tails, *together])
-
-
-def _counts(decisions: Decisions) -> dict[str, int]:
+def _counts(decisions: Sequence[bool | None]) -> dict[str, int]:
     return {"significant": decisions.count(True), "undecided": decisions.count(None)}
 
 

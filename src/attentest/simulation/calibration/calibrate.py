@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from attentest.checks import confidence, whole_number
+from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, add_values
 from attentest.noise import Estimated, FloatArray, NoiseEstimator, NoiseLike, NoiseModel, as_noise
@@ -25,14 +25,8 @@ from attentest.registry import NOISE_ESTIMATORS
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
 from attentest.runs.records import Row
-from attentest.simulation.calibration.calibration import (
-    ALPHAS,
-    FALSE_HYPOTHESIS,
-    PLUG_IN,
-    Calibration,
-    significance_levels,
-)
-from attentest.simulation.images import SimulatedImages, mean_image
+from attentest.simulation.calibration.calibration import ALPHAS, FALSE_HYPOTHESIS, PLUG_IN, Calibration
+from attentest.simulation.images import SimulatedImages
 
 ESTIMATION = 2
 """Follows the seed of the reference images from which the noise of an image is estimated."""
@@ -66,22 +60,6 @@ class ReestimatedNoise:
     images: int
     seed: tuple[int, ...]
 
-    @classmethod
-    def of(
-        cls, truth: NoiseModel, estimator: str | NoiseEstimator | None, images: int, seed: tuple[int, ...]
-    ) -> ReestimatedNoise:
-        """Return noise that is estimated by an estimator or its name; by default by the one for noise of this kind."""
-        chosen = complete(truth).fresh_estimator() if estimator is None else estimator
-        if isinstance(chosen, str):
-            chosen = NOISE_ESTIMATORS.load(chosen)()
-        if not isinstance(chosen, NoiseEstimator):
-            raise InputError(
-                f"estimator must be one of {', '.join(NOISE_ESTIMATORS)}, or an estimator from attentest.noise, got "
-                f"{type(chosen).__name__}."
-            )
-        count = whole_number(images, "the number of reference images", chosen.LEAST_IMAGES, MOST_REFERENCES)
-        return cls(truth=truth, estimator=chosen, images=count, seed=seed)
-
     def for_image(self, pixels: FloatArray) -> NoiseModel:
         """Return the noise of an image (C, H, W), estimated from reference images of its own."""
         digest = hashlib.blake2b(digest_size=16)
@@ -102,32 +80,26 @@ ROUNDING = 1e-12
 """A sum below this fraction of its terms is rounding error."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NullImages:
-    """Images of a mean and noise alone. Each depends on the seed and its number, and on nothing else.
+    """Images of a mean and noise alone, and their tests. Each depends on the seed and its number, and on nothing else.
 
     A row has the number of the image, the seconds that it took, its p-value with the bounds on it and its logarithm,
     its naive p-value, the status of the search and its evaluations; or the reason why the image could not be tested
-    under "error".
+    under "error". Parameters are those of :func:`calibrate`.
 
-    Parameters
+    Attributes
     ----------
-    test
+    test : AttentionTest
         The test.
-    images
+    images : SimulatedImages
         The images, all with the same background.
-    estimated
+    estimated : ReestimatedNoise or None
         How the test knows the noise of each image, if that is estimated anew: from reference images that are drawn for
         it. None if the test has a noise model of its own.
     """
 
-    test: AttentionTest
-    images: SimulatedImages
-    estimated: ReestimatedNoise | None = None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         test: AttentionTest,
         rng: np.random.Generator | int,
         *,
@@ -136,11 +108,10 @@ class NullImages:
         true_noise: NoiseLike | None = None,
         reference_images: int | None = None,
         estimator: str | NoiseEstimator | None = None,
-    ) -> NullImages:
-        """Return the null images of :func:`calibrate`, after a check that the test can take them."""
-        background = mean_image(test, mean, image_shape)
-        images = SimulatedImages.of(test, rng, backgrounds=[background], true_noise=true_noise)
-        truth = images.noise
+    ) -> None:
+        self.images = SimulatedImages(test, rng, means=[mean], image_shape=image_shape, true_noise=true_noise)
+        self.estimated: ReestimatedNoise | None = None
+        truth = self.images.noise
         if reference_images is None:
             if estimator is not None:
                 raise InputError(
@@ -149,11 +120,22 @@ class NullImages:
             known_from = truth.images if true_noise is None and isinstance(truth, Estimated) else None
             if known_from is not None and known_from <= MOST_BY_DEFAULT:
                 reference_images = known_from
-        estimated = None
         if reference_images is not None:
-            estimated = ReestimatedNoise.of(truth, estimator, reference_images, (*images.seed, ESTIMATION))
-            test = test.replace(noise=estimated)
-        return cls(test=test.replace(confidence_level=None), images=images, estimated=estimated)
+            if estimator is None:
+                estimator = complete(truth).fresh_estimator()
+            elif isinstance(estimator, str):
+                estimator = NOISE_ESTIMATORS.load(estimator)()
+            if not isinstance(estimator, NoiseEstimator):
+                raise InputError(
+                    f"estimator must be one of {', '.join(NOISE_ESTIMATORS)}, or an estimator from attentest.noise, "
+                    f"got {type(estimator).__name__}."
+                )
+            least = estimator.LEAST_IMAGES
+            count = whole_number(reference_images, "the number of reference images", least, MOST_REFERENCES)
+            seed = (*self.images.seed, ESTIMATION)
+            self.estimated = ReestimatedNoise(truth=truth, estimator=estimator, images=count, seed=seed)
+            test = test.replace(noise=self.estimated)
+        self.test = test.replace(confidence_level=None)
 
     def describe(self) -> dict[str, Any]:
         """Return what the rows of one file have in common, apart from the seed and the test, JSON-ready."""
@@ -174,20 +156,11 @@ class NullImages:
         numbers: Sequence[int],
         engine: Engine,
         progress: Progress | None = None,
-        write: Callable[[list[Row]], None] | None = None,
+        write: Callable[[list[Row]], object] | None = None,
     ) -> Iterator[Row]:
-        """Yield the rows of images as they are finished, in whatever order that is.
+        """Yield the rows of images, given by their numbers, as they are finished, in whatever order that is.
 
-        Parameters
-        ----------
-        numbers
-            Which images to test.
-        engine
-            Where they are tested.
-        progress
-            Called with (images done, number of images).
-        write
-            Called with the rows that are finished together, before they are yielded.
+        Before they are yielded, ``write`` is called with those that are finished together.
         """
         for _, rows in engine.run(self, numbers, progress):
             if write is not None:
@@ -207,6 +180,7 @@ class NullImages:
             Request(),
             None if progress is None else lambda done, _: progress(done, len(tasks)),
             references=self.images.references(tasks),
+            names=tasks,
             on_error="row",
         )
         for numbers, batch, start in timed_batches(tasks, batches):
@@ -240,7 +214,7 @@ class NullImages:
         """Return whether the compared means differ by themselves, because the mean is not constant."""
         if not self.images.mean(0).any():
             return False
-        terms = self.images.contrast_terms(self.test, result, 0)
+        terms = self.images.contrast_terms(result, 0)
         return bool(abs(terms.sum()) > ROUNDING * np.abs(terms).sum())
 
 
@@ -303,10 +277,8 @@ def calibrate(
     progress
         True for a progress bar; or a function, which is called with (images done, number of images).
     """
-    # Checked before hours of computation, not after.
-    levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
-    numbers, chosen = range(image_count(n)), as_engine(engine)
-    images = NullImages.of(
+    numbers, where = range(image_count(n)), as_engine(engine)
+    images = NullImages(
         test,
         rng,
         mean=mean,
@@ -316,7 +288,7 @@ def calibrate(
         estimator=estimator,
     )
     with progress_reports(progress, len(numbers)) as report:
-        return Calibration.of(images.rows(numbers, chosen, report), levels, confidence_level)
+        return Calibration.of(images.rows(numbers, where, report), alphas, confidence_level)
 
 
 def image_count(n: int) -> int:

@@ -99,7 +99,8 @@ class Calibration:
         alphas, confidence_level
             As above.
         """
-        levels = significance_levels(alphas)
+        # Checked before the first row is taken, which may be hours of computation.
+        levels, confidence_level = significance_levels(alphas), confidence(confidence_level)
         tested: dict[int, tuple[Any, ...]] = {}
         failures: dict[int, str] = {}
         warned = False
@@ -130,7 +131,7 @@ class Calibration:
             pvalue_bounds=np.stack([low, high], axis=1),
             naive_pvalues=naive,
             alphas=levels,
-            confidence_level=confidence(confidence_level),
+            confidence_level=confidence_level,
             statuses=dict(Counter(statuses)),
             failures=dict(sorted(failures.items())),
             plug_in_pvalues=None if np.any(np.isnan(plug_in)) else plug_in,

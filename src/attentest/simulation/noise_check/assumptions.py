@@ -34,6 +34,9 @@ HARMLESS = {
 }
 """What is said of assumptions that are not broken."""
 
+BEYOND_CHANCE = "more than chance explains (standard deviation)"
+"""What is said of an estimated spread, which is 0 where images differ no more than by their noise."""
+
 ROUNDING = 1e-9
 """Measures that vary by less than this, relative to their size, are the same up to rounding."""
 
@@ -58,8 +61,10 @@ class Assumption:
         What was measured, and what it is.
     pvalue
         Monte-Carlo p-value: the rank of the images among images drawn from the model.
+    as_extreme
+        Number of sets of drawn images that are at least as extreme; if it is 0, p is as small as it can be.
     adjusted_pvalue
-        The same after Holm's adjustment for all assumptions.
+        The p-value after Holm's adjustment for all assumptions.
     verdict
         "no sign against it"; "found, but small", if the adjusted p-value is at most alpha and what was found is too
         small to change conclusions; or "broken".
@@ -76,6 +81,7 @@ class Assumption:
     statistic: float
     statistic_name: str
     pvalue: float
+    as_extreme: int
     adjusted_pvalue: float
     verdict: str
     finding: str
@@ -87,6 +93,11 @@ class Assumption:
         """Whether nothing was found that matters."""
         return self.verdict != BROKEN
 
+    @property
+    def adjusted_text(self) -> str:
+        """The adjusted p-value as text: "0.04 or less" if more simulations might make it smaller."""
+        return f"{self.adjusted_pvalue:.3g}{' or less' if self.as_extreme == 0 else ''}"
+
     def in_words(self) -> str:
         """Return what was found, what it does to p-values and what to do."""
         return " ".join(part for part in (self.finding, self.consequence, self.advice) if part)
@@ -97,10 +108,7 @@ class Assumption:
 
 
 class Finding(NamedTuple):
-    """What was found about an assumption: a number and what it is, whether it matters, and three sentences.
-
-    These are what was measured, what it does to p-values, and what to do, as in :class:`Assumption`.
-    """
+    """What was found about an assumption, as in :class:`Assumption`, and whether it matters."""
 
     statistic: float
     statistic_name: str
@@ -160,7 +168,7 @@ def _variance_map(images: Measures, drawn: Sequence[Measures], place: int) -> Fi
         spread,
         "standard deviation of the noise level",
         spread >= 0.05,
-        f"Relative to the model, the level of the noise varies by {spread:.1%} {SPREADS[place]} (standard deviation).",
+        f"Relative to the model, the level of the noise varies by {spread:.1%} {SPREADS[place]} {BEYOND_CHANCE}.",
         "p-values are too small where the noise is stronger than the model says, and too large where it is weaker.",
         "Use a noise model whose variance changes over the image (LocallyStationaryCovariance, attentest noise fit "
         "--estimator locally-stationary; PixelVariance if pixels are independent), or leave out the area that differs.",
@@ -188,7 +196,7 @@ def _clipping(images: Measures, drawn: Sequence[Measures], place: int) -> Findin
         share,
         f"share of values at the {end} one",
         share >= 0.001,
-        f"{share:.2%} of the values are exactly the {end} one, {images.value_range[more]:g}.",
+        f"{share:.2%} of the values are exactly the {end} one, {images.value_range[more]:g}, besides one per image.",
         "Where the range cuts the noise off, or an area was masked, the noise is smaller and not Gaussian, and the "
         "mean is shifted.",
         "Use images before they were clipped, windowed or masked, or leave out the area.",
@@ -201,7 +209,7 @@ def _gain(images: Measures, drawn: Sequence[Measures], place: int) -> Finding:
         spread,
         "standard deviation of the gain",
         spread >= 0.03,
-        f"The strength of the noise differs between images by {spread:.1%} (standard deviation).",
+        f"The strength of the noise differs between images by {spread:.1%} {BEYOND_CHANCE}.",
         "One model cannot be right for all images: p-values are too small for those with more noise than average.",
         "Bring the images to the same scale first, or fit the noise to those that are like the tested images.",
     )
@@ -213,7 +221,7 @@ def _brightness(images: Measures, drawn: Sequence[Measures], place: int) -> Find
         spread,
         "standard deviation of the brightness / that of a pixel",
         spread >= 0.05,
-        f"The brightness of whole images differs by {spread:.3g} standard deviations of a pixel.",
+        f"The brightness of whole images differs by {spread:.3g} standard deviations of a pixel {BEYOND_CHANCE}.",
         "A region compared with the rest of the same image is not affected; one compared with a reference image or "
         "with a fixed value is, and its p-values are too small. Estimators take it for correlation.",
         "Subtract from each image its mean, or add a constant to the covariance.",
@@ -258,7 +266,34 @@ CRITERIA: Mapping[str, Criterion] = {
 """The assumptions in the order of reports."""
 
 
-def verdicts(images: Measures, drawn: Sequence[Measures], alpha: float) -> tuple[Assumption, ...]:
+def undecided(tested: Mapping[str, Sequence[FloatArray]], most: int, alpha: float) -> list[str]:
+    """Return the assumptions whose verdicts more sets of drawn images can still change.
+
+    Of ``most`` sets at least as many will be as extreme as are now. If that leaves no assumption an adjusted p-value of
+    alpha, all verdicts are decided; otherwise those are whose p-value will be greater than alpha by itself.
+
+    Parameters
+    ----------
+    tested
+        For each assumption the numbers of the images, and then those of the sets that were drawn.
+    most
+        Number of sets that will be drawn at most.
+    alpha
+        Error rate of all verdicts together.
+    """
+    ranks = {name: ranked(np.array(rows), CRITERIA[name].one_sided)[0] * len(rows) for name, rows in tested.items()}
+    least = {name: rank / (most + 1) for name, rank in ranks.items()}
+    if min(least.values()) * len(CRITERIA) > alpha * (1 + ROUNDING):
+        return []
+    return [name for name, pvalue in least.items() if pvalue <= alpha * (1 + ROUNDING)]
+
+
+def verdicts(
+    images: Measures,
+    drawn: Sequence[Measures],
+    alpha: float,
+    tested: Mapping[str, Sequence[FloatArray]] | None = None,
+) -> tuple[Assumption, ...]:
     """Return the assumptions with their verdicts.
 
     Parameters
@@ -269,9 +304,12 @@ def verdicts(images: Measures, drawn: Sequence[Measures], alpha: float) -> tuple
         Measures of sets of images drawn from the noise model.
     alpha
         Error rate of all verdicts together.
+    tested
+        For each assumption the numbers of the images, and then those of drawn sets, if there are more than ``drawn``.
     """
-    tested = {name: np.array([images.tested[name], *(sample.tested[name] for sample in drawn)]) for name in CRITERIA}
-    ranks = {name: ranked(tested[name], criterion.one_sided) for name, criterion in CRITERIA.items()}
+    if tested is None:
+        tested = {name: [images.tested[name], *(sample.tested[name] for sample in drawn)] for name in CRITERIA}
+    ranks = {name: ranked(np.array(tested[name]), criterion.one_sided) for name, criterion in CRITERIA.items()}
     adjusted = adjusted_pvalues(np.log([pvalue for pvalue, _ in ranks.values()]), "holm").tolist()
     assumptions = []
     for (name, criterion), adjusted_pvalue in zip(CRITERIA.items(), adjusted, strict=True):
@@ -280,18 +318,22 @@ def verdicts(images: Measures, drawn: Sequence[Measures], alpha: float) -> tuple
         verdict = BROKEN if finding.matters else SMALL
         if adjusted_pvalue > alpha * (1 + ROUNDING):
             verdict = HOLDS
+        words = {name: value for name, value in finding._asdict().items() if name != "matters"}
+        if verdict != BROKEN:
+            words |= {"consequence": HARMLESS[verdict], "advice": ""}
+        if verdict == HOLDS and pvalue <= alpha * (1 + ROUNDING):
+            words["consequence"] = (
+                f"Alone this would be conspicuous (p = {pvalue:.2g}), but not among {len(CRITERIA)} assumptions."
+            )
         assumptions.append(
             Assumption(
                 name=name,
                 statement=criterion.statement,
-                statistic=finding.statistic,
-                statistic_name=finding.statistic_name,
                 pvalue=pvalue,
+                as_extreme=round(pvalue * len(tested[name])) - 1,
                 adjusted_pvalue=adjusted_pvalue,
                 verdict=verdict,
-                finding=finding.finding,
-                consequence=HARMLESS.get(verdict, finding.consequence),
-                advice=finding.advice if verdict == BROKEN else "",
+                **words,
             )
         )
     return tuple(assumptions)

@@ -1,8 +1,8 @@
-"""Statistics of residuals: correlation by lag, standard errors of means, averages over cells, analysis of variance."""
+"""Statistics of residuals: correlation by lag, standard errors of means, analysis of variance."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 
 import numpy as np
@@ -57,8 +57,13 @@ def lag_names(correlation: FloatArray) -> list[str]:
     """Return what each of the values of :func:`lag_values` is about."""
     middle = correlation.shape[0] // 2, correlation.shape[1] // 2
     near, rings = _lag_groups(*middle)
-    lags = (np.argwhere(near) - middle).tolist()
-    return [*(_lag_name(down, across) for down, across in lags), *rings]
+    names = []
+    for down, across in (np.argwhere(near) - middle).tolist():
+        rows = [f"{down} row{'s' * (down > 1)}"] if down else []
+        sideways = "" if not down or not across else " to the right" if across > 0 else " to the left"
+        columns = [f"{abs(across)} column{'s' * (abs(across) > 1)}{sideways}"] if across else []
+        names.append(f"{' and '.join([*rows, *columns])} apart")
+    return [*names, *rings]
 
 
 @cache
@@ -103,79 +108,25 @@ def mean_deviations(correlation: FloatArray, sides: list[int]) -> FloatArray:
     return np.sqrt(np.maximum(averages, 0.0))
 
 
-def _lag_name(down: int, across: int) -> str:
-    rows = [f"{down} row{'s' * (down > 1)}"] if down else []
-    sideways = "" if not down or not across else " to the right" if across > 0 else " to the left"
-    columns = [f"{abs(across)} column{'s' * (abs(across) > 1)}{sideways}"] if across else []
-    return f"{' and '.join([*rows, *columns])} apart"
-
-
-MOST_CELLS = 8
-"""Most cells along a side."""
-
-SMALLEST_CELL = 4
-"""Least side of a cell in pixels, unless there would be fewer than two cells along the side."""
-
-
-@dataclass(frozen=True)
-class Cells:
-    """A division of images (H, W) into rectangular cells.
-
-    Parameters
-    ----------
-    rows, columns
-        Where the cells begin along each side.
-    shape
-        Height and width of the images.
-    """
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    shape: tuple[int, int]
-
-    @property
-    def _sides(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Heights of the rows of cells, and widths of the columns."""
-        return np.diff([*self.rows, self.shape[0]]), np.diff([*self.columns, self.shape[1]])
-
-    def means(self, values: FloatArray) -> FloatArray:
-        """Return the means (..., cells) of images (..., H, W) over each cell."""
-        heights, widths = self._sides
-        sums = np.add.reduceat(np.add.reduceat(values, self.rows, axis=-2), self.columns, axis=-1)
-        return np.asarray((sums / (heights[:, None] * widths)).reshape(*values.shape[:-2], -1))
-
-    def spread(self, values: FloatArray) -> FloatArray:
-        """Return images (..., H, W) that have in each pixel the value (..., cells) of its cell."""
-        heights, widths = self._sides
-        grid = values.reshape(*values.shape[:-1], len(self.rows), len(self.columns))
-        return np.asarray(np.repeat(np.repeat(grid, heights, axis=-2), widths, axis=-1))
-
-
-def coarse_cells(shape: tuple[int, int]) -> Cells:
-    """Return at most eight by eight cells of nearly the same size."""
-    rows, columns = (_starts(side, min(MOST_CELLS, max(2, side // SMALLEST_CELL), side)) for side in shape)
-    return Cells(rows, columns, shape)
-
-
-def _starts(side: int, count: int) -> tuple[int, ...]:
-    return tuple(int(start) for start in np.linspace(0, side, count + 1)[:-1])
-
-
-def row_effects(table: FloatArray) -> tuple[float, float]:
-    """Return whether the rows of a table (K, m) differ by more than its entries do: two-way analysis of variance.
+def row_effects(tables: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return whether the rows of tables (K, m) differ by more than their entries do: two-way analyses of variance.
 
     Returns
     -------
-    ratio
-        Mean square between rows, divided by that of what remains without the effects of rows and of columns.
-    deviation
-        Standard deviation of the effects of rows, without the part that chance explains.
+    ratios
+        For each table the mean square between rows, divided by that of what remains without the effects of rows and of
+        columns.
+    deviations
+        Standard deviations of the effects of rows, without the part that chance explains.
     """
-    count, width = table.shape
-    mean = table.mean()
-    of_rows, of_columns = table.mean(axis=1) - mean, table.mean(axis=0) - mean
-    rest = table - mean - of_rows[:, None] - of_columns
-    between = width * float(of_rows @ of_rows) / (count - 1)
-    within = float(np.vdot(rest, rest)) / ((count - 1) * (width - 1))
-    ratio = between / max(within, np.finfo(np.float64).tiny)
-    return float(ratio), float(np.sqrt(max(between - within, 0.0) / width))
+    ratios, deviations = [], []
+    for table in tables:
+        count, width = table.shape
+        mean = table.mean()
+        of_rows, of_columns = table.mean(axis=1) - mean, table.mean(axis=0) - mean
+        rest = table - mean - of_rows[:, None] - of_columns
+        between = width * float(of_rows @ of_rows) / (count - 1)
+        within = float(np.vdot(rest, rest)) / ((count - 1) * (width - 1))
+        ratios.append(between / max(within, np.finfo(np.float64).tiny))
+        deviations.append(np.sqrt(max(between - within, 0.0) / width))
+    return np.array(ratios), np.array(deviations)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attentest.presentation.figure import BLUE, GREEN, GREY, ORANGE, VERMILION, wrapped
-from attentest.presentation.words import number_text, with_sign
-from attentest.simulation.noise_check.assumptions import BROKEN, HOLDS, SMALL, Assumption
-from attentest.simulation.noise_check.measures import CLIPPING, NORMAL_QUANTILES, MeasuredNoise
+from attentest.simulation.noise_check.assumptions import BROKEN, HARMLESS, HOLDS, SMALL, Assumption
+from attentest.simulation.noise_check.measures import BRIGHTNESS, CLIPPING, GAIN, NORMAL_QUANTILES, MeasuredNoise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +32,9 @@ LINE = 0.185
 LETTERS = 158
 """Letters in a line of words."""
 
+HEADINGS = 0.37
+"""Share of the width of the page that names and verdicts take."""
+
 BAND = "95% of draws from the model"
 
 LONGEST_LAG = 12
@@ -47,14 +50,20 @@ def draw(
     """Draw the page on an empty figure, which gets its size."""
     lines = [line for assumption in assumptions for line in _verdict_lines(assumption)]
     figure.set_size_inches(WIDTH, PANELS + LINE * (len(lines) + 3))
+    verdicts = {assumption.name: assumption.verdict for assumption in assumptions}
     grid = figure.add_gridspec(3, 3, height_ratios=[PANELS / 2, PANELS / 2, LINE * len(lines)])
-    _draw_quantiles(figure.add_subplot(grid[0, 0]), measured)
-    _draw_variances(figure.add_subplot(grid[0, 1]), measured)
-    _draw_correlations(figure.add_subplot(grid[0, 2]), measured)
-    _draw_values(figure.add_subplot(grid[1, 0]), measured)
+    for place, title_of_panel, draw_panel in (
+        (grid[0, 0], "Gaussian?", _draw_quantiles),
+        (grid[0, 1], "variance map: standard deviation / model's", _draw_variances),
+        (grid[0, 2], "correlation of pixels", _draw_correlations),
+        (grid[1, 0], "clipping?", partial(_draw_values, verdict=verdicts[CLIPPING])),
+        (grid[1, 2], "correlation: measured minus model's", _draw_difference),
+    ):
+        axes = figure.add_subplot(place)
+        draw_panel(axes, measured)
+        axes.set_title(title_of_panel, fontsize=10)
     pair = grid[1, 1].subgridspec(2, 1)
-    _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured)
-    _draw_difference(figure.add_subplot(grid[1, 2]), measured)
+    _draw_images(figure.add_subplot(pair[0]), figure.add_subplot(pair[1]), measured, verdicts)
     _draw_verdicts(figure.add_subplot(grid[2, :]), lines)
     figure.suptitle(f"{title}\n{wrapped(conclusion, LETTERS)}", fontsize=10)
 
@@ -67,7 +76,6 @@ def _draw_quantiles(axes: Axes, measured: MeasuredNoise) -> None:
     axes.plot(normal, measured.quantiles - normal, color=BLUE, marker=".", ms=3, lw=1, label="measured")
     axes.set(xlabel="quantile of the normal distribution", ylabel="quantile of residuals minus normal's")
     axes.margins(y=0.4)  # room for the legend
-    axes.set_title("Gaussian?", fontsize=10)
     axes.legend(fontsize=8, loc="upper left")
 
 
@@ -75,7 +83,6 @@ def _draw_variances(axes: Axes, measured: MeasuredNoise) -> None:
     relative = measured.variance_map / max(float(np.sqrt((measured.variance_map**2).mean())), 1e-300)
     image = axes.imshow(relative, cmap="PuOr_r", vmin=MAP_LIMITS[0], vmax=MAP_LIMITS[1], interpolation="nearest")
     axes.set(xticks=[], yticks=[])
-    axes.set_title("variance map: standard deviation / model's", fontsize=10)
     axes.figure.colorbar(image, ax=axes, extend="both", shrink=0.85)
 
 
@@ -97,7 +104,6 @@ def _draw_correlations(axes: Axes, measured: MeasuredNoise) -> None:
     axes.axhline(0.0, color=GREY, lw=0.8)
     axes.set(xlabel="distance in pixels", ylabel="correlation")
     axes.locator_params(axis="x", integer=True)
-    axes.set_title("correlation of pixels", fontsize=10)
     axes.legend(fontsize=8, loc="upper right")
 
 
@@ -110,34 +116,39 @@ def _draw_difference(axes: Axes, measured: MeasuredNoise) -> None:
     extent = (-reach_across - 0.5, reach_across + 0.5, reach_down + 0.5, -reach_down - 0.5)
     image = axes.imshow(difference, cmap="PuOr_r", vmin=-limit, vmax=limit, extent=extent, interpolation="nearest")
     axes.set(xlabel="columns apart", ylabel="rows apart")
-    axes.set_title("correlation: measured minus model's", fontsize=10)
     axes.figure.colorbar(image, ax=axes, shrink=0.85)
 
 
-def _draw_values(axes: Axes, measured: MeasuredNoise) -> None:
+def _draw_values(axes: Axes, measured: MeasuredNoise, verdict: str) -> None:
     low, high = measured.value_range
     axes.stairs(measured.counts, measured.edges, fill=True, color=BLUE, alpha=0.6)
-    for value, share, side in zip((low, high), measured.effects[CLIPPING], ("left", "right"), strict=True):
-        axes.axvline(value, color=VERMILION if share >= 0.001 else GREY, lw=1.2)
+    shares = measured.effects[CLIPPING]
+    for value, share, side in zip((low, high), shares, ("left", "right"), strict=True):
+        marked = verdict != HOLDS and share == max(shares)
+        axes.axvline(value, color=COLOURS[verdict] if marked else GREY, lw=1.2)
         place = 0.03 if side == "left" else 0.97
         axes.text(
             place, 0.97, f"{share:.2%}\nexactly {value:.4g}", transform=axes.transAxes, ha=side, va="top", fontsize=8
         )
     axes.set(xlabel="pixel value", ylabel="number of values", yscale="symlog")
     axes.set_ylim(0, float(measured.counts.max()) * 30)
-    axes.set_title("clipping?", fontsize=10)
 
 
-def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise) -> None:
+def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise, verdicts: Mapping[str, str]) -> None:
+    """Draw the strength of the noise and the brightness of images; those beyond the band in colour if that was found.
+
+    The band is about one assumption alone, and the verdict about all of them: where it finds nothing, images beyond the
+    band are as blue as the others.
+    """
     numbers = np.arange(1, len(measured.image_scales) + 1)
-    for axes, values, (low, high), name in (
-        (scales, measured.image_scales, measured.scale_band, "noise"),
-        (means, measured.image_means, measured.mean_band, "brightness"),
+    for axes, values, (low, high), name, verdict in (
+        (scales, measured.image_scales, measured.scale_band, "noise", verdicts[GAIN]),
+        (means, measured.image_means, measured.mean_band, "brightness", verdicts[BRIGHTNESS]),
     ):
         axes.axhspan(low, high, color=GREY, alpha=0.35, lw=0)
-        outside = (values < low) | (values > high)
-        axes.plot(numbers[~outside], values[~outside], "o", color=BLUE, ms=3.5)
-        axes.plot(numbers[outside], values[outside], "D", color=VERMILION, ms=4)
+        marked = ((values < low) | (values > high)) & (verdict != HOLDS)
+        axes.plot(numbers[~marked], values[~marked], "o", color=BLUE, ms=3.5)
+        axes.plot(numbers[marked], values[marked], "D", color=COLOURS[verdict], ms=4)
         axes.set_ylabel(name)
         axes.margins(y=0.2)
     scales.set_xticklabels([])
@@ -149,10 +160,9 @@ def _draw_images(scales: Axes, means: Axes, measured: MeasuredNoise) -> None:
 
 def _verdict_lines(assumption: Assumption) -> list[tuple[str, str, str]]:
     """Return lines of words about an assumption: name with verdict, words, colour."""
-    pvalue = with_sign(number_text(assumption.adjusted_pvalue))
-    heading = f"{assumption.name}: {assumption.verdict} (p {pvalue})"
-    words = assumption.finding if assumption.verdict == HOLDS else assumption.in_words()
-    first, *rest = textwrap.wrap(words, LETTERS - 38)
+    heading = f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_text})"
+    words = assumption.finding if assumption.consequence == HARMLESS[HOLDS] else assumption.in_words()
+    first, *rest = textwrap.wrap(words, LETTERS - 50)
     colour = COLOURS[assumption.verdict]
     return [(heading, first, colour), *(("", part, colour) for part in rest)]
 
@@ -163,6 +173,6 @@ def _draw_verdicts(axes: Axes, lines: list[tuple[str, str, str]]) -> None:
         height = 1 - (number + 0.5) / len(lines)
         head = axes.text(0.0, height, heading, transform=axes.transAxes, fontsize=8, va="center", weight="bold")
         head.set_color(colour)
-        text = axes.text(0.31, height, words, transform=axes.transAxes, fontsize=8, va="center", parse_math=False)
+        text = axes.text(HEADINGS, height, words, transform=axes.transAxes, fontsize=8, va="center", parse_math=False)
         for part in (head, text):
             part.set_in_layout(False)  # lines of full width would make the panels narrower

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import Final
 
 import numpy as np
 from scipy.special import ndtri
 
+from attentest.noise.local_variance import Cells
 from attentest.noise.model import FloatArray
-from attentest.simulation.noise_check.autocorrelation import (
-    Cells,
-    autocorrelation,
-    coarse_cells,
-    lag_names,
-    lag_values,
-    row_effects,
-)
+from attentest.simulation.noise_check.autocorrelation import autocorrelation, lag_names, lag_values, row_effects
 
 RESOLUTION = 1e-9
 """Values closer than this share of their range are the same."""
 
 LONGEST_GRID = 2**16
 """Most different values that are taken for numbers on a grid, such as grey levels of 16 bits."""
-
 
 MOST_BINS = 64
 """Most bins of a histogram."""
@@ -154,8 +148,8 @@ class MeasuredNoise(Measures):
     edges: FloatArray
 
 
-def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> Measures:
-    """Measure what the assumptions say about residuals.
+class ResidualImages:
+    """Residuals of a set of images, from which each assumption is measured by itself; what several need is kept.
 
     Parameters
     ----------
@@ -166,40 +160,67 @@ def measure(residuals: FloatArray, deviations: FloatArray, values: FloatArray) -
     values : (K, C, H, W)
         The images themselves, for clipping.
     """
-    count = len(residuals)
-    with_level = residuals / deviations
-    levels = with_level.mean(axis=(2, 3), keepdims=True)
-    standard = with_level - levels  # brightness is a question of its own
-    cells = coarse_cells(standard.shape[2:])
-    energies = cells.means(standard * standard)
-    average = _positive(float(np.sqrt(energies.mean())))
-    of_channels = np.maximum(np.sqrt(energies.mean(axis=(0, 2))), SMALLEST_SHARE * average)[:, None, None]
-    shape_only, image_scales = _evened(standard, energies, cells)
-    centred = shape_only - shape_only.mean(axis=(2, 3), keepdims=True)
-    correlation = autocorrelation(centred.reshape(-1, *centred.shape[2:]))
-    lags = np.concatenate([lag_values(correlation), _channel_correlations(centred)])
-    sizes = cells.means(np.abs(standard))
-    ends = at_the_ends(values)
-    tested_and_effects = {
-        SCALE: _scale(energies, count),
-        CORRELATION: (lags, lags),
-        STATIONARY: _variance_map(standard / of_channels, cells),
-        GAUSSIAN: _gaussian(shape_only, cells, count),
-        CLIPPING: (ends, ends / values.size),
-        GAIN: _between_images(np.log(np.maximum(sizes, SMALLEST_SHARE * average))),
-        BRIGHTNESS: _between_images(cells.means(with_level) / average),
-        INDEPENDENCE: _independence(centred),
-    }
-    flat = shape_only.ravel()
-    return Measures(
-        tested={name: numbers for name, (numbers, _) in tested_and_effects.items()},
-        effects={name: effects for name, (_, effects) in tested_and_effects.items()},
-        quantiles=np.asarray(np.quantile(flat[:: -(-flat.size // MOST_SORTED)], PROBABILITIES)),
-        correlation=correlation,
-        image_scales=image_scales,
-        image_means=levels.mean(axis=(1, 2, 3)) / average,
-        value_range=(float(values.min()), float(values.max())),
-    )
+
+    def __init__(self, residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> None:
+        self._values, self._count = values, len(residuals)
+        self._with_level = residuals / deviations
+        self._levels = self._with_level.mean(axis=(2, 3), keepdims=True)
+        self._standard = self._with_level - self._levels  # brightness is a question of its own
+        self._cells = Cells(residuals.shape[2:])
+        self._energies = self._cells.means(self._standard * self._standard)
+        self._average = _positive(float(np.sqrt(self._energies.mean())))
+
+    @cached_property
+    def _evened(self) -> tuple[FloatArray, FloatArray]:
+        return _evened(self._standard, self._energies, self._cells)
+
+    @cached_property
+    def _centred(self) -> FloatArray:
+        shape_only, _ = self._evened
+        return np.asarray(shape_only - shape_only.mean(axis=(2, 3), keepdims=True))
+
+    @cached_property
+    def _correlation(self) -> FloatArray:
+        return autocorrelation(self._centred.reshape(-1, *self._centred.shape[2:]))
+
+    def numbers(self, name: str) -> tuple[FloatArray, FloatArray]:
+        """Return the numbers (d,) that are tested for an assumption, and the same in units that can be interpreted."""
+        return self._measured[name]()
+
+    @property
+    def _measured(self) -> dict[str, Callable[[], tuple[FloatArray, FloatArray]]]:
+        cells, least = self._cells, SMALLEST_SHARE * self._average
+        return {
+            SCALE: lambda: _scale(self._energies, self._count),
+            CORRELATION: self._lags,
+            STATIONARY: lambda: _variance_map(self._standard, self._energies, cells, least),
+            GAUSSIAN: lambda: _gaussian(self._evened[0], cells, self._count),
+            CLIPPING: lambda: ((ends := at_the_ends(self._values)), ends / self._values.size),
+            GAIN: lambda: _between_images(np.log(np.maximum(cells.means(np.abs(self._standard)), least))),
+            BRIGHTNESS: lambda: _between_images(cells.means(self._with_level) / self._average),
+            INDEPENDENCE: lambda: _independence(self._centred),
+        }
+
+    def _lags(self) -> tuple[FloatArray, FloatArray]:
+        channels = np.moveaxis(self._centred, 1, 0).reshape(self._centred.shape[1], -1)
+        between = _correlations(channels)[np.triu_indices(len(channels), 1)]
+        lags = np.concatenate([lag_values(self._correlation), between])
+        return lags, lags
+
+    def measures(self) -> Measures:
+        """Return all of it."""
+        numbers = {name: measured() for name, measured in self._measured.items()}
+        flat = self._evened[0].ravel()
+        flat = np.sort(flat[:: -(-flat.size // MOST_SORTED)])
+        return Measures(
+            tested={name: tested for name, (tested, _) in numbers.items()},
+            effects={name: effects for name, (_, effects) in numbers.items()},
+            quantiles=np.interp(PROBABILITIES * (flat.size - 1), np.arange(flat.size), flat),
+            correlation=self._correlation,
+            image_scales=self._evened[1],
+            image_means=self._levels.mean(axis=(1, 2, 3)) / self._average,
+            value_range=(float(self._values.min()), float(self._values.max())),
+        )
 
 
 def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
@@ -251,35 +272,34 @@ def _gaussian(even: FloatArray, cells: Cells, count: int) -> tuple[FloatArray, F
     return np.array(tested), np.array([skewness, kurtosis])
 
 
-def _variance_map(standard: FloatArray, cells: Cells) -> tuple[FloatArray, FloatArray]:
+def _between_images(table: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return whether images differ in tables (K, C, cells), for each channel, and by how much."""
+    return row_effects(np.moveaxis(table, 1, 0))
+
+
+def _variance_map(
+    standard: FloatArray, energies: FloatArray, cells: Cells, least: float
+) -> tuple[FloatArray, FloatArray]:
     """Return whether residuals (K, C, H, W) are larger in some places, at each of ``SPREADS``, and by how much.
 
     With few images the second is too small, because the median is as close to the values as it can be.
     """
-    count = len(standard)
+    standard = standard / np.maximum(np.sqrt(energies.mean(axis=(0, 2))), least)[:, None, None]  # for each channel
     # Absolute deviations from the median over images, by Brown and Forsythe: squares would have heavy tails, and an
     # outlier would shift the mean and so enlarge the residuals of all images in its pixel.
-    sizes = np.abs(standard - np.median(standard, axis=0))
+    ordered, count = np.sort(standard, axis=0), len(standard)  # faster than a median along the first axis
+    sizes = np.abs(standard - (ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
     parts = cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2)
     tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
     of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
     tables.append(sizes / of_images)
-    ratios, deviations = zip(*(row_effects(table.reshape(count, -1).T) for table in tables), strict=True)
-    return np.array(ratios), np.array(deviations)
-
-
-def _between_images(table: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return whether a table (K, C, cells) differs by image, for each channel, and by how much."""
-    ratios, deviations = zip(*map(row_effects, np.moveaxis(table, 1, 0)), strict=True)
-    return np.array(ratios), np.array(deviations)
+    return row_effects(table.reshape(len(standard), -1).T for table in tables)
 
 
 def _independence(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return whether residuals of two images, or of successive images, are alike, and their correlations."""
     count = len(centred)
-    flat = centred.reshape(count, -1)
-    lengths = np.sqrt(np.einsum("ki,ki->k", flat, flat))
-    correlations = flat @ flat.T / np.maximum(np.outer(lengths, lengths), 1e-300) + 1 / (count - 1)
+    correlations = _correlations(centred.reshape(count, -1)) + 1 / (count - 1)
     pairs = correlations[np.triu_indices(count, 1)]
     spread = _positive(float(np.sqrt((pairs**2).mean())))
     greatest, successive = float(pairs.max()), float(np.diag(correlations, 1).mean())
@@ -287,9 +307,7 @@ def _independence(centred: FloatArray) -> tuple[FloatArray, FloatArray]:
     return tested, np.array([greatest, successive])
 
 
-def _channel_correlations(centred: FloatArray) -> FloatArray:
-    """Return the correlation of each pair of channels at the same pixel."""
-    planes = np.moveaxis(centred, 1, 0).reshape(centred.shape[1], -1)
-    lengths = np.sqrt(np.einsum("ci,ci->c", planes, planes))
-    products = planes @ planes.T / np.maximum(np.outer(lengths, lengths), 1e-300)
-    return np.asarray(products[np.triu_indices(len(products), 1)])
+def _correlations(vectors: FloatArray) -> FloatArray:
+    """Return the correlations (k, k) of vectors (k, n) of mean 0."""
+    lengths = np.sqrt(np.einsum("ki,ki->k", vectors, vectors))
+    return np.asarray(vectors @ vectors.T / np.maximum(np.outer(lengths, lengths), 1e-300))

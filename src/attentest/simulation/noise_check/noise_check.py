@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,20 @@ from attentest.checks import as_generator, strictly_between_0_and_1, whole_numbe
 from attentest.errors import InputError, counted
 from attentest.markup import row_table
 from attentest.noise.derived import NoiseLike, as_noise
+from attentest.noise.estimators import EQUAL_GAIN, NoiseEstimator
 from attentest.noise.model import FitsNoise, FloatArray, NoiseModel, check_shape, complete
 from attentest.noise.reference_images import ReferenceImages, reference_images
 from attentest.progress import ProgressLike, progress_reports
-from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, verdicts
-from attentest.simulation.noise_check.measures import MeasuredNoise, bin_edges, grey_step, measure, on_grid
+from attentest.simulation.noise_check.assumptions import CRITERIA, Assumption, undecided, verdicts
+from attentest.simulation.noise_check.measures import (
+    CLIPPING,
+    MeasuredNoise,
+    Measures,
+    ResidualImages,
+    bin_edges,
+    grey_step,
+    on_grid,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +43,19 @@ LEAST_SIDE = 4
 FEWEST, MOST = 19, 100_000
 """Limits of the number of simulated sets of images."""
 
+FIRST = 100
+"""After every so many simulated sets of images it is asked which verdicts are still open. All is measured on the first,
+for pictures and for what is expected; on later ones, what is still open."""
+
 DRAWN_AT_ONCE = 2**21
 """Most values that are drawn at once, which bounds the memory of models that draw more than they return."""
 
 SMALLEST_SHARE = 1e-6
 """Standard deviations below this share of the greatest count as this: a model may say that pixels have no noise."""
+
+QUICK_IMAGES, QUICK_SIDE, QUICK_SIMULATIONS = 20, 32, 159
+"""Images, pixels along a side in their middle, and simulations of a quick check: seconds for images of any size, and as
+few simulations as adjusted p-values of 0.05 need."""
 
 BAND = (0.025, 0.975)
 """Probabilities between which the bands of pictures lie."""
@@ -117,11 +135,19 @@ class NoiseCheck:
             f"least {len(self.assumptions) / (self.simulations + 1):.2g}."
         )
 
+    def objection(self) -> str:
+        """Return in a sentence which assumptions are broken, with what was found about the first; empty if none is."""
+        if self.passed:
+            return ""
+        finding = self[self.broken[0]].finding
+        clause = finding[:1].lower() + finding[1:]
+        return f"the images do not fit this noise model (broken: {', '.join(self.broken)}): {clause}"
+
     def summary(self) -> str:
         """Return the verdicts in words, one paragraph for each assumption."""
         lines = [f"{self.title()}.", ""]
         for assumption in self.assumptions:
-            lines.append(f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_pvalue:.3g})")
+            lines.append(f"{assumption.name}: {assumption.verdict} (adjusted p {assumption.adjusted_text})")
             lines.append(f"    {assumption.in_words()}")
         return "\n".join([*lines, "", self.conclusion()])
 
@@ -132,7 +158,7 @@ class NoiseCheck:
     def _repr_html_(self) -> str:
         columns = ("assumption", "verdict", "adjusted p", "measured")
         rows = [
-            (part.name, part.verdict, f"{part.adjusted_pvalue:.3g}", f"{part.statistic_name} {part.statistic:.3g}")
+            (part.name, part.verdict, part.adjusted_text, f"{part.statistic_name} {part.statistic:.3g}")
             for part in self.assumptions
         ]
         broken = [f"{name}: {self[name].in_words()}" for name in self.broken]
@@ -175,7 +201,7 @@ def noise_check(
     images: Iterable[ImageLike],
     *,
     alpha: float = 0.05,
-    simulations: int = 199,
+    simulations: int = 999,
     rng: Any = 0,
     progress: ProgressLike = None,
 ) -> NoiseCheck:
@@ -197,7 +223,8 @@ def noise_check(
     alpha
         Probability, at most, that an assumption is called broken although all hold.
     simulations
-        Number of sets of images that are drawn from the model; at least 8 / alpha.
+        Most sets of images that are drawn from the model, at least 8 / alpha. Fewer are where no more can change a
+        verdict: if nothing is conspicuous, 100 are enough.
     rng
         Random generator, or seed, of the drawn images.
     progress
@@ -227,22 +254,37 @@ def noise_check(
         values = reference.mean + reference.residuals
         step = grey_step(values)
         deviations = deviations_drawn = _deviations(model, shape)
-        measures = measure(reference.residuals, deviations, values)
-        drawn = []
+        measures = ResidualImages(reference.residuals, deviations, values).measures()
+        drawn: list[Measures] = []
+        tested = {name: [numbers] for name, numbers in measures.tested.items()}
+        names, variance = list(tested), np.square(reference.residuals).mean()
         for done in range(count):
             if report is not None:
                 report(done, count)
             images_drawn = _drawn(model, generator, reference)
             if estimator is not None:
                 deviations_drawn = _deviations(_fitted(estimator, images_drawn), shape)
-            drawn.append(measure(images_drawn.residuals, deviations_drawn, _as_images(images_drawn, reference, step)))
+            values_drawn = images_drawn.residuals
+            if CLIPPING in names:  # as they would be without: with the variance and on the grid of the images
+                factor = np.sqrt(variance / np.square(values_drawn).mean())
+                values_drawn = on_grid(reference.mean + factor * values_drawn, step)
+            sample = ResidualImages(images_drawn.residuals, deviations_drawn, values_drawn)
+            if done < FIRST:
+                drawn.append(sample.measures())
+            for name in names:
+                tested[name].append(drawn[done].tested[name] if done < FIRST else sample.numbers(name)[0])
+            drawn_sets = done + 1
+            if drawn_sets % FIRST == 0:
+                names = undecided(tested, count, level)
+                if not names:
+                    break
         if report is not None:
             report(count, count)
     counts, edges = np.histogram(values, bins=bin_edges(*measures.value_range, step))
     return NoiseCheck(
-        assumptions=verdicts(measures, drawn, level),
+        assumptions=verdicts(measures, drawn, level, tested),
         alpha=level,
-        simulations=count,
+        simulations=drawn_sets,
         n_images=reference.count,
         shape=(channels, height, width),
         noise=dict(model.describe()),
@@ -258,6 +300,31 @@ def noise_check(
             edges=edges,
         ),
     )
+
+
+def quick_check(estimator: NoiseEstimator, images: Iterable[ImageLike], *, progress: ProgressLike = None) -> NoiseCheck:
+    """Check how well an estimator fits the images that it was fitted to, on the middle of at most 20 of them.
+
+    Parameters
+    ----------
+    estimator
+        The fitted estimator.
+    images
+        The images that it was fitted to.
+    progress
+        As in :func:`noise_check`.
+    """
+    from attentest.images.sample import Sample, as_sample  # here because torch is slow to import
+
+    middles = []
+    for image, gain in zip(islice(images, QUICK_IMAGES), estimator.gains_, strict=False):
+        pixels = as_sample(image).pixels / gain
+        starts = [max(0, side - QUICK_SIDE) // 2 for side in pixels.shape[1:]]
+        rows, columns = (slice(start, start + QUICK_SIDE) for start in starts)
+        middles.append(Sample(pixels=pixels[:, rows, columns], levels=None))
+    evened = copy.copy(estimator)
+    evened.gain = EQUAL_GAIN  # the images have been divided by their gains
+    return noise_check(evened, middles, simulations=QUICK_SIMULATIONS, progress=progress)
 
 
 def _fitted(estimator: FitsNoise, reference: ReferenceImages) -> NoiseModel:
@@ -288,12 +355,6 @@ def _drawn(noise: NoiseModel, rng: np.random.Generator, reference: ReferenceImag
         part[:] = noise.sample(rng, len(part), size)
     drawn -= drawn.mean(axis=0)
     return replace(reference, residuals=drawn.reshape(reference.residuals.shape))
-
-
-def _as_images(drawn: ReferenceImages, reference: ReferenceImages, step: float) -> FloatArray:
-    """Return drawn images as they would be without clipping: with the variance and on the grid of the real ones."""
-    factor = float(np.sqrt((reference.residuals**2).mean() / (drawn.residuals**2).mean()))
-    return on_grid(reference.mean + factor * drawn.residuals, step)
 
 
 def _whole_band(sets: Sequence[FloatArray]) -> FloatArray:

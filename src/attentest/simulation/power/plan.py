@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
@@ -14,7 +15,9 @@ from attentest.errors import InputError, counted
 from attentest.markup import row_table
 from attentest.presentation.figure import (
     BLUE,
+    GREEN,
     GREY,
+    PURPLE,
     VERMILION,
     checked_axes,
     make_logarithmic,
@@ -29,16 +32,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-DIFFERENCE = ("difference", "difference_low", "difference_high")
-"""Columns of the detectable difference and of the ends of its interval."""
-
-REGION_STYLES = ((BLUE, "o"), (VERMILION, "s"))
-"""Colours and markers of the kinds of region, where gamma is on the axis."""
+REGION_STYLES = ((BLUE, "o"), (VERMILION, "s"), (GREEN, "D"), (PURPLE, "^"))
+"""Colours and markers of the kinds of region and numbers of draws, where gamma is on the axis."""
 
 MARKERS = "osD^v"
 """Of the values of gamma, where the signal is on the axis."""
 
 REJECTED = "share of images rejected (bars: 95% intervals)"
+OVERLAP = "mean overlap of region and signal, as IoU\n(bars: two standard errors)"
+LENGTH = "median length, as a multiple of the naive one\n(bars: quartiles)"
 
 PANEL_SIDE = 4.6
 """Width of a panel in inches."""
@@ -136,6 +138,19 @@ class Plan:
         end = f"above {self.signal(strongest):.3g}" if np.isinf(signal.high) else f"{signal.high:.3g}"
         return f"a signal of {signal.value:.3g} [{signal.low:.3g}, {end}] is found with a probability of {self.power:g}"
 
+    def best(self) -> Design:
+        """Return the design that finds the weakest signal, or rejects most at the strongest; without one, the last.
+
+        Of designs that are equally good the first is returned. The differences of others may be due to chance: the
+        intervals of :meth:`detectable` tell.
+        """
+
+        def order(design: Design) -> tuple[float, float]:
+            signal = self.detectable(design)
+            return (math.inf if signal is None else signal.value), -self.of(design)[-1].rejected.value
+
+        return min(self.designs, key=order) if self.deltas[-1] else self.designs[-1]
+
     def signal(self, tests: SimulatedTests) -> float:
         """Return the height of the signal of tests, in the units of the pixels."""
         return self.noise_deviation * tests.delta
@@ -146,6 +161,7 @@ class Plan:
             {
                 "region": tests.design.region,
                 "randomise": tests.design.randomise,
+                "draws": tests.design.draws,
                 "delta": tests.delta,
                 "signal": self.signal(tests),
                 "images": tests.rejected.total,
@@ -156,7 +172,7 @@ class Plan:
                 "coverage": None if tests.coverage is None else tests.coverage.value,
                 "median_length": tests.median_length,
                 "mean_length": tests.mean_length,
-                **dict(zip(DIFFERENCE, tests.detectable_difference or (None, None, None), strict=True)),
+                **_named(("difference", "difference_low", "difference_high"), tests.detectable_difference),
                 "iou": tests.mean_overlap,
                 "iou_error": tests.overlap_error,
                 "evaluations": tests.evaluations,
@@ -180,6 +196,7 @@ class Plan:
         return {
             "region": column("region", ""),
             "gamma": column("randomise", "g"),
+            **({"draws": column("draws", "d")} if any(row["draws"] > 1 for row in rows) else {}),
             "signal": column("signal"),
             f"rejected at {self.alpha:g}": [f"{value} [{low}, {high}]" for value, low, high in ends],
             "difference": column("difference"),
@@ -202,6 +219,8 @@ class Plan:
                     lines[-1] += f"; a difference of {least.value:.3g} is found with a probability of {self.power:g}"
             else:
                 lines.append(f"{design}: {self.detectable_text(design)}")
+        if len(self.designs) > 1 and self.deltas[-1]:
+            lines.append(f"most is found with: {self.best()}")
         undecided = sum(tests.undecided for tests in self.tests)
         if undecided:
             lines.append(f"error bars that contain {self.alpha:g}, counted as not rejected: {undecided}")
@@ -219,19 +238,17 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON-ready values; infinite numbers become "inf"."""
-        detectable = [
-            design._asdict() | dict(zip(("signal", "low", "high"), self.detectable(design) or (None,) * 3, strict=True))
-            for design in self.designs
-        ]
-        return {
+        names = ("signal", "low", "high")
+        values = {
             "alpha": self.alpha,
             "power": self.power,
             "confidence_level": self.confidence_level,
             "noise_deviation": self.noise_deviation,
             "side": self.side,
-            "detectable": [_json_ready(row) for row in detectable],
-            "tests": [_json_ready(row) for row in self.rows()],
+            "detectable": [design._asdict() | _named(names, self.detectable(design)) for design in self.designs],
+            "tests": self.rows(),
         }
+        return {name: json_ready(value) for name, value in values.items()}
 
     def plot(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
         """Draw the power against the height of the signal, and IoU and length of intervals against gamma.
@@ -263,33 +280,33 @@ class Plan:
         reached = [tests.delta for tests in self.tests if tests.rejected.value >= self.power and tests.delta > 0]
         delta = min(reached, default=self.deltas[-1])
         about = f"signal of {self.noise_deviation * delta:.3g}" if delta else "no signal planted"
-        drawings = [] if len(self.deltas) > 1 else [_draw_rejected]
+        by_gamma = [] if len(self.deltas) > 1 else [(_rejected, f"rejected, {about}", REJECTED)]
         if delta:
-            drawings.append(_draw_overlaps)
+            by_gamma.append((_overlap, f"quality of the region, {about}", OVERLAP))
         if any(tests.lengths is not None for tests in self.tests):
-            drawings.append(_draw_lengths)
-        regions = _regions(self) if len(self.deltas) > 1 else ()
+            by_gamma.append((_length, f"confidence intervals, {about}", LENGTH))
+        regions = dict.fromkeys(design.region for design in self.designs)
         return [
-            *(partial(_draw_power, plan=self, region=region) for region in regions),
-            *(partial(draw, plan=self, delta=delta, about=about) for draw in drawings),
+            *(partial(_draw_power, plan=self, region=region) for region in regions if len(self.deltas) > 1),
+            *(
+                partial(_draw_by_gamma, plan=self, delta=delta, bar=bar, title=title, label=label)
+                for bar, title, label in by_gamma
+            ),
         ]
 
 
-def _json_ready(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: json_ready(value) if isinstance(value, float) else value for name, value in row.items()}
+def _named(names: Sequence[str], detectable: Detectable | None) -> dict[str, float | None]:
+    """Return what is detectable, and the ends of its interval, by names; None if there is nothing."""
+    return dict(zip(names, detectable or (None, None, None), strict=True))
 
 
-def _crossing(deltas: Sequence[float], rates: Iterable[float], target: float) -> float:
+def _crossing(deltas: Sequence[float], rates: Sequence[float], target: float) -> float:
     """Return the least delta at which rates, interpolated linearly, reach a target; infinite if they never do."""
-    before: tuple[float, float] | None = None
-    for delta, rate in zip(deltas, rates, strict=True):
-        if rate >= target:
-            if before is None:
-                return delta
-            share = (target - before[1]) / (rate - before[1])
-            return before[0] + share * (delta - before[0])
-        before = delta, rate
-    return float("inf")
+    first = next((place for place, rate in enumerate(rates) if rate >= target), None)
+    if not first:
+        return float("inf") if first is None else deltas[0]
+    share = (target - rates[first - 1]) / (rates[first] - rates[first - 1])
+    return deltas[first - 1] + share * (deltas[first] - deltas[first - 1])
 
 
 def _panel_axes(make: Callable[[float, float], Figure], count: int) -> list[Axes]:
@@ -298,10 +315,6 @@ def _panel_axes(make: Callable[[float, float], Figure], count: int) -> list[Axes
     rows = count // columns
     figure = make(PANEL_SIDE * columns, 0.9 * PANEL_SIDE * rows)
     return list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
-
-
-def _regions(plan: Plan) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(design.region for design in plan.designs))
 
 
 def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
@@ -314,11 +327,18 @@ def _draw_power(axes: Axes, plan: Plan, region: str) -> None:
         tests = plan.of(design)
         # Moved aside a little, so that bars do not hide each other.
         aside = 0.015 * width * (number - (len(designs) - 1) / 2)
-        at = plan.noise_deviation * np.array([each.delta + aside for each in tests])
-        rates = [each.rejected for each in tests]
-        label = f"gamma {design.randomise:g}" if design.randomise else "not randomised"
+        at = plan.noise_deviation * np.array([row.delta + aside for row in tests])
+        rates = [row.rejected for row in tests]
         axes.vlines(at, [rate.low for rate in rates], [rate.high for rate in rates], color=shades[number], lw=1)
-        axes.plot(at, [rate.value for rate in rates], color=shades[number], lw=1.8, marker=marker, ms=4, label=label)
+        axes.plot(
+            at,
+            [rate.value for rate in rates],
+            color=shades[number],
+            lw=1.8,
+            marker=marker,
+            ms=4,
+            label=design.selection,
+        )
     # Labels where the curves are not: they rise from the lower left to the upper right.
     for value, text, style, side in ((plan.power, "power", "-", "left"), (plan.alpha, "alpha", ":", "right")):
         axes.axhline(value, color=GREY, lw=1, ls=style)
@@ -341,48 +361,49 @@ Bar: TypeAlias = tuple[float, float, float]
 """A value and the ends of its bar."""
 
 
-def _draw_rejected(axes: Axes, plan: Plan, delta: float, about: str) -> None:
-    _draw_by_gamma(axes, plan, delta, lambda tests: (tests.rejected.value, tests.rejected.low, tests.rejected.high))
-    axes.set(ylim=(0, 1.03), ylabel=REJECTED, title=f"rejected, {about}")
+def _rejected(tests: SimulatedTests) -> Bar:
+    return tests.rejected.value, tests.rejected.low, tests.rejected.high
 
 
-def _draw_overlaps(axes: Axes, plan: Plan, delta: float, about: str) -> None:
-    def bar(tests: SimulatedTests) -> Bar:
-        mean, error = tests.mean_overlap or 0.0, 2 * (tests.overlap_error or 0.0)
-        return mean, mean - error, mean + error
-
-    _draw_by_gamma(axes, plan, delta, bar)
-    axes.set(ylim=(0, 1.03), title=f"quality of the region, {about}")
-    axes.set_ylabel("mean overlap of region and signal, as IoU\n(bars: two standard errors)")
+def _overlap(tests: SimulatedTests) -> Bar:
+    mean, error = tests.mean_overlap or 0.0, 2 * (tests.overlap_error or 0.0)
+    return mean, mean - error, mean + error
 
 
-def _draw_lengths(axes: Axes, plan: Plan, delta: float, about: str) -> None:
-    def bar(tests: SimulatedTests) -> Bar:
-        low, middle, high = tests.length_quartiles or (np.nan, np.nan, np.nan)
-        return middle, low, high
+def _length(tests: SimulatedTests) -> Bar:
+    low, middle, high = tests.length_quartiles or (np.nan, np.nan, np.nan)
+    return middle, low, high
 
-    _draw_by_gamma(axes, plan, delta, bar)
+
+def _draw_by_gamma(
+    axes: Axes, plan: Plan, delta: float, bar: Callable[[SimulatedTests], Bar], title: str, label: str
+) -> None:
+    """Draw a quantity of the tests with one height of the signal against gamma, a line for each region and draws."""
+    gammas = sorted({design.randomise for design in plan.designs})
+    regions = tuple(dict.fromkeys((design.region, design.draws) for design in plan.designs))
+    for number, ((region, draws), (colour, marker)) in enumerate(zip(regions, cycle(REGION_STYLES), strict=False)):
+        shown = [tests for tests in plan.tests if tests.delta == delta and tests.design[1:] == (region, draws)]
+        bars = np.array([bar(tests) for tests in shown]).reshape(-1, 3)  # none if the simulation was interrupted
+        bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
+        aside = 0.06 * (number - (len(regions) - 1) / 2)
+        at = np.array([gammas.index(tests.design.randomise) + aside for tests in shown])
+        axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
+        axes.plot(
+            at,
+            bars[:, 0],
+            color=colour,
+            lw=1.8,
+            marker=marker,
+            ms=5,
+            label=f"regions of {region}{f', {draws} draws' if draws > 1 else ''}",
+        )
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)", ylabel=label, title=title)
+    axes.legend(fontsize=8.5)
     low, high = axes.dataLim.intervaly
-    if np.isfinite(high) and high > LONG * low:
+    if bar is not _length:
+        axes.set_ylim(0, 1.03)
+    elif np.isfinite(high) and high > LONG * low:
         make_logarithmic(axes, "y")
     elif np.isfinite(high):
         axes.set_ylim(0, 1.1 * high)
-    axes.set_ylabel("median length, as a multiple of the naive one\n(bars: quartiles)")
-    axes.set_title(f"confidence intervals, {about}")
-
-
-def _draw_by_gamma(axes: Axes, plan: Plan, delta: float, bar: Callable[[SimulatedTests], Bar]) -> None:
-    """Draw a quantity of the tests with one height of the signal against gamma, a line for each kind of region."""
-    gammas = sorted({design.randomise for design in plan.designs})
-    regions = _regions(plan)
-    for number, (region, (colour, marker)) in enumerate(zip(regions, cycle(REGION_STYLES), strict=False)):
-        tests = [each for each in plan.tests if each.delta == delta and each.design.region == region]
-        bars = np.array([bar(each) for each in tests]).reshape(-1, 3)  # none if the simulation was interrupted
-        bars[~np.isfinite(bars)] = np.nan  # an infinite interval is not drawn
-        aside = 0.06 * (number - (len(regions) - 1) / 2)
-        at = np.array([gammas.index(each.design.randomise) + aside for each in tests])
-        axes.vlines(at, bars[:, 1], bars[:, 2], color=colour, lw=1.2)
-        axes.plot(at, bars[:, 0], color=colour, lw=1.8, marker=marker, ms=5, label=f"regions of {region}")
-    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
-    axes.set(xlim=(-0.4, len(gammas) - 0.6), xlabel="gamma (0: not randomised)")
-    axes.legend(fontsize=8.5)

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from attentest.checks import confidence, level, parameter_error, real_number, strictly_between_0_and_1, whole_number
+from attentest.checks import level, parameter_error, real_number, strictly_between_0_and_1, whole_number
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike
 from attentest.noise import NoiseLike
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress, ProgressLike, progress_reports
 from attentest.registry import REGION_UNITS
-from attentest.results.result import AttentionTestResult
-from attentest.simulation.images import SimulatedImages, mean_image, noise_deviation
+from attentest.simulation.images import SimulatedImages, noise_deviation
 from attentest.simulation.power.plan import Plan
 from attentest.simulation.power.simulated_tests import Design, SimulatedTests
 from attentest.statistics.alternative import ONE_SIDED
-from attentest.statistics.conditional_power import detectable_means
-from attentest.statistics.inference import confidence_intervals_of
+from attentest.statistics.conditional_mean import detectable_means
+from attentest.statistics.draws import intervals_of_draws
 from attentest.statistics.multiple_testing import rate_of
 
 RANDOMISE = (0.0, 0.3, 0.5, 1.0)
@@ -41,7 +40,7 @@ MOST_TESTS = 10**6
 LARGEST_DELTA = 1e6
 """Upper limit on the height of the square, in standard deviations of the noise, against typing errors."""
 
-VARIED = ("region_unit", "randomise", "confidence_level")
+VARIED = ("region_unit", "randomise", "draws", "confidence_level")
 """Settings of the given test that are not those of the simulated tests."""
 
 RESULTS_TOGETHER = 32
@@ -54,6 +53,7 @@ def plan(
     rng: np.random.Generator | int = 0,
     *,
     randomise: float | Sequence[float] = RANDOMISE,
+    draws: int | Sequence[int] = 1,
     region_unit: str | Sequence[str] = REGIONS,
     deltas: float | Sequence[float] | None = None,
     side: int | None = None,
@@ -62,7 +62,6 @@ def plan(
     true_noise: NoiseLike | None = None,
     alpha: float = 0.05,
     power: float = 0.8,
-    confidence_level: float | None = 0.95,
     progress: ProgressLike = None,
 ) -> Plan:
     """Simulate what a test would find, by how it is randomised and by what regions consist of.
@@ -74,14 +73,17 @@ def plan(
     Parameters
     ----------
     test
-        The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise`` and
-        ``region_unit`` replace its own.
+        The test, with its own model, noise model and settings, among them its ``randomise_seed``; ``randomise``,
+        ``draws`` and ``region_unit`` replace its own. Length and coverage of the intervals are measured at its
+        ``confidence_level``; with None there are rejections alone, in about half the time.
     n
         Number of images for each gamma, kind of region and height; at least that of the backgrounds.
     rng
         A generator, or a seed for one.
     randomise
         One value of gamma, or several to compare; 0 is the paper's test.
+    draws
+        One number of draws of the added noise, or several to compare; a test that is not randomised has one.
     region_unit
         What regions consist of: "pixels", "patches", or a list of both.
     deltas
@@ -102,17 +104,14 @@ def plan(
         Significance level.
     power
         Power that a detectable signal has.
-    confidence_level
-        Level of the confidence intervals whose length and coverage are measured; None for rejections alone, in about
-        half the time.
     progress
         True for a progress bar; or a function, which is called with (tests done, number of tests).
 
     Examples
     --------
     >>> from attentest import AttentionTest, bundled_model, plan
-    >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0)
-    >>> planned = plan(test, n=2, randomise=[0.5], region_unit=["patches"], deltas=[2], confidence_level=None)
+    >>> test = AttentionTest.from_pretrained(bundled_model(), noise=1.0, confidence_level=None)
+    >>> planned = plan(test, n=2, randomise=0.5, region_unit="patches", deltas=2)
     >>> planned.tests[0].rejected.total
     2
     """
@@ -121,6 +120,7 @@ def plan(
         n,
         rng,
         randomise=randomise,
+        draws=draws,
         region_unit=region_unit,
         deltas=deltas,
         side=side,
@@ -129,7 +129,6 @@ def plan(
         true_noise=true_noise,
         alpha=alpha,
         power=power,
-        confidence_level=confidence_level,
     )
     with progress_reports(progress, len(simulation), "test") as report:
         return simulation.plan(simulation.tests(report))
@@ -138,16 +137,7 @@ def plan(
 class Simulation:
     """The simulation of :func:`plan`, whose parameters it takes and checks, before hours of computation and not after.
 
-    Attributes
-    ----------
-    images
-        The images.
-    designs
-        How regions are chosen.
-    deltas
-        Heights of the square in standard deviations of the noise, ascending.
-    noise_deviation
-        Standard deviation of the noise of a pixel.
+    Its designs, heights and numbers are those of the :class:`Plan` that it returns.
     """
 
     def __init__(
@@ -157,6 +147,7 @@ class Simulation:
         rng: np.random.Generator | int,
         *,
         randomise: float | Sequence[float],
+        draws: int | Sequence[int] = 1,
         region_unit: str | Sequence[str],
         deltas: float | Sequence[float] | None,
         side: int | None,
@@ -165,22 +156,20 @@ class Simulation:
         true_noise: NoiseLike | None,
         alpha: float,
         power: float,
-        confidence_level: float | None,
     ) -> None:
-        if backgrounds is None:
-            means = [mean_image(test, None, image_shape)]
-        elif image_shape is None:
-            means = [mean_image(test, image, None) for image in _listed(backgrounds, "backgrounds")]
-        else:
+        if backgrounds is not None and image_shape is not None:
             raise InputError(
                 "image_shape is for a constant background, but backgrounds are given: leave one of them out.",
                 "image_shape",
             )
+        means = [None] if backgrounds is None else _listed(backgrounds, "backgrounds")
         if deltas is None:
             deltas = DELTAS if backgrounds is None else 0.0
+        self.images = SimulatedImages(test, rng, means=means, image_shape=image_shape, true_noise=true_noise, side=side)
         self.test = test
+        self.confidence_level = test.definition.confidence_level
         self.count = whole_number(n, "n (the number of images)", 1, MOST_TESTS)
-        self.designs = _designs(test, randomise, region_unit)
+        self.designs = _designs(test, randomise, draws, region_unit)
         self.deltas = sorted({_height(delta) for delta in _listed(deltas, "deltas")})
         if len(self) > MOST_TESTS:
             raise InputError(f"n = {n} would take {len(self)} tests, and at most {MOST_TESTS} are possible.", "n")
@@ -190,20 +179,9 @@ class Simulation:
                 f"{len(means)}, or fewer backgrounds.",
                 "n",
             )
-        if side is not None:
-            sizes = [mean.shape[1:] for mean in means]
-            side = whole_number(side, "side (of the square, in pixels)", 1, min(map(min, sizes)))
-            if (side, side) in sizes:
-                raise InputError(
-                    f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
-                    "give a smaller one.",
-                    "side",
-                )
-        self.images = SimulatedImages.of(test, rng, backgrounds=means, true_noise=true_noise, side=side)
-        self.noise_deviation = noise_deviation(self.images.noise, means[0].pixels.size)
+        self.noise_deviation = noise_deviation(self.images.noise, self.images.backgrounds[0].pixels.size)
         self.alpha = level(alpha)
         self.power = strictly_between_0_and_1(power, "power")
-        self.confidence_level = None if confidence_level is None else confidence(confidence_level)
 
     def __len__(self) -> int:
         """Return the number of tests."""
@@ -238,88 +216,79 @@ class Simulation:
             yield self._tests(design, delta, report)
 
     def _tests(self, design: Design, delta: float, progress: Progress) -> SimulatedTests:
-        test = self.test.replace(region_unit=design.region, randomise=design.randomise)
+        test = self.test.replace(region_unit=design.region, randomise=design.randomise, draws=design.draws)
         alternative = test.settings["alternative"]
         height = (-1 if alternative == "less" else 1) * delta * self.noise_deviation
         numbers = range(self.count)
-        results = test.replace(confidence_level=self.confidence_level).stream(
+        results = test.stream(
             (self.images.image(number, height) for number in numbers),
             progress,
             references=self.images.references(numbers),
+            names=numbers,
             decide_at=self.alpha if self.confidence_level is None else None,
         )
         decisions: list[bool | None] = []
         evaluations: list[int] = []
+        covered: list[bool] = []
+        lengths: list[float] = []
+        differences: list[float] = []
         overlaps: list[float] = []
-        intervals: list[_Interval] = []
         while batch := list(islice(results, RESULTS_TOGETHER)):
-            numbered = list(enumerate(batch, len(decisions)))
+            first = len(decisions)
             decisions += [result.reject_at(self.alpha) for result in batch]
             evaluations += [result.evaluations for result in batch]
             if delta:
-                overlaps += [_overlap(result.region, self.images.square(number)) for number, result in numbered]
-            if self.confidence_level is not None:
-                truths = [
-                    float(self.images.contrast_terms(test, result, number, height).sum()) for number, result in numbered
+                squares = map(self.images.square, numbers[first:])
+                regions = (result.majority_region for result in batch)
+                overlaps += [
+                    float((region & square).sum() / (region | square).sum())
+                    for region, square in zip(regions, squares, strict=False)
                 ]
-                intervals += _intervals(batch, truths, self.confidence_level, self.alpha, self.power)
+            if self.confidence_level is None:
+                continue
+            if design.draws == 1:
+                law = type(batch[0].law).concatenated([result.law for result in batch])
+                sets = [result.intervals for result in batch]  # as far as the confidence intervals needed them
+                means = detectable_means(law, sets, alternative, self.alpha, self.power)
+                differences += [float(mean * result.standard_error) for result, mean in zip(batch, means, strict=True)]
+            groups = [result.draws or (result,) for result in batch]
+            intervals = intervals_of_draws(groups, [self.confidence_level] * len(batch))
+            for number, (result, interval) in enumerate(zip(batch, intervals, strict=True), first):
+                drawn = (draw.region for draw in result.draws or (result,))
+                chosen = (replace(result, region=region, part=region) for region in drawn)
+                terms = [self.images.contrast_terms(one_draw, number, height).sum() for one_draw in chosen]
+                covered.append(float(np.mean(terms)) in interval)
+                if alternative not in ONE_SIDED:  # one-sided intervals have no length
+                    naive = result.naive_confidence_interval(self.confidence_level)
+                    lengths.append((interval.high - interval.low) / (naive.high - naive.low))
         return SimulatedTests(
             design=design,
             delta=delta,
             rejected=rate_of(np.array([decision is True for decision in decisions])),
             undecided=decisions.count(None),
-            coverage=rate_of(np.array([interval.covers for interval in intervals])) if intervals else None,
-            lengths=_array([interval.length for interval in intervals if alternative not in ONE_SIDED]),
-            differences=_array([interval.difference for interval in intervals]),
-            overlaps=_array(overlaps),
+            coverage=rate_of(np.array(covered)) if covered else None,
+            lengths=np.array(lengths) if lengths else None,
+            differences=np.array(differences) if differences else None,
+            overlaps=np.array(overlaps) if overlaps else None,
             evaluations=float(np.mean(evaluations)),
         )
 
 
-class _Interval(NamedTuple):
-    """Whether an interval covers the true value, its length over the naive one, and what the test can detect."""
-
-    covers: bool
-    length: float
-    difference: float
-
-
-def _intervals(
-    results: Sequence[AttentionTestResult], truths: Sequence[float], confidence_level: float, alpha: float, power: float
-) -> list[_Interval]:
-    """Return what the intervals of results of one test say; one-sided ones have no length.
-
-    Detectable differences are from the truncation sets as far as the confidence intervals needed them.
-    """
-    law = type(results[0].law).concatenated([result.law for result in results])
-    means = detectable_means(law, [result.intervals for result in results], results[0].alternative, alpha, power)
-    measured = []
-    intervals = confidence_intervals_of(results, confidence_level)
-    for result, interval, truth, mean in zip(results, intervals, truths, means, strict=True):
-        naive = result.naive_confidence_interval(confidence_level)
-        naive_length = naive.high - naive.low
-        length = (interval.high - interval.low) / naive_length if np.isfinite(naive_length) else np.nan
-        measured.append(_Interval(truth in interval, length, float(mean * result.standard_error)))
-    return measured
-
-
-def _array(values: list[float]) -> NDArray[np.float64] | None:
-    return np.array(values) if values else None
-
-
-def _overlap(region: NDArray[np.bool_], square: NDArray[np.bool_]) -> float:
-    """Return the pixels in both the region and the square (H, W) over those in either."""
-    return float((region & square).sum() / (region | square).sum())
-
-
-def _designs(test: AttentionTest, randomise: Any, region_unit: Any) -> tuple[Design, ...]:
-    """Return each kind of region with each gamma, after the test has checked both."""
+def _designs(test: AttentionTest, randomise: Any, draws: Any, region_unit: Any) -> tuple[Design, ...]:
+    """Return each kind of region with each gamma and each number of draws, after the test has checked them."""
     listed = _listed(region_unit, "region_unit")
     units = tuple(dict.fromkeys(test.replace(region_unit=unit).definition.region_unit for unit in listed))
     gammas = tuple(dict.fromkeys(_listed(randomise, "randomise")))
     for gamma in gammas:
         test.replace(randomise=gamma)
-    return tuple(Design(float(gamma), unit) for unit in units for gamma in gammas)
+    randomised = test.replace(randomise=max(gammas) or 1.0)
+    counts = tuple(dict.fromkeys(randomised.replace(draws=count).definition.draws for count in _listed(draws, "draws")))
+    if not any(gammas) and max(counts) > 1:
+        randomised.replace(randomise=0, draws=max(counts))  # raises an error: there is no noise to draw
+    designs = (
+        Design(float(gamma), unit, count if gamma else 1) for unit in units for gamma in gammas for count in counts
+    )
+    return tuple(dict.fromkeys(designs))
 
 
 def _height(delta: Any) -> float:

@@ -13,14 +13,20 @@ from attentest.statistics.multiple_testing import Rate
 
 
 class Design(NamedTuple):
-    """How the region is chosen: the gamma of ``AttentionTest(randomise=)`` and what regions consist of."""
+    """How the region is chosen: the gamma of ``AttentionTest(randomise=)``, what regions consist of, and the draws."""
 
     randomise: float
     region: str
+    draws: int = 1
+
+    @property
+    def selection(self) -> str:
+        """How it is randomised, in words."""
+        several = f", {self.draws} draws" if self.draws > 1 else ""
+        return f"gamma {self.randomise:g}{several}" if self.randomise else "not randomised"
 
     def __str__(self) -> str:
-        gamma = f"gamma {self.randomise:g}" if self.randomise else "not randomised"
-        return f"{self.region}, {gamma}"
+        return f"{self.region}, {self.selection}"
 
 
 class Detectable(NamedTuple):
@@ -49,14 +55,16 @@ class SimulatedTests:
     undecided
         Number of images whose error bar contains alpha.
     coverage
-        Share of the confidence intervals that hold the true value; None if there are no intervals.
+        Share of the confidence intervals that hold the true value, of several draws the mean of the true differences
+        of their regions; None if there are no intervals.
     lengths : (n,)
         Lengths of the confidence intervals over those of the naive ones; None if there are no two-sided intervals.
     differences : (n,)
         Least true difference of each image, in the units of the pixels, that its test finds with the asked-for power,
-        given the region that was chosen; None if there are no intervals.
+        given the region that was chosen; None if there are no intervals, or several draws of the added noise.
     overlaps : (n,)
-        Pixels in both the region and the signal over those in either (IoU); None without a signal.
+        Pixels in both the region and the signal over those in either (IoU), of several draws the pixels that most of
+        them chose; None without a signal.
     evaluations
         Mean number of model evaluations per image.
     """

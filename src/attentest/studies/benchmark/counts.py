@@ -42,37 +42,17 @@ CORRELATED = AR1(rho=0.5)
 
 @dataclass(frozen=True, kw_only=True)
 class CountedCase:
-    """Images and a test of them, all of which the seed determines.
+    """Images and a test of them, all of which the seed determines."""
 
-    Parameters
-    ----------
-    name
-        What is tested.
-    size, architecture
-        Side of the images in pixels and architecture, which choose the bundled model.
-    images
-        Number of images.
-    height
-        Height of a bright square in noise of standard deviation 1; 0 for null images.
-    noise
-        Noise of the images, which the test knows.
-    precision
-        Precision of the search.
-    alpha
-        Level at which to decide; None for p itself.
-    options
-        Other options of the test.
-    """
-
-    name: str
-    size: int
+    name: str  # what is tested
+    size: int  # side of the images in pixels, which with the architecture chooses the bundled model
     architecture: str = "base"
-    images: int
-    height: float = 0.0
-    noise: NoiseLike = UNIT_NOISE
-    precision: Literal["float64", "mixed"] = "float64"
-    alpha: float | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    images: int  # how many
+    height: float = 0.0  # of a bright square in noise of standard deviation 1; 0 for null images
+    noise: NoiseLike = UNIT_NOISE  # of the images, which the test knows
+    precision: Literal["float64", "mixed"] = "float64"  # of the search
+    alpha: float | None = None  # level at which to decide; None for p itself
+    options: Mapping[str, Any] = field(default_factory=dict)  # other options of the test
 
     def count(self) -> int:
         """Return the evaluations that all images take together."""
@@ -137,7 +117,7 @@ class Count:
         return self.ratio is not None and self.ratio < MUCH_LOWER
 
 
-def counts(
+def case_counts(
     recorded: Mapping[str, float], progress: LabelledProgress = lambda done, total, label: None
 ) -> Iterator[Count]:
     """Yield the evaluations per image of each case beside those recorded."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -30,19 +29,14 @@ from attentest.presentation.figure import (
 )
 from attentest.progress import LabelledProgress
 from attentest.registry import COMPARISONS
+from attentest.runs.record_lines import read_lines
+from attentest.runs.records import described_machine
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload
 from attentest.studies.rate_figures import draw_grid
-from attentest.training.classifier import described_machine
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-try:
-    import fcntl
-except ImportError:  # only POSIX has it; elsewhere two runs that end at the same moment are not kept apart
-    fcntl = None  # type: ignore[assignment]
 
 MACHINE = ("device", "device_type", "threads", "processor", "cores")
 """What tells machines from each other; versions of packages, which change speeds too, are recorded beside it."""
@@ -50,27 +44,13 @@ MACHINE = ("device", "device_type", "threads", "processor", "cores")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a run measured, and on what.
+    """What a run measured, and on what."""
 
-    Parameters
-    ----------
-    date
-        When it ended, with its time zone.
-    machine
-        Description of the machine, JSON-ready.
-    settings
-        Those of the benchmark, JSON-ready.
-    ratios
-        All that was measured.
-    left_out
-        The comparisons that could not be made, and why.
-    """
-
-    date: datetime.datetime
-    machine: dict[str, Any]
-    settings: dict[str, Any]
-    ratios: tuple[Ratio, ...]
-    left_out: dict[str, str]
+    date: datetime.datetime  # when it ended, with its time zone
+    machine: dict[str, Any]  # description of the machine, JSON-ready
+    settings: dict[str, Any]  # those of the benchmark, JSON-ready
+    ratios: tuple[Ratio, ...]  # all that was measured
+    left_out: dict[str, str]  # the comparisons that could not be made, and why
 
     @property
     def conditions(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -79,13 +59,8 @@ class Run:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, JSON-ready."""
-        return {
-            "date": self.date.isoformat(timespec="seconds"),
-            "machine": self.machine,
-            "settings": self.settings,
-            "ratios": [ratio.as_dict() for ratio in self.ratios],
-            "left_out": self.left_out,
-        }
+        ratios = [ratio.as_dict() for ratio in self.ratios]
+        return {**vars(self), "date": self.date.isoformat(timespec="seconds"), "ratios": ratios}
 
     @classmethod
     def from_dict(cls, values: Any) -> Run:
@@ -149,11 +124,6 @@ class History:
     runs: list[Run]
     damaged: dict[int, str]
 
-    def last(self, run: Run) -> dict[tuple[str, ...], Ratio]:
-        """Return by their keys the ratios of earlier runs under the same conditions, each as it was the last time."""
-        same = (before for before in self.runs if before.conditions == run.conditions)
-        return {ratio.key: ratio for before in same for ratio in before.ratios}
-
 
 @dataclass(frozen=True)
 class Change:
@@ -175,6 +145,12 @@ class Change:
         limit = SLOWER_COUNT if self.now.quantity == "evaluations" else SLOWER_TIME
         return min(self.factor, self.now.numerator / self.before.numerator) > limit
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return which ratio it is, what it was before and how it changed, JSON-ready."""
+        which = {name: getattr(self.now, name) for name in ("comparison", "of", "over", "quantity")}
+        before = {"ratio_before": self.before.ratio, "numerator_before": self.before.numerator}
+        return {**which, **before, "factor": self.factor, "slower": self.slower}
+
 
 def damage_note(path: Path, damaged: Mapping[int, str]) -> str:
     """Return a sentence about all damaged lines of a file, by their numbers: which, why, and what to do."""
@@ -189,8 +165,9 @@ def damage_note(path: Path, damaged: Mapping[int, str]) -> str:
 
 
 def changes(run: Run, history: History) -> dict[tuple[str, ...], Change]:
-    """Return the changes of all ratios that were measured before, by their keys."""
-    last = history.last(run)
+    """Return the changes of all ratios since they were last measured under the same conditions, by their keys."""
+    same = (before for before in history.runs if before.conditions == run.conditions)
+    last = {ratio.key: ratio for before in same for ratio in before.ratios}
     return {ratio.key: Change(ratio, last[ratio.key]) for ratio in run.ratios if ratio.key in last}
 
 
@@ -205,41 +182,8 @@ def read_history(path: Path) -> History:
     """Return the runs in a file; damaged lines are skipped, and a file that is not there has none."""
     runs: list[Run] = []
     damaged: dict[int, str] = {}
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    runs.append(Run.from_dict(json.loads(line)))
-                except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-                    damaged[number] = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise InputError(f"the history {path} cannot be read ({error.strerror}): give another --history.") from None
+    read_lines(path, lambda values, _: runs.append(Run.from_dict(values)), damaged.__setitem__)
     return History(runs=runs, damaged=damaged)
-
-
-def add_to_history(path: Path, run: Run) -> None:
-    """Add a run to a file as one whole line; runs that end at the same moment wait for each other."""
-    line = json.dumps(run.as_dict(), allow_nan=False).encode() + b"\n"
-    try:
-        with open(path, "a+b", buffering=0) as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
-            size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                line = line if file.read(1) == b"\n" else b"\n" + line  # after the rest of a line that was cut off
-            try:
-                written = file.write(line)
-                if written != len(line):
-                    raise OSError(0, "the disk is full")
-                os.fsync(file.fileno())
-            except BaseException:  # an interrupt too leaves the file as it was
-                file.truncate(size)
-                raise
-    except OSError as error:
-        raise InputError(f"the history {path} cannot be written ({error.strerror}): give another --history.") from None
 
 
 COLOURS = (BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY, GREY)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from statistics import median
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -32,29 +32,15 @@ class NotMeasured(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The cost of one thing over the cost of another; less is better.
+    """The cost of one thing over the cost of another; less is better."""
 
-    Parameters
-    ----------
-    comparison
-        Name of the comparison that it is part of, which the run adds.
-    of, over
-        What is divided, and by what.
-    quantity
-        What is measured of both, per image where images are tested.
-    numerator, denominator
-        Cost of each.
-    goal
-        The ratio should be at most this; None where nothing is aimed at.
-    """
-
-    comparison: str = ""
-    of: str
-    over: str
-    quantity: Quantity
-    numerator: float
+    comparison: str = ""  # name of the comparison that it is part of, which the run adds
+    of: str  # what is divided
+    over: str  # and by what
+    quantity: Quantity  # what is measured of both, per image where images are tested
+    numerator: float  # cost of what is divided
     denominator: float
-    goal: float | None = None
+    goal: float | None = None  # the ratio should be at most this; None where nothing is aimed at
 
     @classmethod
     def between(cls, quantity: Quantity, costs: Mapping[str, float], goal: float | None = None) -> Ratio:
@@ -90,15 +76,6 @@ class Ratio:
 
 Name = TypeVar("Name", int, str)
 Outcome = TypeVar("Outcome")
-Found = TypeVar("Found", covariant=True)
-
-
-@dataclass(frozen=True)
-class Timed(Generic[Found]):
-    """The median time of a work, and what it returned the last time."""
-
-    seconds: float
-    outcome: Found
 
 
 def now(device: torch.device) -> float:
@@ -108,35 +85,26 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def timed(work: Callable[[], Outcome], device: torch.device) -> Timed[Outcome]:
-    """Run a work once."""
+def timed(work: Callable[[], Outcome], device: torch.device) -> tuple[float, Outcome]:
+    """Run a work once, and return its seconds and what it returned."""
     start = now(device)
     outcome = work()
-    return Timed(now(device) - start, outcome)
+    return now(device) - start, outcome
 
 
 def side_by_side(
     works: Mapping[Name, Callable[[], Outcome]], device: torch.device, repeats: int, *, warm_up: bool = False
-) -> dict[Name, Timed[Outcome]]:
-    """Run works one after the other, several times, and return the median time of each.
+) -> dict[Name, tuple[float, Outcome]]:
+    """Run works one after the other, several times, and return the median time of each and what it returned last.
 
-    Parameters
-    ----------
-    works
-        The works by name.
-    device
-        Where they compute.
-    repeats
-        How often each is run.
-    warm_up
-        Whether each is run once more before, because the first call of anything is slow. Works that take long are
-        warmed up by their caller, on less.
+    With ``warm_up`` each is run once more before, because the first call of anything is slow; works that take long are
+    warmed up by their caller, on less.
     """
     if warm_up:
         for work in works.values():
             work()
     runs = [{name: timed(work, device) for name, work in works.items()} for _ in range(repeats)]
-    return {name: Timed(median(run[name].seconds for run in runs), runs[-1][name].outcome) for name in works}
+    return {name: (median(run[name][0] for run in runs), runs[-1][name][1]) for name in works}
 
 
 SIZES = tuple(size for architecture, size in BUNDLED if architecture == "base")
@@ -148,32 +116,15 @@ MOST_IMAGES = 10**7
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSettings:
-    """What to measure on.
+    """What to measure on."""
 
-    Parameters
-    ----------
-    size
-        Side of the images in pixels, which chooses the bundled model.
-    images
-        Null images that are tested together.
-    grid_images
-        How many of them the paper's searches and the authors' package test.
-    repeats
-        How often each of two things is timed, alternately; the paper's searches and the authors' package, which take
-        long, only once.
-    tol
-        Width of the error bar of the spectral search.
-    device, seed
-        Where to compute, and the seed of the images.
-    """
-
-    size: int = 16
-    images: int = 10
-    grid_images: int = 2
-    repeats: int = 3
-    tol: float = 1e-4
+    size: int = 16  # side of the images in pixels, which chooses the bundled model
+    images: int = 10  # null images that are tested together
+    grid_images: int = 2  # how many of them the paper's searches and the authors' package test
+    repeats: int = 3  # how often two things are timed, alternately; searches and packages that take long only once
+    tol: float = 1e-4  # width of the error bar of the spectral search
     device: str = "cpu"
-    seed: int = 0
+    seed: int = 0  # of the images
 
     def __post_init__(self) -> None:
         if self.size not in SIZES:
@@ -215,11 +166,6 @@ class Workload:
         """The test with the spectral search in float64, p alone."""
         search = SpectralSearch(tol=self.settings.tol, precision="float64")
         return AttentionTest(self.model, noise=1.0, search=search, device=self.device, confidence_level=None)
-
-    @cached_property
-    def default_test(self) -> AttentionTest:
-        """The same in the precision that the device is best at."""
-        return self.test.replace(search=SpectralSearch(tol=self.settings.tol))
 
     @cached_property
     def mixed_test(self) -> AttentionTest:

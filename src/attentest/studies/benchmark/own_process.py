@@ -25,8 +25,8 @@ from attentest.attention.device import usable_device
 from attentest.images.preprocessing import Preprocessing
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.search import SpectralSearch
+from attentest.studies.benchmark.comparisons import cost_ratios
 from attentest.studies.benchmark.measurement import BenchSettings, NotMeasured, Ratio, Workload, side_by_side, timed
-from attentest.studies.benchmark.variants import ImageCost, cost_ratios
 
 FRESH = (sys.executable, "-P")
 """A new interpreter, which does not import from the current directory."""
@@ -87,14 +87,10 @@ def measure_large_image(settings: BenchSettings, height: int, width: int) -> dic
     small, image = scene(rng, INPUT, INPUT), scene(rng, height, width)
     test(small)  # the first call of anything is slow, and takes memory once and for all
     peak = PeakMemory(device)
-    large = timed(lambda: test(image), device)
-    memory = {"memory": peak.of_process(), "memory of the device": peak.of_device()}
-    return {
-        "seconds": large.seconds,
-        "small_seconds": timed(lambda: test(small), device).seconds,
-        "memory": memory,
-        "image": image.nbytes,
-    }
+    seconds, _ = timed(lambda: test(image), device)
+    memory = peak.taken()
+    small_seconds, _ = timed(lambda: test(small), device)
+    return {"seconds": seconds, "small_seconds": small_seconds, "memory": memory, "image": image.nbytes}
 
 
 def scene(rng: np.random.Generator, height: int, width: int) -> NDArray[np.uint8]:
@@ -124,15 +120,12 @@ class PeakMemory:
         except OSError:  # only Linux tells
             self._resident = None
 
-    def of_process(self) -> int | None:
-        """Return the bytes of the process; None where the system does not tell."""
-        return None if self._resident is None else max(0, self._status("VmHWM") - self._resident)
-
-    def of_device(self) -> int | None:
-        """Return the bytes of the GPU; None without one."""
-        if self._device.type != "cuda":
-            return None
-        return torch.cuda.max_memory_allocated(self._device) - self._on_device
+    def taken(self) -> dict[str, int | None]:
+        """Return the bytes of the process, None where the system does not tell, and of the GPU, None without one."""
+        of_process = None if self._resident is None else max(0, self._status("VmHWM") - self._resident)
+        on_gpu = self._device.type == "cuda"
+        of_device = torch.cuda.max_memory_allocated(self._device) - self._on_device if on_gpu else None
+        return {"memory": of_process, "memory of the device": of_device}
 
     def _status(self, name: str) -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -188,10 +181,9 @@ def authors_package(workload: Workload) -> Iterator[Ratio]:
     if workload.device.type != "cpu":
         raise NotMeasured(f"{PACKAGE} computes on the CPU only.")
     try:
-        measured = measured_alone("authors' package", workload.settings)
+        costs = measured_alone("authors' package", workload.settings)
     except NotMeasured as reason:
         raise NotMeasured(f"{reason} {PACKAGE} 1.0.0 needs sicore older than 3.") from None
-    costs = {name: ImageCost(**cost) for name, cost in measured.items()}
     theirs = costs.pop(PACKAGE)
     for name, ours in costs.items():
         yield from cost_ratios({name: ours, PACKAGE: theirs}, {"seconds": GOAL})
@@ -246,11 +238,11 @@ def measure_authors_package(settings: BenchSettings) -> dict[str, dict[str, floa
     for image in workload.few():
         data = torch.from_numpy(image)[None, None]
         before = their_model.evaluations
-        theirs = timed(partial(test_attention_map, their_model, data, 1.0), workload.device)
-        costs[PACKAGE].append((theirs.seconds, their_model.evaluations - before))
+        seconds, _ = timed(partial(test_attention_map, their_model, data, 1.0), workload.device)
+        costs[PACKAGE].append((seconds, their_model.evaluations - before))
         works = {name: partial(test, image) for name, test in tests.items()}
-        for name, ours in side_by_side(works, workload.device, settings.repeats).items():
-            costs[name].append((ours.seconds, ours.outcome.evaluations))
+        for name, (seconds, result) in side_by_side(works, workload.device, settings.repeats).items():
+            costs[name].append((seconds, result.evaluations))
     means = {name: np.mean(values, axis=0) for name, values in costs.items()}
     return {name: {"seconds": float(mean[0]), "evaluations": float(mean[1])} for name, mean in means.items()}
 

@@ -19,11 +19,11 @@ from attentest.checks import float_array, whole_number
 from attentest.errors import InputError
 from attentest.images.preprocessing import Preprocessing
 from attentest.progress import Progress
+from attentest.runs.records import described_machine
 from attentest.studies.brain.dataset import SIDE, WHITE, Slices, checked_array
 from attentest.studies.measures import BOOTSTRAP_DRAWS, BOOTSTRAP_SEED, INTERVAL
 from attentest.training import classifier
-from attentest.training.classifier import described_machine
-from attentest.training.gradients import augmented, warm_up_and_cosine
+from attentest.training.classifier import augmented, warm_up_and_cosine
 from attentest.training.settings import check_fit
 
 
@@ -41,7 +41,9 @@ def auc(scores: ArrayLike, labels: NDArray[np.bool_]) -> float:
     truth = checked_array(labels, "labels", np.bool_, values.shape)
     if not has_both_classes(truth):
         raise InputError(f"an AUC needs slices with and without tumour, got {truth.sum()} with among {truth.size}.")
-    return _auc(values, truth)
+    with_tumour = int(truth.sum())
+    greater = rankdata(values)[truth].sum() - with_tumour * (with_tumour + 1) / 2
+    return float(greater / (with_tumour * (truth.size - with_tumour)))
 
 
 def performance(
@@ -65,7 +67,7 @@ def performance(
             "slices": len(scans),
             "with_tumour": int(labels[scans].sum()),
             "accuracy": float(right[scans].mean()),
-            "auc": _auc(logits[scans], labels[scans]) if has_both_classes(labels[scans]) else None,
+            "auc": auc(logits[scans], labels[scans]) if has_both_classes(labels[scans]) else None,
         }
         for name, scans in zip(names, slices, strict=True)
     }
@@ -76,7 +78,7 @@ def performance(
     while len(replicates) < draws:
         drawn = np.concatenate([slices[index] for index in rng.integers(0, len(slices), len(slices))])
         if has_both_classes(labels[drawn]):
-            replicates.append(_auc(logits[drawn], labels[drawn]))
+            replicates.append(auc(logits[drawn], labels[drawn]))
         else:
             repeated += 1
     return {
@@ -98,12 +100,6 @@ def performance(
 def has_both_classes(labels: NDArray[np.bool_]) -> bool:
     """Return whether some labels are true and some false."""
     return bool(labels.any() and not labels.all())
-
-
-def _auc(scores: NDArray[Any], labels: NDArray[np.bool_]) -> float:
-    with_tumour = int(labels.sum())
-    greater = rankdata(scores)[labels].sum() - with_tumour * (with_tumour + 1) / 2
-    return float(greater / (with_tumour * (labels.size - with_tumour)))
 
 
 ARCHITECTURE = "base"
@@ -181,7 +177,7 @@ def train_brain_classifier(
         "image_mean": preprocessing["image_mean"][0],
         "image_std": preprocessing["image_std"][0],
         "accuracy": {"training": accuracy},
-        "parameters": classifier.parameters_of(model),
+        "parameters": model.num_parameters(),
         "seconds": seconds,
         **described_machine(device),
         "performance": performance(logits, test.tumour, test.patient),

@@ -40,7 +40,7 @@ class Cohort:
     """Slices that show a brain, and the sorted indices of those in each of three parts without a common patient.
 
     The noise is estimated from slices without tumour; the classifier is trained on as many slices with as without. The
-    digest and the number ``given`` are of all slices, including those that are left out.
+    digest and the ``total`` number are of all slices, including those that are left out.
     """
 
     slices: Slices
@@ -49,7 +49,7 @@ class Cohort:
     test: Indices
     seed: int
     sha256: str
-    given: int
+    total: int
 
     def __post_init__(self) -> None:
         for name in PARTS:
@@ -64,7 +64,7 @@ class Cohort:
         """Return what identifies the slices and their split, JSON-ready."""
         return {
             "sha256": self.sha256,
-            "slices": self.given,
+            "slices": self.total,
             "kept": len(self.slices),
             "kept_rule": {"brighter_than": LEAST_BRIGHT, "least_share": LEAST_SHARE},
             "patients": len(np.unique(self.slices.patient)),
@@ -113,8 +113,8 @@ def split_by_patient(
             "noise_images",
             "training_per_class",
         )
-    sha256, given = slices.digest(), len(slices)
-    return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, given=given)
+    sha256, total = slices.digest(), len(slices)
+    return Cohort(slices=shown, noise=noise, training=training, test=test, seed=seed, sha256=sha256, total=total)
 
 
 def _noise_part(slices: Slices, patients: Patients, wanted: int, rng: Generator) -> tuple[Indices, Patients]:

@@ -170,22 +170,21 @@ def load_slices(path: str | os.PathLike[str], progress: Progress = lambda done, 
         raise InputError(f"brain data must be given as a path, got {type(path).__name__}.")
     source = Path(path)
     try:
-        data = _found_in(source) if source.is_dir() else _packed_file(source)
+        if source.is_dir():
+            data = _found_in(source)
+        elif not source.is_file():
+            raise InputError(f"there are no brain data at {source}.\n{HOW_TO_GET}")
+        elif source.suffix.lower() == ".zip":
+            raise InputError(f"{source} is an archive: unpack it and give the folder kaggle_3m that is in it.")
+        elif source.suffix.lower() != ".npz":
+            raise InputError(f"{source} is neither a folder of patients nor a packed .npz file.\n{HOW_TO_GET}")
+        else:
+            data = source
     except OSError as error:
         raise InputError(f"{source} cannot be searched ({error.strerror or error}): make it readable.") from None
     slices = _read_packed(data) if isinstance(data, Path) else _read_pairs(data, progress)
     progress(len(slices), len(slices))
     return slices.take(np.lexsort((slices.number, slices.patient)))
-
-
-def _packed_file(source: Path) -> Path:
-    if not source.is_file():
-        raise InputError(f"there are no brain data at {source}.\n{HOW_TO_GET}")
-    if source.suffix.lower() == ".zip":
-        raise InputError(f"{source} is an archive: unpack it and give the folder kaggle_3m that is in it.")
-    if source.suffix.lower() != ".npz":
-        raise InputError(f"{source} is neither a folder of patients nor a packed .npz file.\n{HOW_TO_GET}")
-    return source
 
 
 def _found_in(source: Path) -> Path | list[Pair]:
@@ -203,16 +202,18 @@ def _found_in(source: Path) -> Path | list[Pair]:
 
 def _pairs_in(root: Path) -> list[Pair]:
     """Return the slices in the folders of a folder, none if no folder has TIFF files."""
-    pictures = {folder: _visible(folder, ".tif", ".tiff") for folder in _visible(root) if folder.is_dir()}
+
+    def visible(folder: Path) -> list[Path]:  # without the entries that archives and file systems add
+        return sorted(entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__MACOSX")
+
+    folders = {folder: visible(folder) for folder in visible(root) if folder.is_dir()}
+    pictures = {
+        folder: [entry for entry in entries if entry.suffix.lower() in (".tif", ".tiff")]
+        for folder, entries in folders.items()
+    }
     if not any(pictures.values()):
         return []
     return [pair for folder, paths in pictures.items() for pair in _pairs_of_patient(folder, paths)]
-
-
-def _visible(folder: Path, *suffixes: str) -> list[Path]:
-    """Return the entries of a folder, without those that archives and file systems add."""
-    entries = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__MACOSX"]
-    return sorted(entry for entry in entries if not suffixes or entry.suffix.lower() in suffixes)
 
 
 def _pairs_of_patient(folder: Path, pictures: list[Path]) -> list[Pair]:

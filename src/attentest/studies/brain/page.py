@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from attentest.progress import duration
 from attentest.search import CONVERGED
 from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies import document
@@ -46,7 +47,7 @@ def _times(*conditions: Summary) -> tuple[str, float | None]:
     """Return the time of the tests under some conditions, and the seconds per slice."""
     seconds = sum(condition["seconds"] for condition in conditions)
     images = sum(slices["images"] for condition in conditions for slices in condition["classes"].values())
-    return document.duration(seconds), seconds / images if images else None
+    return duration(seconds), seconds / images if images else None
 
 
 def _range_text(low: float, median: float, high: float) -> str:

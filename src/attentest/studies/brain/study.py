@@ -21,15 +21,15 @@ from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.noise import Dense, save_noise
 from attentest.pipeline.attention_test import AttentionTest
-from attentest.pipeline.many_images import Tested, stream_batches
+from attentest.pipeline.many_images import stream_batches
 from attentest.pipeline.run import Request
 from attentest.progress import LabelledProgress, Progress
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import Engine, FailedImage, as_engine, timed_batches
-from attentest.runs.records import RecordFile, Row, alone_in, check_texts
+from attentest.runs.record_lines import alone_in
+from attentest.runs.records import Row, check_texts, described_machine
 from attentest.search import SpectralSearch
-from attentest.statistics.confidence_interval import ConfidenceInterval
-from attentest.statistics.inference import confidence_intervals_of
+from attentest.statistics.inference import ConfidenceInterval, confidence_intervals_of
 from attentest.studies.brain.classifier import BrainTraining, train_brain_classifier
 from attentest.studies.brain.condition import (
     ESTIMATORS,
@@ -42,9 +42,16 @@ from attentest.studies.brain.condition import (
     split_by_patient,
 )
 from attentest.studies.brain.dataset import LEAST_BRIGHT, Slices
-from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, recorded, recorded_run, succeeded
+from attentest.studies.measures import (
+    CONFIDENCE_LEVEL,
+    PlannedSeries,
+    data_file,
+    recorded_run,
+    result_values,
+    run_series,
+)
 from attentest.training.bundled import check_target
-from attentest.training.classifier import RECORD_FILE, described_machine, save_or_rescue
+from attentest.training.classifier import RECORD_FILE, save_or_rescue
 
 SEARCH = SpectralSearch()
 
@@ -72,11 +79,6 @@ def model_directory(out: Path) -> Path:
     return out / "model"
 
 
-def data_file(out: Path, condition: Condition) -> RecordFile:
-    """Return the file of the rows of a condition."""
-    return RecordFile(out / "data" / f"{condition.name}.jsonl")
-
-
 def read_record(out: Path) -> dict[str, Any]:
     """Return the record of the training of the classifier, with its performance."""
     path = model_directory(out) / RECORD_FILE
@@ -100,7 +102,16 @@ class SliceTests:
         self._cohort, self._out = cohort, out
         directory = model_directory(out)
         self._sha256 = read_record(out)["weights_sha256"]
-        _check_weights(directory / "model.safetensors", self._sha256)
+        weights = directory / "model.safetensors"
+        try:
+            digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+        except OSError as error:
+            raise InputError(
+                f"{weights} cannot be read ({error.strerror}): remove {directory}, and train anew."
+            ) from None
+        if digest != self._sha256:  # results of two models must not be mixed
+            hashes = f"SHA-256 {digest[:8]}, on record {self._sha256[:8]}"
+            raise InputError(f"{weights} is not what the training wrote ({hashes}): use another output directory.")
         saved = load_model(directory)
         if saved.processor is None:
             raise InputError(f"{directory} lacks its preprocessing: remove it, and the classifier is trained anew.")
@@ -123,49 +134,27 @@ class SliceTests:
             confidence_level=CONFIDENCE_LEVEL if paper or condition.ours else None,
         )
 
-    def missing(self, condition: Condition, numbers: list[int], retry: bool) -> list[int]:
-        """Return the slices without a test under a condition, with ``retry`` also those whose test failed.
-
-        Raises an error for rows of another study.
-        """
-        file = data_file(self._out, condition)
-        records = file.read()
-        file.check_same(records, self._identity(condition))
-        return records.missing(numbers, retry)
-
-    def test(
-        self, condition: Condition, numbers: list[int], engine: Engine, retry: bool = False
-    ) -> Iterator[list[Row]]:
-        """Test slices of the cohort under a condition and yield their rows as they reach the disk."""
-        if not numbers:
-            return
-        if condition.noise in ESTIMATORS:
-            self._save_noise(condition.noise)
-        work = SliceWork(test=self.attention_test(condition), slices=self._cohort.slices)
-        header = {**self._identity(condition), "settings": work.test.settings}
-        yield from recorded(work, numbers, data_file(self._out, condition), header, engine, retry)
-
-    def _identity(self, condition: Condition) -> dict[str, Any]:
+    def planned(self, condition: Condition, numbers: list[int], engine: Engine) -> PlannedSeries:
+        """Return the tests of slices of the cohort under a condition."""
         series = {**condition.describe(), "data_sha256": self._cohort.sha256}
-        return {"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256}
 
-    def _save_noise(self, name: str) -> None:
-        """Save a fitted noise model for later use; not a full covariance, which would take 128 MiB."""
-        model = self._noise.model(name)
-        if not isinstance(getattr(model, "model", model), Dense):
-            make_directory(self._out / "noise")
-            save_noise(model, self._out / "noise" / f"{name}.json")
+        def work() -> tuple[SliceWork, dict[str, Any]]:
+            if condition.noise in ESTIMATORS:
+                model = self._noise.model(condition.noise)
+                if not isinstance(getattr(model, "model", model), Dense):  # which would take 128 MiB
+                    make_directory(self._out / "noise")
+                    save_noise(model, self._out / "noise" / f"{condition.noise}.json")
+            tests = SliceWork(test=self.attention_test(condition), slices=self._cohort.slices)
+            return tests, {"settings": tests.test.settings}
 
-
-def _check_weights(path: Path, sha256: str) -> None:
-    """Check that weights are those of the training, because results of two models must not be mixed."""
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): remove {path.parent}, and train anew.") from None
-    if digest != sha256:
-        hashes = f"SHA-256 {digest[:8]}, on record {sha256[:8]}"
-        raise InputError(f"{path} is not what the training wrote ({hashes}): use another output directory.")
+        return PlannedSeries(
+            file=data_file(self._out, condition.name),
+            numbers=numbers,
+            identity={"series": series, "seed": self._cohort.seed, "model_sha256": self._sha256},
+            work=work,
+            engine=engine,
+            label=f"testing {condition.name}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,29 +171,24 @@ class SliceWork:
 
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of slices, batch by batch."""
-        batches = stream_batches(
-            self.test.pipeline, [self.slices.flair[task] for task in tasks], Request(), progress, on_error="row"
-        )
+        images = [self.slices.flair[task] for task in tasks]
+        batches = stream_batches(self.test.pipeline, images, Request(), progress, names=tasks, on_error="row")
         for numbers, batch, start in timed_batches(tasks, batches):
-            results = self._values(numbers, batch)
+            results = [tested[0] for tested in batch if not isinstance(tested, FailedImage)]
+            level = results[0].confidence_level if results else None
+            intervals = iter([None] * len(results) if level is None else confidence_intervals_of(results, level))
+            values = [
+                {"error": tested.reason}
+                if isinstance(tested, FailedImage)
+                else slice_values(tested[0], self.slices.flair[number], self.slices.mask[number], next(intervals))
+                for number, tested in zip(numbers, batch, strict=True)
+            ]
             seconds = (time.perf_counter() - start) / len(batch)
-            yield [self._row(number, seconds, values) for number, values in zip(numbers, results, strict=True)]
+            yield [self._row(number, seconds, row) for number, row in zip(numbers, values, strict=True)]
 
     def lost(self, task: int, reason: str) -> Row:
         """Return the row of a slice, given by its index, that could not be tested for a reason outside the test."""
         return self._row(task, 0.0, {"error": reason})
-
-    def _values(self, numbers: list[int], batch: Sequence[Tested]) -> list[Row]:
-        """Return the values of each slice of a batch: of its result or of its failure."""
-        results = [tested[0] for tested in batch if not isinstance(tested, FailedImage)]
-        level = results[0].confidence_level if results else None
-        intervals = iter([None] * len(results) if level is None else confidence_intervals_of(results, level))
-        return [
-            {"error": tested.reason}
-            if isinstance(tested, FailedImage)
-            else result_values(tested[0], self.slices.flair[number], self.slices.mask[number], next(intervals))
-            for number, tested in zip(numbers, batch, strict=True)
-        ]
 
     def _row(self, number: int, seconds: float, values: Row) -> Row:
         slices = self.slices
@@ -218,36 +202,23 @@ class SliceWork:
         }
 
 
-def result_values(
+def slice_values(
     result: AttentionTestResult,
     flair: NDArray[np.uint8],
     mask: NDArray[np.bool_],
     interval: ConfidenceInterval | None = None,
 ) -> Row:
     """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W)."""
-    low, high = result.pvalue_bounds
-    region = result.region
-    row: Row = {
-        "p": result.pvalue,
-        "p_low": low,
-        "p_high": high,
+    return {
+        **result_values(result, interval),
         "log_p": max(result.log_pvalue, LEAST_LOG),
-        "statistic": result.statistic,
-        "log_naive": result.naive_log_pvalue,
-        "log_bonferroni": result.bonferroni_log_pvalue,
         "difference": result.difference,
         "standard_error": result.standard_error,
         "room": room_of(result),
-        "region": int(region.sum()),
-        "iou": overlap(region, mask),
-        "in_tumour": float(mask[region].mean()),
-        "in_the_dark": float((flair[region] <= LEAST_BRIGHT).mean()),
-        "evaluations": result.evaluations,
-        "status": result.status,
+        "iou": overlap(result.region, mask),
+        "in_tumour": float(mask[result.region].mean()),
+        "in_the_dark": float((flair[result.region] <= LEAST_BRIGHT).mean()),
     }
-    if interval is not None:
-        row |= interval_values(result, interval)
-    return row
 
 
 def room_of(result: AttentionTestResult) -> float | None:
@@ -317,27 +288,22 @@ def run(
     Results of the same study in the directory ``out`` are not computed again; with ``retry``, slices that could not be
     tested before are tried again. The engine tests slices; training is done in this process.
     """
-    where, chosen = usable_device(device), as_engine(engine)
+    where, workers = usable_device(device), as_engine(engine)
     asked = {"sensitivity_images": settings.sensitivity_images, "command": settings.command()}
     values = {**asked, "trained": 0.0, "tested": 0, **described_machine(where)}
     plan = settings.plan(cohort)
     make_directory(out)
-    with alone_in(out), chosen, recorded_run(out, values) as record:  # a cluster that is absent is found out at once
-        record["trained"] = _prepare_classifier(cohort, settings, out, where, progress)
+    with alone_in(out), workers, recorded_run(out, values) as record:  # a cluster that is absent is found out at once
+        record["trained"] = prepare_classifier(cohort, settings, out, where, progress)
         facts = {"data": cohort.facts(), "command": settings.command()}
         write_complete(out / FACTS, (json.dumps(facts, indent=2) + "\n").encode(), "the facts of the study")
         tests = SliceTests(cohort, out, where)
-        todo = {condition: tests.missing(condition, numbers, retry) for condition, numbers in plan.items()}
-        total = sum(len(numbers) for numbers in todo.values())
-        for condition, numbers in todo.items():
-            for rows in tests.test(condition, numbers, chosen, retry):
-                record["tested"] += len(rows)
-                record["failed"] += len(rows) - len(succeeded(rows))
-                progress(record["tested"], total, f"testing {condition.name}")
+        planned = [tests.planned(condition, numbers, workers) for condition, numbers in plan.items()]
+        run_series(planned, record, "tested", retry, progress)
     return record
 
 
-def _prepare_classifier(
+def prepare_classifier(
     cohort: Cohort, settings: StudySettings, out: Path, device: torch.device, progress: LabelledProgress
 ) -> float:
     """Train the classifier if there is none, and return the seconds it took; one of another study is an error."""

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from attentest.errors import InputError
-from attentest.pipeline.attention_test import AttentionTest
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import FailedImage
 from attentest.runs.records import Row, check_numbers, check_texts, read_runs
 from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies.brain.classifier import auc, has_both_classes
-from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
+from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort
 from attentest.studies.brain.dataset import Slices
-from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, data_file, read_record
+from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, read_record
 from attentest.studies.measures import (
     ENDS,
     LOG_P,
@@ -30,6 +29,7 @@ from attentest.studies.measures import (
     REJECTED,
     check_trial,
     clustered_rate,
+    data_file,
     ending,
     interval_lengths,
     mean_of,
@@ -68,15 +68,20 @@ def summarise(out: Path) -> dict[str, Any]:
         check_numbers(facts["data"]["split"]["test"], ["with_tumour", "without_tumour"])
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InputError(f"{out / FACTS} cannot be read ({error}): run attentest brain first.") from None
-    files = {condition: data_file(out, condition).read(_check_row, _check_header) for condition in CONDITIONS}
+    files = {condition: data_file(out, condition.name).read(_check_row, _check_header) for condition in CONDITIONS}
     rows = {condition: [row for _, row in sorted(file.rows.items())] for condition, file in files.items()}
     if not rows[PAPER]:
         raise InputError(f"{out} holds no tested slices: run attentest brain first, or name its directory.")
+    # The most slices of a class under other conditions than the paper's, all of them if it is all of the test.
+    counts = [Counter(row["tumour"] for row in tested) for condition, tested in rows.items() if condition != PAPER]
+    most = max((number for count in counts for number in count.values()), default=0)
+    test = facts["data"]["split"]["test"]
+    few = "all" if most and most >= max(test["with_tumour"], test["without_tumour"]) else f"{most}"
     record = read_record(out)
     by_patient = list(record["performance"]["by_patient"].values())  # without the names of the patients
     return {
         "format": FORMAT,
-        "command": f"{facts['command']} --sensitivity-images {_sensitivity_images(rows, facts['data'])}",
+        "command": f"{facts['command']} --sensitivity-images {few}",
         "data": facts["data"],
         "noise": {
             condition.noise: file.headers[-1]["settings"]["noise"]
@@ -123,14 +128,6 @@ def _check_run(entry: Mapping[str, Any]) -> None:
     """Check that a run has its time and place."""
     check_numbers(entry, ["seconds", "trained", "tested", "failed"])
     check_texts(entry, ["began", "device"])
-
-
-def _sensitivity_images(rows: Mapping[Condition, Sequence[Row]], data: Mapping[str, Any]) -> str:
-    """Return the value of --sensitivity-images: the most slices of a class under other conditions than the paper's."""
-    counts = [Counter(row["tumour"] for row in tested) for condition, tested in rows.items() if condition != PAPER]
-    most = max((number for count in counts for number in count.values()), default=0)
-    test = data["split"]["test"]
-    return "all" if most and most >= max(test["with_tumour"], test["without_tumour"]) else f"{most}"
 
 
 def _condition(rows: Sequence[Row]) -> dict[str, Any]:
@@ -240,28 +237,21 @@ def _points(rows: Sequence[Row]) -> dict[str, list[Any]]:
 COUNT = 12
 """Number of slices of each class."""
 
-Results = tuple[AttentionTestResult | None, ...]
-"""The result of each slice, None if it could not be tested."""
-
 
 class Gallery(NamedTuple):
-    """Slices of one class, at least one, and the result of each."""
+    """Slices of one class, at least one, and the result of each, None if it could not be tested."""
 
     slices: Slices
-    results: Results
+    results: tuple[AttentionTestResult | None, ...]
 
 
 def example_galleries(tests: SliceTests, cohort: Cohort, count: int) -> dict[str, Gallery]:
     """Return, for each class, the first slices in the random order of the study, tested under the paper's condition."""
-    order = cohort.test_order()
-    classes = {name: cohort.slices.take(order[tumour][:count]) for name, tumour in CLASSES.items()}
-    test = tests.attention_test(PAPER)
-    return {
-        name: Gallery(slices, _results(test, list(slices.flair))) for name, slices in classes.items() if len(slices)
-    }
-
-
-def _results(test: AttentionTest, images: list[NDArray[np.uint8]]) -> Results:
-    """Return the results of slices (H, W); the picture of one that fails will say that it could not be tested."""
-    results = test.stream(images, on_error="row")
-    return tuple(None if isinstance(result, FailedImage) else result for result in results)
+    galleries, test = {}, tests.attention_test(PAPER)
+    for name, tumour in CLASSES.items():
+        slices = cohort.slices.take(cohort.test_order()[tumour][:count])
+        results = test.stream(list(slices.flair), on_error="row")
+        if len(slices):
+            known = tuple(None if isinstance(result, FailedImage) else result for result in results)
+            galleries[name] = Gallery(slices, known)
+    return galleries

@@ -16,7 +16,7 @@ from attentest.checks import whole_number
 from attentest.errors import InputError
 from attentest.noise import AR1, Isotropic, NoiseModel
 from attentest.registry import REGION_UNITS
-from attentest.simulation.images import FAMILIES, NearlyGaussian, nearly_gaussian, null_images, signal_images
+from attentest.simulation.images import FAMILIES, nearly_gaussian, null_images, signal_images
 from attentest.training.paper_model import MODELS, is_bundled, side_of
 
 Work: TypeAlias = Literal["selective", "interval", "permutation", "search", "curves", "precision", "evaluation"]
@@ -105,27 +105,26 @@ class Series:
 
     def images_and_squares(self, seed: int, numbers: list[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Draw the images (k, size, size) of given numbers, and the pixels of each that have the signal."""
-        drawn = [self._draw(self.generator(seed, number)) for number in numbers]
-        images, squares = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        size, family = side_of(self.model), self._family
+        images = np.empty((len(numbers), size, size))
+        squares = np.zeros(images.shape, dtype=bool)
+        for place, number in enumerate(numbers):
+            rng = self.generator(seed, number)
+            if self.delta:
+                (images[place],), (squares[place],) = signal_images(rng, 1, size, self.delta, self.noise_model)
+            elif family is not None:
+                images[place] = family.rvs(size=(size, size), random_state=rng)
+            else:
+                images[place] = null_images(rng, 1, size, self.noise_model)[0]
         return images, squares
 
     def describe(self) -> dict[str, Any]:
         """Return all fields and what follows from them, JSON-ready."""
-        family = self._family()
-        shape = None if family is None else family.shape
+        shape = None if self._family is None else self._family.args[0]
         return {**asdict(self), "noise_model": dict(self.noise_model.describe()), "family_shape": shape}
 
-    def _draw(self, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        size = side_of(self.model)
-        if self.delta:
-            return signal_images(rng, 1, size, self.delta, self.noise_model)
-        if (family := self._family()) is not None:
-            image = family.sample(rng, size * size).reshape(1, size, size)
-        else:
-            image = null_images(rng, 1, size, self.noise_model)
-        return image, np.zeros(image.shape, dtype=bool)
-
-    def _family(self) -> NearlyGaussian | None:
+    @property
+    def _family(self) -> Any:
         if self.family is None or self.distance is None:
             return None
         return nearly_gaussian(self.family, self.distance)
@@ -237,13 +236,22 @@ def _type_i_error(preset: Preset, published: bool) -> Counted:
     if published:
         counted += _series(preset.null, work=["selective"], model=base, noise=["correlated"], published=[True])
     permuted = partial(replace, work="permutation", permutations=preset.permutations)
-    paper = [pair for one, count in counted for pair in ((one, count), (permuted(one), preset.permuted))]
-    return paper + _ours(preset, model=preset.models, noise=NOISES, region=REGION_UNITS, randomise=NULL_GAMMAS)
+    paper = [pair for series, count in counted for pair in ((series, count), (permuted(series), preset.permuted))]
+    # Our tests, with the paper's among them: the tests of a setting are next to each other.
+    ours = {"model": preset.models, "noise": NOISES, "region": REGION_UNITS, "randomise": NULL_GAMMAS}
+    return paper + _series(preset.ours, work=["interval"], **ours)
 
 
-def _ours(preset: Preset, **choices: Iterable[Any]) -> Counted:
-    """Return series of our tests, with the paper's among them: the tests of a setting are next to each other."""
-    return _series(preset.ours, work=["interval"], **choices)
+def _additional_trials(preset: Preset, published: bool) -> Counted:
+    return _series(preset.additional, work=["selective"], model=preset.models, noise=NOISES)
+
+
+def _power(preset: Preset, published: bool) -> Counted:
+    whose, ours = (False, True)[: 1 + published], {"region": REGION_UNITS, "randomise": GAMMAS}
+    choices = {"model": [DEFAULT_MODEL], "published": whose, "noise": NOISES, "delta": DELTAS}
+    large = {"model": [LARGE_MODEL], "published": whose, "delta": [LARGE_DELTA]}
+    paper = _series(preset.power, work=["selective"], **choices)
+    return paper + [pair for at in (choices, large) for pair in _series(preset.ours, work=["interval"], **at, **ours)]
 
 
 def _computation_time(preset: Preset, published: bool) -> Counted:
@@ -253,18 +261,6 @@ def _computation_time(preset: Preset, published: bool) -> Counted:
             counted.append((Series(work="search", model=model, noise=noise, search=search), count))
         counted.append((Series(work="evaluation", model=model, device="cpu"), EVALUATION_REPEATS))
     return counted
-
-
-def _additional_trials(preset: Preset, published: bool) -> Counted:
-    return _series(preset.additional, work=["selective"], model=preset.models, noise=NOISES)
-
-
-def _power(preset: Preset, published: bool) -> Counted:
-    whose, tests = (False, True)[: 1 + published], {"region": REGION_UNITS, "randomise": GAMMAS}
-    choices = {"model": [DEFAULT_MODEL], "published": whose, "noise": NOISES, "delta": DELTAS}
-    large = {"model": [LARGE_MODEL], "published": whose, "delta": [LARGE_DELTA]}
-    paper = _series(preset.power, work=["selective"], **choices)
-    return paper + _ours(preset, **choices, **tests) + _ours(preset, **large, **tests)
 
 
 def _estimated_variance(preset: Preset, published: bool) -> Counted:
@@ -323,14 +319,14 @@ EXPERIMENTS: Mapping[str, Experiment] = {
 def check_choice(experiments: Iterable[Experiment], models: bool, published: bool, tests: str = "all") -> None:
     """Check that a chosen experiment has a use for a choice of classifiers, for authors' models and for our tests."""
     names = {experiment.name for experiment in experiments}
-    chosen = ", ".join(name for name in EXPERIMENTS if name in names)
+    asked_for = ", ".join(name for name in EXPERIMENTS if name in names)
     several = [name for name, experiment in EXPERIMENTS.items() if experiment.uses_several_models]
     authors, ours = ([name for name in EXPERIMENTS if EXPERIMENTS[name].has(what)] for what in ("published", "ours"))
     for asked, what, users in ((models, "a choice of models", several), (published, "authors' models", authors)):
         if asked and not names & set(users):
-            raise InputError(f"{what} would change nothing for {chosen}: this is for {', '.join(users)}.")
+            raise InputError(f"{what} would change nothing for {asked_for}: this is for {', '.join(users)}.")
     if tests == "ours" and not names & set(ours):
-        raise InputError(f"there are no tests of ours in {chosen}: they are in {', '.join(ours)}.")
+        raise InputError(f"there are no tests of ours in {asked_for}: they are in {', '.join(ours)}.")
 
 
 def chosen_experiments(names: Iterable[str] | None) -> list[Experiment]:

@@ -255,7 +255,7 @@ def densities_figure(settings: Sequence[Setting]) -> Figure:
     x = np.linspace(-4.0, 4.0, 801)
     axes.plot(x, norm.pdf(x), color="0.4", lw=3.5, alpha=0.45, label="Gaussian")
     for (family, (colour, _)), line in zip(FAMILY_STYLES.items(), LINE_STYLES, strict=True):
-        density = nearly_gaussian(family, DISTANCES[-1]).density(x)
+        density = nearly_gaussian(family, DISTANCES[-1]).pdf(x)
         axes.plot(x, density, color=colour, ls=line, lw=1.5, label=family)
     axes.set(xlim=(-4, 4), xlabel="noise of a pixel, in standard deviations", ylabel="density")
     axes.set_ylim(bottom=0.0)
@@ -308,12 +308,11 @@ def precision_figure(settings: Sequence[Setting]) -> Figure:
 
 
 class PageFigure(NamedTuple):
-    """A figure of the page, with its caption."""
+    """A figure of the page, whose caption is in its template."""
 
     name: str
     experiment: str  # whose settings are drawn
     draw: Callable[[Sequence[Setting]], Figure]
-    caption: str
     models: Sequence[str] | None = None  # whose settings are drawn; those of all by default
     part: str = "settings"  # of the experiment; or "ours", our tests
 
@@ -323,80 +322,30 @@ class PageFigure(NamedTuple):
         return [setting for setting in settings if self.models is None or setting["model"] in self.models]
 
 
-RATES = "Share of null images rejected, with 95% Wilson intervals"
-AXES = {"size": ("image size", BY_SIZE), "architecture": ("architecture", BY_ARCHITECTURE)}
+AXES = {"size": BY_SIZE, "architecture": BY_ARCHITECTURE}
+BY_NOISE = {axis: {f"{noise} noise": (models, (noise,)) for noise in NOISES} for axis, models in AXES.items()}
+BY_MODEL = {"image size": (BY_SIZE, tuple(NOISES)), "architecture": (BY_ARCHITECTURE, tuple(NOISES))}
+"""Models and covariances of the panels of figures."""
 
 FIGURES: tuple[PageFigure, ...] = (
     *(
-        PageFigure(
-            f"type-i-error-{axis}",
-            "type-i-error",
-            partial(type_i_error_figure, models=models),
-            f"{RATES}, by {words}. Hollow: the authors' models.",
-            models,
-        )
-        for axis, (words, models) in AXES.items()
+        PageFigure(f"type-i-error-{axis}", "type-i-error", partial(type_i_error_figure, models=models), models)
+        for axis, models in AXES.items()
     ),
     *(
-        PageFigure(
-            f"additional-trials-{axis}",
-            "additional-trials",
-            partial(levels_figure, panels={f"{noise} noise": (models, (noise,)) for noise in NOISES}),
-            f"{RATES}, by {words}, at three levels. Shaded: the band.",
-            models,
-        )
-        for axis, (words, models) in AXES.items()
+        PageFigure(f"additional-trials-{axis}", "additional-trials", partial(levels_figure, panels=panels), AXES[axis])
+        for axis, panels in BY_NOISE.items()
     ),
-    PageFigure(
-        "uniformity",
-        "additional-trials",
-        uniformity_figure,
-        "Quantiles of the selective p-values of null images. Those of a valid test lie on the diagonal.",
-    ),
-    PageFigure(
-        "power", "power", power_figure, "Share of images with a signal that are found, with 95% Wilson intervals."
-    ),
-    PageFigure(
-        "type-i-error-ours",
-        "type-i-error",
-        our_levels_figure,
-        f"{RATES}, of our tests and the paper's. Hollow: whole patches. Shaded: the band.",
-        part="ours",
-    ),
-    PageFigure(
-        "power-ours",
-        "power",
-        our_power_figure,
-        "Above: share of images with a signal that are found, with 95% Wilson intervals. Below: length of the 95% "
-        "interval in units of the naive one. Our tests and the paper's; hollow: whole patches.",
-        part="ours",
-    ),
-    PageFigure(
-        "computation-time",
-        "computation-time",
-        time_figure,
-        "Seconds per image of each search, by image size and by architecture. Up to 100 images are tested together.",
-    ),
-    PageFigure(
-        "estimated-variance",
-        "estimated-variance",
-        partial(levels_figure, panels={words: (models, tuple(NOISES)) for words, models in AXES.values()}),
-        f"{RATES}, with the variance of each image estimated from it. Shaded: the band.",
-    ),
-    PageFigure(
-        "non-gaussian", "non-gaussian", non_gaussian_figure, f"{RATES}, with noise at some distance from Gaussian."
-    ),
-    PageFigure("densities", "non-gaussian", densities_figure, "Densities of the five families at distance 0.04."),
-    PageFigure(
-        "demonstration",
-        "demonstration",
-        demonstration_figure,
-        "The target functions f_i of pixels in the region and outside it: how far the attention of a pixel is on the "
-        "wrong side of the threshold. Where no f_i is above zero the region is the observed one.",
-    ),
-    PageFigure(
-        "precision", "precision", precision_figure, "The same test in float32 and float64, one point per image."
-    ),
+    PageFigure("uniformity", "additional-trials", uniformity_figure),
+    PageFigure("power", "power", power_figure),
+    PageFigure("type-i-error-ours", "type-i-error", our_levels_figure, part="ours"),
+    PageFigure("power-ours", "power", our_power_figure, part="ours"),
+    PageFigure("computation-time", "computation-time", time_figure),
+    PageFigure("estimated-variance", "estimated-variance", partial(levels_figure, panels=BY_MODEL)),
+    PageFigure("non-gaussian", "non-gaussian", non_gaussian_figure),
+    PageFigure("densities", "non-gaussian", densities_figure),
+    PageFigure("demonstration", "demonstration", demonstration_figure),
+    PageFigure("precision", "precision", precision_figure),
 )
 
 

@@ -18,6 +18,7 @@ from attentest.simulation.calibration.calibration import ALPHAS
 from attentest.studies.measures import (
     MISSED,
     REJECTED,
+    data_file,
     ending,
     interval_lengths,
     mean_of,
@@ -28,7 +29,7 @@ from attentest.studies.measures import (
     uniformity,
 )
 from attentest.studies.reproduction.experiment import Series
-from attentest.studies.reproduction.run import check_header, data_file, row_check
+from attentest.studies.reproduction.trial import check_row
 from attentest.training.paper_model import architecture_of, side_of
 
 
@@ -48,8 +49,8 @@ class SeriesRows:
         """
         if series.work == "permutation":
             series = _with_most_permutations(out, series)
-        check = check_header if series.work == "precision" else None
-        records = data_file(out, series).read(row_check(series.work), check)
+        check = _check_header if series.work == "precision" else None
+        records = data_file(out, series.name).read(partial(check_row, series.work), check)
         numbers = sorted(number for number in records.rows if isinstance(number, int))
         rows = tuple(records.rows[number] for number in numbers if most is None or number < most)
         return cls(series=series, headers=tuple(records.headers), rows=rows) if rows else None
@@ -75,13 +76,20 @@ class SeriesRows:
         return uniformity(pvalues(self.rows, "selective", REJECTED), DIGITS)
 
 
+def _check_header(header: Mapping[str, Any]) -> None:
+    """Check that the settings in a header of rows say what the model takes."""
+    shape = header["settings"]["model"]["input"]
+    if not isinstance(shape, list) or len(shape) != 3:
+        raise ValueError("the input in the settings of the model must be three numbers")
+
+
 def _with_most_permutations(out: Path, series: Series) -> Series:
     stem = replace(series, permutations=None).name
     folder = (out / "data" / stem).parent
     pattern = re.compile(re.escape(Path(stem).name) + r"-(\d+)\.jsonl")
     counts = [int(match[1]) for path in folder.glob("*.jsonl") if (match := pattern.fullmatch(path.name))]
     others = (replace(series, permutations=count) for count in sorted(counts, reverse=True))
-    return next((other for other in others if data_file(out, other).read().rows), series)
+    return next((other for other in others if data_file(out, other.name).read().rows), series)
 
 
 POWER: Mapping[str, Mapping[float, float]] = {
@@ -162,84 +170,62 @@ def permutation_level(alpha: float, permutations: int) -> float:
     return (int(alpha * permutations + 1e-9) + 1) / (permutations + 1)
 
 
-def type_i_error(series: Sequence[SeriesRows]) -> list[Setting]:
-    """Return the rates of all four tests at 0.05 in each setting."""
-
-    def setting_of(rows: SeriesRows) -> tuple[str, str, bool]:
-        return rows.series.model, rows.series.noise, rows.series.published
-
-    permuted = {setting_of(rows): rows for rows in series if rows.series.work == "permutation"}
-    selective = [rows for rows in series if rows.series.work == "selective"]
-    settings = []
-    for rows in selective:
-        together = _together(rows, selective)
-        tests = {
-            test: judged_rate(rows.rejections(test, REJECTED, LEVEL), together, LEVEL)
-            for test in ("selective", "naive", "bonferroni")
-        }
-        entry = {**rows.setting(), **rows.uniformity(), "tests": tests, "permutation": None}
-        if (other := permuted.get(setting_of(rows))) is not None:
+def type_i_error(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
+    """Return the rates of all four tests at 0.05."""
+    together = _together(rows, series)
+    tests = {
+        test: judged_rate(rows.rejections(test, REJECTED, LEVEL), together, LEVEL)
+        for test in ("selective", "naive", "bonferroni")
+    }
+    entry = {**rows.setting(), **rows.uniformity(), "tests": tests, "permutation": None}
+    for other in series:
+        if other is not rows and replace(other.series, work="selective", permutations=None) == rows.series:
             count = other.series.permutations or 1
             hits = other.rejections("permutation", REJECTED, LEVEL)
             tests["permutation"] = judged_rate(hits, together, permutation_level(LEVEL, count))
             entry["permutation"] = {**other.setting(), "permutations": count}
-        settings.append(entry)
-    return settings
+    return [entry]
 
 
 def _together(rows: SeriesRows, series: Sequence[SeriesRows]) -> int:
     """Return the number of settings with which a setting shares its band: those with attentest's models, or others."""
-    return sum(other.series.published == rows.series.published for other in series)
+    which = (rows.series.work, rows.series.published)
+    return sum((other.series.work, other.series.published) == which for other in series)
 
 
-def null_levels(series: Sequence[SeriesRows], alphas: Sequence[float] = ALPHAS) -> list[Setting]:
-    """Return the rates of the selective test at several levels in each setting."""
-    settings = []
-    for rows in series:
-        together = len(series) * len(alphas)
-        levels = {
-            f"{alpha:g}": judged_rate(rows.rejections("selective", REJECTED, alpha), together, alpha)
-            for alpha in alphas
-        }
-        entry = {**rows.setting(), **rows.uniformity(), "levels": levels}
-        if rows.series.family is not None:
-            shape = rows.headers[0]["series"]["family_shape"]
-            entry |= {"family": rows.series.family, "distance": rows.series.distance, "shape": shape}
-        settings.append(entry)
-    return settings
+def null_levels(rows: SeriesRows, series: Sequence[SeriesRows], alphas: Sequence[float] = ALPHAS) -> list[Setting]:
+    """Return the rates of the selective test at several levels."""
+    together = len(series) * len(alphas)
+    levels = {
+        f"{alpha:g}": judged_rate(rows.rejections("selective", REJECTED, alpha), together, alpha) for alpha in alphas
+    }
+    entry = {**rows.setting(), **rows.uniformity(), "levels": levels}
+    if rows.series.family is not None:
+        shape = rows.headers[0]["series"]["family_shape"]
+        entry |= {"family": rows.series.family, "distance": rows.series.distance, "shape": shape}
+    return [entry]
 
 
-def power(series: Sequence[SeriesRows]) -> list[Setting]:
+def power(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
     """Return how often the selective and the Bonferroni test find a signal, at 0.05."""
-    return [
-        {
-            **rows.setting(),
-            "delta": rows.series.delta,
-            "tests": {test: rate(rows.rejections(test, MISSED, LEVEL)) for test in ("selective", "bonferroni")},
-        }
-        for rows in series
-    ]
+    tests = {test: rate(rows.rejections(test, MISSED, LEVEL)) for test in ("selective", "bonferroni")}
+    return [{**rows.setting(), "delta": rows.series.delta, "tests": tests}]
 
 
-def our_tests(series: Sequence[SeriesRows]) -> list[Setting]:
-    """Return the shares rejected at 0.05, and what 95% intervals cover and how long they are: ours and the paper's."""
-    return [_our_test(rows, _together(rows, series)) for rows in series]
-
-
-def _our_test(rows: SeriesRows, together: int) -> Setting:
-    series, good = rows.series, rows.good
-    rejected = rows.rejections("selective", MISSED if series.delta else REJECTED, LEVEL)
-    return {
+def our_tests(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
+    """Return the share rejected at 0.05, and what 95% intervals cover and how long they are: ours and the paper's."""
+    test, good, together = rows.series, rows.good, _together(rows, series)
+    rejected = rows.rejections("selective", MISSED if test.delta else REJECTED, LEVEL)
+    missed = np.array([_misses(row) for row in rows.rows])
+    entry = {
         **rows.setting(),
-        "test": series.test,
-        "region": series.region,
-        "randomise": series.randomise,
-        "delta": series.delta,
-        "rejected": rate(rejected) if series.delta else judged_rate(rejected, together, LEVEL),
-        "missed": judged_rate(np.array([_misses(row) for row in rows.rows]), together, LEVEL),
+        **{name: getattr(test, name) for name in ("test", "region", "randomise", "delta")},
+        "rejected": rate(rejected) if test.delta else judged_rate(rejected, together, LEVEL),
+        "missed": judged_rate(missed, together, LEVEL),
         "length": interval_lengths(good),
         "iou": mean_of([row for row in good if "iou" in row], "iou"),
     }
+    return [entry]
 
 
 def _misses(row: Mapping[str, Any]) -> bool:
@@ -250,45 +236,40 @@ def _misses(row: Mapping[str, Any]) -> bool:
     return (low is not None and truth < low) or (high is not None and truth > high)
 
 
-def search_times(series: Sequence[SeriesRows]) -> list[Setting]:
-    """Return seconds and evaluations per image of each search, and their ratios to those of the spectral search."""
-    entries = [
-        {
-            **rows.setting(),
-            "search": rows.series.search,
-            "devices": list(dict.fromkeys(header["device"] for header in rows.headers)),
-        }
-        for rows in series
-        if rows.series.work == "search"
-    ]
-    spectral = {(entry["model"], entry["noise"]): entry for entry in entries if entry["search"] == "spectral"}
-    for entry in entries:
-        reference = spectral.get((entry["model"], entry["noise"]), {})
-        for name in ("seconds", "evaluations"):
-            known = entry[name] is not None and reference.get(name)
-            entry[f"{name}_ratio"] = entry[name] / reference[name] if known else None
-    return entries
+def search_times(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
+    """Return seconds and evaluations per image of a search, and their ratios to those of the spectral search."""
+    devices = list(dict.fromkeys(header["device"] for header in rows.headers))
+    entry = {**rows.setting(), "search": rows.series.search, "devices": devices}
+    spectral = replace(rows.series, search="spectral")
+    reference = next((other.setting() for other in series if other.series == spectral), {})
+    for name in ("seconds", "evaluations"):
+        known = entry[name] is not None and reference.get(name)
+        entry[f"{name}_ratio"] = entry[name] / reference[name] if known else None
+    return [entry]
 
 
-def demonstration(series: Sequence[SeriesRows]) -> list[Setting]:
+def demonstration(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
     """Return, for each image, how straight its f_i are, how close to zero, and the curves thinned for a figure."""
-    return [_curves(row) for rows in series for row in rows.good]
-
-
-def _curves(row: Mapping[str, Any]) -> Setting:
-    far, close = ({name: np.array(values) for name, values in row[part].items()} for part in ("far", "close"))
-    curves, near = (
-        np.vstack([part[name] for name in ("inside", "outside") if part[name].size]) for part in (far, close)
-    )
-    return {
-        "image": row["image"],
-        "statistic": row["statistic"],
-        "bent": rate(bent_steps(far["z"], curves, row["statistic"])),
-        "smallest_close": float(close["closest_to_zero"]),
-        "median_close": float(np.median(np.abs(near).min(axis=1))),
-        "far": _thinned(far),
-        "close": _thinned(close),
-    }
+    settings = []
+    for row in rows.good:
+        far, close = ({name: np.array(values) for name, values in row[part].items()} for part in ("far", "close"))
+        curves, near = (
+            np.vstack([part[name] for name in ("inside", "outside") if part[name].size]) for part in (far, close)
+        )
+        entry = {
+            "image": row["image"],
+            "statistic": row["statistic"],
+            "bent": rate(bent_steps(far["z"], curves, row["statistic"])),
+            "smallest_close": float(close["closest_to_zero"]),
+            "median_close": float(np.median(np.abs(near).min(axis=1))),
+        }
+        for name, part in (("far", far), ("close", close)):
+            count = len(part["z"])
+            points = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
+            thinned = {group: [rounded(curve[points], 4) for curve in part[group]] for group in ("inside", "outside")}
+            entry[name] = {"z": rounded(part["z"][points], DIGITS), **thinned}
+        settings.append(entry)
+    return settings
 
 
 def bent_steps(z: NDArray[np.float64], curves: NDArray[np.float64], statistic: float) -> NDArray[np.bool_]:
@@ -309,28 +290,25 @@ def bent_steps(z: NDArray[np.float64], curves: NDArray[np.float64], statistic: f
     return np.concatenate(bent)
 
 
-def precision(series: Sequence[SeriesRows]) -> list[Setting]:
-    """Return how regions and p-values in float32 and float64 differ, for each series with a trial that succeeded."""
-    return [_precision(rows) for rows in series if rows.good]
-
-
-def _precision(series_rows: SeriesRows) -> Setting:
-    rows = series_rows.good
-    p, double, single = (np.array([row[name] for row in rows]) for name in ("p", "p_float64", "p_float32"))
-    changed = np.array([row["region_changed"] for row in rows])
-    gap = np.abs(single - p)
-    worst = int(np.argmax(gap))
+def precision(rows: SeriesRows, series: Sequence[SeriesRows]) -> list[Setting]:
+    """Return how regions and p-values in float32 and float64 differ, if a trial succeeded."""
+    if not (good := rows.good):
+        return []
+    p, double, single = (np.array([row[name] for row in good]) for name in ("p", "p_float64", "p_float32"))
+    changed = np.array([row["region_changed"] for row in good])
+    worst = good[int(np.argmax(np.abs(single - p)))]
     names = ("image", "p", "p_low", "p_high", "status", "p_float64", "p_float32", "region_changed")
-    return {
-        **series_rows.setting(),
+    entry = {
+        **rows.setting(),
         "region_differs": rate(changed > 0),
         "pixels_changed": {"mean": float(changed.mean()), "most": int(changed.max())},
-        "pixels": series_rows.headers[0]["settings"]["model"]["input"][-2:],
+        "pixels": rows.headers[0]["settings"]["model"]["input"][-2:],
         "float32": _distances(single, p),
         "float64": _distances(double, p),
-        "worst": {name: rows[worst][name] for name in names if name in rows[worst]},
-        "pairs": [[*rounded((p[i], single[i]), DIGITS), bool(changed[i])] for i in range(min(PAIRS, len(rows)))],
+        "worst": {name: worst[name] for name in names if name in worst},
+        "pairs": [[*rounded((p[i], single[i]), DIGITS), bool(changed[i])] for i in range(min(PAIRS, len(good)))],
     }
+    return [entry]
 
 
 def _distances(p: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, Any]:
@@ -340,14 +318,7 @@ def _distances(p: NDArray[np.float64], exact: NDArray[np.float64]) -> dict[str, 
     return {**{name: float(np.quantile(gaps, share)) for name, share in shares.items()}, "verdict_changes": changes}
 
 
-def _thinned(part: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
-    count = len(part["z"])
-    points = np.unique(np.linspace(0, count - 1, min(CURVE_POINTS, count)).round().astype(int))
-    curves = {name: [rounded(curve[points], 4) for curve in part[name]] for name in ("inside", "outside")}
-    return {"z": rounded(part["z"][points], DIGITS), **curves}
-
-
-MEASURES: Mapping[str, Callable[[Sequence[SeriesRows]], list[Setting]]] = {
+MEASURES: Mapping[str, Callable[[SeriesRows, Sequence[SeriesRows]], list[Setting]]] = {
     "type-i-error": type_i_error,
     "additional-trials": null_levels,
     "power": power,
@@ -357,4 +328,14 @@ MEASURES: Mapping[str, Callable[[Sequence[SeriesRows]], list[Setting]]] = {
     "demonstration": demonstration,
     "precision": precision,
 }
-"""For each experiment, the function from the rows of its series to its settings."""
+"""For each experiment, the function from the rows of a series, and of all its series, to settings."""
+
+
+def measured(experiment: str, series: Sequence[SeriesRows]) -> dict[str, list[Setting]]:
+    """Return the numbers of an experiment, one entry per setting: those of the paper's tests, and of ours."""
+    paper, ours = ([rows for rows in series if rows.series.ours == which] for which in (False, True))
+    main = [rows for rows in paper if rows.series.work not in ("permutation", "evaluation")]  # which are beside others
+    return {
+        "settings": [setting for rows in main for setting in MEASURES[experiment](rows, paper)],
+        "ours": [setting for rows in ours for setting in our_tests(rows, ours)],
+    }

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from attentest.presentation.words import pvalue_text
+from attentest.progress import duration
 from attentest.search import CONVERGED
 from attentest.studies import document
-from attentest.studies.document import Columns, Markdown, cell, duration, span, table, table_head, table_row, text
+from attentest.studies.document import Columns, Markdown, cell, span, table, table_head, table_row
 from attentest.studies.reproduction import measures
-from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS, Preset
+from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
 from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
 from attentest.studies.reproduction.statements import findings
-from attentest.studies.reproduction.summary import DERIVATIVE_COST, summarise
+from attentest.studies.reproduction.summary import DERIVATIVE_COST
 from attentest.studies.reproduction.trial import TOL
 from attentest.training.paper_model import MODELS
 
@@ -83,50 +84,11 @@ REGIONS: Columns = {
         "{image}: {text}, {p_float64:.4g}, {p_float32:.4g}".format(text=_p(setting["worst"]), **setting["worst"])
     ),
 }
-RUNS: Columns = {
-    "began": "{began}",
-    "preset": "{preset}",
-    "experiments": lambda run: "all" if len(run["experiments"]) == len(EXPERIMENTS) else ", ".join(run["experiments"]),
-    "tests": lambda run: run.get("tests", "all"),
-    "seed": "{seed!s}",
-    "device": "{device}",
-    "trials": "{trials}",
-    "failed": "{failed}",
-    "wall time": "{seconds:duration}",
-    "time of training": lambda run: (
-        ", ".join(f"{model} {duration(seconds)}" for model, seconds in (run["trained"] or {}).items()) or "-"
-    ),
-    "ended": lambda run: "yes" if run["finished"] else "interrupted",
-}
-MODELS_USED: Columns = {
-    "model": lambda model: model["model"] + ", authors'" * model["published"],
-    "parameters": "{parameters}",
-    "held-out accuracy": "{held_out_accuracy:.4f}",
-    "sha256 of the weights": lambda model: ", ".join(model["sha256"]),
-    "trained by": "{command}",
-}
-FAILURES: Columns = {
-    "series": "{series}",
-    "trials": "{images}",
-    "failed": "{failed}",
-    "not converged": lambda entry: ", ".join(f"{name}: {count}" for name, count in entry["statuses"].items()) or "-",
-    "errors": lambda entry: "; ".join(f"{error} ({count})" for error, count in entry["errors"].items()) or "-",
-}
-MISSING: Columns = {"series": "{series}", "trials there": "{trials}", "asked for": "{asked}"}
-TIMES: Columns = {
-    "experiment": "{title}",
-    "trials": "{trials}",
-    "evaluations": "{evaluations}",
-    "measured": "{seconds:duration}",
-    "on the CPU, estimated": lambda entry: (
-        ("-" if entry["cpu_seconds"] is None else duration(entry["cpu_seconds"]))
-        + (f", without {', '.join(entry['cpu_unknown'])}" if entry["cpu_unknown"] else "")
-    ),
-}
 FINDINGS: Columns = {
     **document.FINDINGS,
-    "statement": lambda finding: document.link_to(
-        _heading(EXPERIMENTS[finding["experiment"]].title, finding["ours"]), finding["statement"]
+    "statement": lambda finding: Markdown(
+        f"[{document.markdown(finding['statement'])}]"
+        f"(#{document.anchor(_heading(EXPERIMENTS[finding['experiment']].title, finding['ours']))})"
     ),
 }
 
@@ -181,16 +143,13 @@ def _coverage(setting: Setting) -> str:
     return f"{1 - missed['value']:.3f}{outside}"
 
 
-def _longest(setting: Setting) -> str:
-    length = setting["length"] or {}
-    return "-" if length.get("longest") is None else f"{text(length['bound'])}: {text(length['longest'])}"
-
-
 OURS: Columns = {
     "share with p at most 0.05": "{rejected}",
     "coverage of the 95% interval": _coverage,
     "length of the interval over that of the naive one: median (mean)": "{length[median]} ({length[mean]})",
-    "bound on that length: the longest over its bound": _longest,
+    "bound on that length: the longest over its bound": lambda setting: (
+        "-" if (setting["length"] or {}).get("longest") is None else cell(setting, "{length[bound]}: {length[longest]}")
+    ),
     "evaluations per image": "{evaluations}",
     "IoU of region and signal": "{iou}",
 }
@@ -215,25 +174,9 @@ def our_tables(settings: Sequence[Setting]) -> list[Markdown]:
     return tables
 
 
-def time_tables(summary: Summary) -> list[Markdown]:
-    """Return the tables of what each experiment took, and of the time of one evaluation."""
-    rows = [{"title": experiment["title"], **experiment["time"]} for experiment in summary["experiments"].values()]
-    rows.append({"title": "All, each series once", **summary["time"]["each_series_once"]})
-    seconds = summary["time"]["cpu_seconds_an_evaluation"]
-    threads = " or ".join(str(count) for count in summary["time"]["cpu_threads"])
-    heading = f"milliseconds per evaluation on the CPU, {threads} threads"
-    evaluations = [{"model": model, "milliseconds": 1000 * seconds[model]} for model in MODELS if model in seconds]
-    return [table(rows, TIMES), table(evaluations, {"model": "{model}", heading: "{milliseconds}"})]
-
-
-def write_report(out: Path, target: Path) -> Path:
-    """Write the page of the data in a directory to another directory, and return the path of its HTML."""
-    document.check_can_report()
-    return write_page(summarise(out), target)
-
-
-def write_page(summary: Summary, target: Path) -> Path:
+def write_report(summary: Summary, target: Path) -> Path:
     """Write the page of a summary to a directory, and return the path of its HTML."""
+    document.check_can_report()
     figures, page = drawn_figures(summary), render_markdown(summary)
     return document.write_report(target, "reproduction", summary, page, figures, document.to_html(page, figures))
 
@@ -242,11 +185,15 @@ def render_markdown(summary: Summary) -> str:
     """Return the page as Markdown, which depends on the summary alone."""
     experiments = summary["experiments"]
     shown, without_data = document.split_by_data(findings(summary))
+    drawn: dict[tuple[str, str], list[str]] = {
+        (name, part): [] for name in experiments for part in ("settings", "ours")
+    }
+    for figure in FIGURES:
+        if figure.settings(summary):
+            drawn[figure.experiment, figure.part].append(figure.name)
     content = {
         **summary,
         "absent": [experiment.title for name, experiment in EXPERIMENTS.items() if name not in experiments],
-        "run_table": table(summary["runs"], RUNS),
-        "model_table": table(summary["models"], MODELS_USED),
         "papers": [finding for finding in shown if not finding["ours"]],
         "ours": [finding for finding in shown if finding["ours"]],
         "findings": table(shown, FINDINGS),
@@ -256,10 +203,10 @@ def render_markdown(summary: Summary) -> str:
         "experiments": [
             {
                 **data,
-                "figures": _pictures(summary, name, data["title"], "settings"),
+                "figures": drawn[name, "settings"],
                 "tables": TABLES[name](data["settings"]) if data["settings"] else [],
                 "our_title": _heading(data["title"], ours=True),
-                "our_figures": _pictures(summary, name, f"{data['title']}, our tests", "ours"),
+                "our_figures": drawn[name, "ours"],
                 "our_tables": our_tables(data.get("ours", [])),
                 "command": document.code(command_of(name, summary)),
             }
@@ -267,9 +214,11 @@ def render_markdown(summary: Summary) -> str:
         ],
         "derivative_cost": DERIVATIVE_COST,
         "wall_time": _wall_time(summary["runs"]),
-        "times": time_tables(summary),
-        "failures_table": table(summary["failures"], FAILURES),
-        "missing_table": table(summary["missing"], MISSING),
+        "times": {
+            **{experiment["title"]: experiment["time"] for experiment in experiments.values()},
+            "All, each series once": summary["time"]["each_series_once"],
+        },
+        "classifiers": MODELS,
         "tol": f"{TOL:g}",
         "differences": _differences(experiments),
     }
@@ -279,15 +228,6 @@ def render_markdown(summary: Summary) -> str:
 def _heading(title: str, ours: bool) -> str:
     """Return the heading of an experiment, or of our tests in it."""
     return f"{title}: our tests" if ours else title
-
-
-def _pictures(summary: Summary, experiment: str, title: str, part: str) -> list[Markdown]:
-    """Return the figures of a part of an experiment that have data."""
-    return [
-        document.picture(figure.name, title, figure.caption)
-        for figure in FIGURES
-        if (figure.experiment, figure.part) == (experiment, part) and figure.settings(summary)
-    ]
 
 
 def command_of(experiment: str, summary: Summary) -> str:
@@ -306,24 +246,19 @@ def command_of(experiment: str, summary: Summary) -> str:
         words += ["--tests", *tests] if len(tests) == 1 and tests != {"all"} else []
         if experiment == "type-i-error" and counts["permutations"] < preset.permutations:
             words += ["--permutations", str(counts["permutations"])]
-        words += _model_options(experiment, {model for run in runs for model in run["counts"]["models"]}, preset)
+        used = {model for run in runs for model in run["counts"]["models"]}
         seed, device = largest["seed"], largest["device_type"]
     else:
         # Another experiment's run, or one that was not recorded: counts and models are those of the data.
         images = max((setting.get("images", 0) for setting in settings), default=0)
         words += ["--preset", "full", *(["--images", str(images)] if images else [])]
-        words += _model_options(experiment, set(made["models"]) & set(MODELS), PRESETS["full"])
+        used, preset = set(made["models"]) & set(MODELS), PRESETS["full"]
         seed, device = made["seeds"][0], made["device_types"][0]
+    if EXPERIMENTS[experiment].uses_several_models and used != set(preset.models):
+        words += [word for model in MODELS if model in used for word in ("--model", model)]
     authors = any(name.startswith("published") for name in made["models"])
     words += ["--seed", str(seed), "--device", str(device), *(["--published", "DIR"] if authors else [])]
     return " ".join(shlex.quote(str(word)) for word in words)
-
-
-def _model_options(experiment: str, used: set[str], preset: Preset) -> list[str]:
-    """Return the options for the models that were used, where they are not those of the preset."""
-    if not EXPERIMENTS[experiment].uses_several_models or used == set(preset.models):
-        return []
-    return [word for model in MODELS if model in used for word in ("--model", model)]
 
 
 def _wall_time(runs: Sequence[Summary]) -> str:

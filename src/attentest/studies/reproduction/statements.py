@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -211,53 +212,33 @@ def takes_no_more(settings: Settings) -> Verdict:
     )
 
 
-def adaptive_needs_least(field: str) -> Callable[[Settings], Verdict]:
-    """Return the rule that adaptive needs less than fixed and combination; field is "seconds" or "evaluations"."""
-
-    def judge(settings: Settings) -> Verdict:
-        costs: dict[tuple[str, str], dict[str, float]] = {}
-        for setting in settings:
-            if setting[field] is not None:
-                costs.setdefault((setting["model"], setting["noise"]), {})[setting["search"]] = setting[field]
-        compared = [cost for cost in costs.values() if set(SECONDS) <= set(cost)]
-        if not compared:
-            return NO_DATA
-        least = sum(cost["adaptive"] < min(cost["fixed"], cost["combination"]) for cost in compared)
-        known = min(setting["images"] for setting in settings if setting["search"] in SECONDS) >= FEWEST_TIMED
-        unit = "s" if field == "seconds" else field
-        ranges = "; ".join(f"{search} {span(cost[search] for cost in compared)} {unit}" for search in SECONDS)
-        paper = "; ".join(f"{search} {low:,.0f} to {high:,.0f} s" for search, (low, high) in SECONDS.items())
-        beside = f" The paper, on its machine: {paper}." if field == "seconds" else ""
-        return Verdict.of(
-            f"Adaptive is least in {least} of {len(compared)} settings. Per image: {ranges}.{beside}",
-            holds=known and least == len(compared),
-            differs=known,
-        )
-
-    return judge
+def adaptive_needs_least(field: str, settings: Settings) -> Verdict:
+    """Judge that adaptive needs less than fixed and combination; field is "seconds" or "evaluations"."""
+    costs: dict[tuple[str, str], dict[str, float]] = {}
+    for setting in settings:
+        if setting[field] is not None:
+            costs.setdefault((setting["model"], setting["noise"]), {})[setting["search"]] = setting[field]
+    compared = [cost for cost in costs.values() if set(SECONDS) <= set(cost)]
+    if not compared:
+        return NO_DATA
+    least = sum(cost["adaptive"] < min(cost["fixed"], cost["combination"]) for cost in compared)
+    known = min(setting["images"] for setting in settings if setting["search"] in SECONDS) >= FEWEST_TIMED
+    unit = "s" if field == "seconds" else field
+    ranges = "; ".join(f"{search} {span(cost[search] for cost in compared)} {unit}" for search in SECONDS)
+    paper = "; ".join(f"{search} {low:,.0f} to {high:,.0f} s" for search, (low, high) in SECONDS.items())
+    beside = f" The paper, on its machine: {paper}." if field == "seconds" else ""
+    return Verdict.of(
+        f"Adaptive is least in {least} of {len(compared)} settings. Per image: {ranges}.{beside}",
+        holds=known and least == len(compared),
+        differs=known,
+    )
 
 
-def below_levels(settings: Settings) -> Verdict:
-    """Judge that rates are below the levels: some intervals are, and none is above."""
-    return _beyond_levels(settings, lambda above, below, far: (below and not above, above))
+def beyond_levels(direction: str, settings: Settings) -> Verdict:
+    """Judge by which rates have intervals, 95% together, that lie above their level, below it, or far above it.
 
-
-def at_most_slightly_above(settings: Settings) -> Verdict:
-    """Judge that rates are at the levels or slightly above: no interval is above 1.5 times its level."""
-    return _beyond_levels(settings, lambda above, below, far: (not far, True))
-
-
-def above_levels(settings: Settings) -> Verdict:
-    """Judge that rates are above the levels: some intervals are."""
-    # With fewer images than in the paper, a level that seems kept may not be.
-    as_many = all(setting["images"] >= COUNTS["non-gaussian"] for setting in settings)
-    return _beyond_levels(settings, lambda above, below, far: (above, as_many))
-
-
-def _beyond_levels(settings: Settings, judge: Callable[..., tuple[object, object]]) -> Verdict:
-    """Judge by the names of the rates whose intervals, 95% together, lie above their level, below it, and far above it.
-
-    ``judge`` returns whether the statement holds, and whether it differs if not.
+    Rates are "below" the levels if some intervals are, and none is above; "slightly above" at most if no interval is
+    above 1.5 times its level; and "above" if some intervals are.
     """
     rates = [
         (f"{setting['distance']:g} at level {alpha}", float(alpha), rate)
@@ -280,9 +261,16 @@ def _beyond_levels(settings: Settings, judge: Callable[..., tuple[object, object
         f"Above the level: {'; '.join(above) or 'none'}. Below it: {'; '.join(below) or 'none'}. "
         f"Above {SLIGHTLY:g} times the level: {'; '.join(far) or 'none'}."
     )
+    # With fewer images than in the paper, a level that seems kept may not be.
+    as_many = all(setting["images"] >= COUNTS["non-gaussian"] for setting in settings)
+    holds, differs = {
+        "below": (below and not above, above),
+        "slightly above": (not far, True),
+        "above": (above, as_many),
+    }[direction]
     # The intervals of too few images are wide and not to be trusted.
-    holds, differs = judge(above, below, far) if all(enough(rate) for _, _, rate in rates) else (False, False)
-    return Verdict.of(numbers, holds=holds, differs=differs)
+    known = all(enough(rate) for _, _, rate in rates)
+    return Verdict.of(numbers, holds=known and holds, differs=known and differs)
 
 
 def nearly_linear(settings: Settings) -> Verdict:
@@ -388,9 +376,9 @@ def _breaks(noise: str) -> Statement:
     return Statement(sentence, breaks_level, _rates("permutation", noise=noise))
 
 
-def _of_family(family: str, claim: str, rule: Callable[[Any], Verdict]) -> Statement:
+def _of_family(family: str, claim: str, direction: str) -> Statement:
     sentence = f"With {family} noise the selective test {claim}."
-    return Statement(sentence, rule, lambda settings: chosen(settings, family=family))
+    return Statement(sentence, partial(beyond_levels, direction), lambda settings: chosen(settings, family=family))
 
 
 ERROR = "models and correlated noise, the permutation test has its published type I error."
@@ -454,10 +442,10 @@ STATEMENTS: Mapping[str, Sequence[Statement]] = {
         *OF_OUR_INTERVALS,
     ),
     "computation-time": (
-        Statement(f"The adaptive search takes less time {LEAST}", adaptive_needs_least("seconds")),
+        Statement(f"The adaptive search takes less time {LEAST}", partial(adaptive_needs_least, "seconds")),
         Statement(
             f"The adaptive search needs fewer evaluations of the model {LEAST}",
-            adaptive_needs_least("evaluations"),
+            partial(adaptive_needs_least, "evaluations"),
             where=NOT_IN_THE_PAPER,
         ),
     ),
@@ -470,9 +458,9 @@ STATEMENTS: Mapping[str, Sequence[Statement]] = {
         ),
     ),
     "non-gaussian": (
-        _of_family("gennormflat", "rejects less often than the level says", below_levels),
-        *(_of_family(family, SLIGHT_EXCESS, at_most_slightly_above) for family in ("skewnorm", "gennormsteep", "t")),
-        _of_family("exponnorm", "does not keep the level", above_levels),
+        _of_family("gennormflat", "rejects less often than the level says", "below"),
+        *(_of_family(family, SLIGHT_EXCESS, "slightly above") for family in ("skewnorm", "gennormsteep", "t")),
+        _of_family("exponnorm", "does not keep the level", "above"),
     ),
     "demonstration": (
         Statement("Away from the observed statistic f_i is approximately linear.", nearly_linear, where=CURVES),

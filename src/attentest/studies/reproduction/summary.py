@@ -13,7 +13,7 @@ from attentest.errors import InputError
 from attentest.runs.records import read_runs
 from attentest.studies.measures import ending
 from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Preset, Series, chosen_experiments, plan_of
-from attentest.studies.reproduction.measures import MEASURES, SeriesRows, our_tests
+from attentest.studies.reproduction.measures import SeriesRows, measured
 from attentest.studies.reproduction.run import RUN_FIELDS, check_run
 from attentest.training.paper_model import MODELS, ModelFolders
 
@@ -27,13 +27,13 @@ DERIVATIVE_COST = 3.4
 def summarise(out: Path) -> dict[str, Any]:
     """Return the numbers of the experiments whose data are in a directory, JSON-ready."""
     read = cache(partial(SeriesRows.read, out))
-    found: dict[str, list[SeriesRows]] = {}
+    by_experiment: dict[str, list[SeriesRows]] = {}
     everything: dict[str, SeriesRows] = {}
     for name, experiment in EXPERIMENTS.items():
         plan = plan_of([experiment], PRESETS["full"], published=True)
         # The additional trials have more of the images of the type I error.
         most = PRESETS["paper"].null if name == "type-i-error" else None
-        found[name] = [rows for series in plan if (rows := read(series, most)) is not None]
+        by_experiment[name] = [rows for series in plan if (rows := read(series, most)) is not None]
         everything |= {rows.series.name: rows for series in plan if (rows := read(series, None)) is not None}
     if not everything:
         raise InputError(
@@ -45,6 +45,12 @@ def summarise(out: Path) -> dict[str, Any]:
         for name, rows in timed.items()
     }
     runs = [{name: entry[name] for name in RUN_FIELDS} for entry in read_runs(out, RUN_FIELDS, check_run)]
+    asked: dict[Series, int] = {}
+    for run in runs:
+        experiments, preset = chosen_experiments(run["experiments"]), Preset(**run["counts"])
+        for series, count in plan_of(experiments, preset, bool(run["published"]), run["tests"]).items():
+            asked[series] = max(asked.get(series, 0), count)
+    trials = {name: len(rows.rows) for name, rows in everything.items()}
     return {
         "format": FORMAT,
         "made": _origin(everything.values()),
@@ -56,10 +62,9 @@ def summarise(out: Path) -> dict[str, Any]:
                 "where": EXPERIMENTS[name].where,
                 "made": _origin(rows),
                 "time": _time(rows, on_cpu),
-                "settings": MEASURES[name]([trials for trials in rows if not trials.series.ours]),
-                "ours": our_tests([trials for trials in rows if trials.series.ours]),
+                **measured(name, rows),
             }
-            for name, rows in found.items()
+            for name, rows in by_experiment.items()
             if rows
         },
         "time": {
@@ -72,13 +77,17 @@ def summarise(out: Path) -> dict[str, Any]:
             for name, rows in everything.items()
             if (ended := ending(rows.rows))["failed"] or ended["statuses"]
         ],
-        "missing": _missing(runs, {name: len(rows.rows) for name, rows in everything.items()}),
+        "missing": [  # series with fewer trials than a run was asked for, as after an interruption
+            {"series": series.name, "trials": trials.get(series.name, 0), "asked": count}
+            for series, count in asked.items()
+            if trials.get(series.name, 0) < count
+        ],
     }
 
 
-def _origin(found: Iterable[SeriesRows]) -> dict[str, Any]:
+def _origin(recorded: Iterable[SeriesRows]) -> dict[str, Any]:
     """Return how rows were made: seeds, devices, versions, and the hash of each model."""
-    headers = [(rows.series, header) for rows in found for header in rows.headers]
+    headers = [(rows.series, header) for rows in recorded for header in rows.headers]
     versions: dict[str, dict[str, None]] = {}
     for _, header in headers:
         for package, version in header["versions"].items():
@@ -94,9 +103,9 @@ def _origin(found: Iterable[SeriesRows]) -> dict[str, Any]:
     }
 
 
-def _time(found: Collection[SeriesRows], on_cpu: Mapping[str, float]) -> dict[str, Any]:
+def _time(recorded: Collection[SeriesRows], on_cpu: Mapping[str, float]) -> dict[str, Any]:
     """Return the seconds that trials took, and an estimate for the CPU from the seconds of one evaluation there."""
-    trials = [(rows.series, row) for rows in found for row in rows.rows]
+    trials = [(rows.series, row) for rows in recorded for row in rows.rows]
     estimated = [
         row["evaluations"] * on_cpu[series.model] * (DERIVATIVE_COST if series.search == "adaptive" else 1)
         for series, row in trials
@@ -107,28 +116,14 @@ def _time(found: Collection[SeriesRows], on_cpu: Mapping[str, float]) -> dict[st
         "seconds": float(sum(row["seconds"] for _, row in trials)),
         "evaluations": int(sum(row.get("evaluations", 0) for _, row in trials)),
         "cpu_seconds": float(sum(estimated)) if estimated else None,
-        "cpu_unknown": sorted({rows.series.model for rows in found} - set(on_cpu)),
+        "cpu_unknown": sorted({rows.series.model for rows in recorded} - set(on_cpu)),
     }
 
 
-def _missing(runs: Iterable[Mapping[str, Any]], found: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return the series with fewer trials than a run was asked for, as after an interruption."""
-    wanted: dict[Series, int] = {}
-    for run in runs:
-        chosen, preset = chosen_experiments(run["experiments"]), Preset(**run["counts"])
-        for series, count in plan_of(chosen, preset, bool(run["published"]), run["tests"]).items():
-            wanted[series] = max(wanted.get(series, 0), count)
-    return [
-        {"series": series.name, "trials": found.get(series.name, 0), "asked": count}
-        for series, count in wanted.items()
-        if found.get(series.name, 0) < count
-    ]
-
-
-def _models(found: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[str, Any]]:
+def _models(recorded: Iterable[SeriesRows], folders: ModelFolders) -> list[dict[str, Any]]:
     """Return the models that were used, with their training records where these are known."""
     used: dict[tuple[bool, int], dict[str, None]] = {}
-    for rows in found:
+    for rows in recorded:
         hashes = used.setdefault((rows.series.published, MODELS.index(rows.series.model)), {})
         hashes |= dict.fromkeys(header["model_sha256"] for header in rows.headers)
     entries = []

@@ -1,11 +1,11 @@
-"""Trials in chunks: what is computed on the images of a series, and the row of each image."""
+"""Trials in chunks: what is computed on the images of a series, the row of each image, and what a row must hold."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,50 +16,15 @@ from attentest.attention import ViTScores, load_model
 from attentest.noise import FromImage
 from attentest.pipeline.attention_test import AttentionTest
 from attentest.progress import Progress
-from attentest.results.result import AttentionTestResult
-from attentest.runs.records import Row
+from attentest.runs.records import Row, check_numbers
 from attentest.search import Search, SpectralSearch, as_search
 from attentest.statistics.inference import confidence_intervals_of
-from attentest.studies.measures import CONFIDENCE_LEVEL, interval_values, rounded
+from attentest.studies.measures import CONFIDENCE_LEVEL, ENDS, check_trial, result_values, rounded
 from attentest.studies.reproduction.experiment import Series
-
-Work: TypeAlias = Callable[[list[int]], list[Row]]
-"""Maps image numbers to their rows, in the same order."""
 
 CHUNK_SECONDS = 20.0  # about what a chunk takes
 FIRST_CHUNK = {"cpu": 4, "cuda": 500}  # images, before anything has been timed
 LARGEST_CHUNK = 2000  # images, however fast they are
-
-
-def rows_in_chunks(
-    work: Work, numbers: list[int], device_type: str, together: int | None = None
-) -> Iterator[list[Row]]:
-    """Yield the rows of images in chunks of a given size, or of about CHUNK_SECONDS; a failed trial is a row too."""
-    chunk = together or FIRST_CHUNK[device_type]
-    while numbers:
-        batch, numbers = numbers[:chunk], numbers[chunk:]
-        start = time.perf_counter()
-        rows = _isolated_rows(work, batch)
-        seconds = max(time.perf_counter() - start, 1e-3)
-        chunk = together or min(LARGEST_CHUNK, max(1, int(len(batch) * CHUNK_SECONDS / seconds)))
-        yield rows
-
-
-def failed_row(number: int, reason: str) -> Row:
-    """Return the row of a trial that failed."""
-    return {"image": number, "error": reason, "seconds": 0.0}
-
-
-def _isolated_rows(work: Work, numbers: list[int]) -> list[Row]:
-    """Return the rows of images; failing work is repeated on halves, down to the image whose row is its error."""
-    try:
-        return work(numbers)
-    except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
-        if len(numbers) == 1:
-            return [failed_row(numbers[0], f"{type(error).__name__}: {error}")]
-    half = len(numbers) // 2
-    return _isolated_rows(work, numbers[:half]) + _isolated_rows(work, numbers[half:])
-
 
 TOL = 1e-4  # error bar of p in the experiments: far below the Monte-Carlo error of thousands of images
 
@@ -110,35 +75,45 @@ class Trials:
     def run(self, tasks: Sequence[int], progress: Progress | None = None) -> Iterator[list[Row]]:
         """Yield the rows of images by their numbers, each with its share of the seconds; a failed trial has its error.
 
-        Searches whose times are compared are given the same number of images at a time in every run.
+        A chunk takes about CHUNK_SECONDS; searches whose times are compared are given the same number of images at a
+        time in every run.
         """
         self._scores(self._blank(2))  # because the first evaluation is slow
         together = TIMED_TOGETHER[self.device.type] if self._series.work == "search" else None
-        done = 0
-        for rows in rows_in_chunks(self._timed, list(tasks), self.device.type, together):
+        chunk, waiting = together or FIRST_CHUNK[self.device.type], list(tasks)
+        while waiting:
+            batch, waiting = waiting[:chunk], waiting[chunk:]
+            start = time.perf_counter()
+            rows = self._rows(batch)
+            seconds = max(time.perf_counter() - start, 1e-3)
+            chunk = together or min(LARGEST_CHUNK, max(1, int(len(batch) * CHUNK_SECONDS / seconds)))
             yield rows
-            done += len(rows)
             if progress is not None:
-                progress(done, len(tasks))
+                progress(len(tasks) - len(waiting), len(tasks))
 
     def lost(self, task: int, reason: str) -> Row:
-        """Return the row of an image, by its number, whose trial could not be run for a reason outside of it."""
-        return failed_row(task, reason)
+        """Return the row of an image, by its number, whose trial failed."""
+        return {"image": task, "error": reason, "seconds": 0.0}
 
-    def _timed(self, numbers: list[int]) -> list[Row]:
+    def _rows(self, numbers: list[int]) -> list[Row]:
+        """Return the rows of images; failing work is repeated on halves, down to the image whose row is its error."""
         start = time.perf_counter()
-        make_rows: Work = getattr(self, f"_{self._series.work}")
-        rows = make_rows(numbers)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        try:
+            rows = getattr(self, f"_{self._series.work}")(numbers)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+        except Exception as error:  # noqa: BLE001  # whatever the error is, the other images have their rows
+            if len(numbers) == 1:
+                return [self.lost(numbers[0], f"{type(error).__name__}: {error}")]
+            half = len(numbers) // 2
+            return self._rows(numbers[:half]) + self._rows(numbers[half:])
         seconds = (time.perf_counter() - start) / len(numbers)
         return [{"image": number, "seconds": seconds, **row} for number, row in zip(numbers, rows, strict=True)]
 
     def _test_with(self, scores: Any, search: Search) -> AttentionTest:
-        noise = FromImage("sample") if self._series.estimated else self._series.noise_model
         return AttentionTest(
             scores,
-            noise=noise,
+            noise=FromImage("sample") if self._series.estimated else self._series.noise_model,
             region_unit=self._series.region,
             randomise=self._series.randomise,
             search=search,
@@ -152,13 +127,13 @@ class Trials:
         return torch.zeros(count, *self._scores.image_shape, dtype=torch.float64, device=self.device)
 
     def _selective(self, numbers: list[int]) -> list[Row]:
-        return [_values(result) for result in self._test.map(self._images(numbers))]
+        return [result_values(result) for result in self._test.map(self._images(numbers), names=numbers)]
 
     _search = _selective
 
     def _interval(self, numbers: list[int]) -> list[Row]:
         images, squares = self._series.images_and_squares(self._seed, numbers)
-        results = list(self._test.map(images))
+        results = list(self._test.map(images, names=numbers))
         intervals = confidence_intervals_of(results, CONFIDENCE_LEVEL)
         rows = []
         for result, interval, square in zip(results, intervals, squares, strict=True):
@@ -166,8 +141,7 @@ class Trials:
             truth = {"true_difference": self._series.delta * float(weights[square].sum())}
             if self._series.delta:
                 truth["iou"] = float((result.region & square).sum() / (result.region | square).sum())
-            known = {"standard_error": result.standard_error, **interval_values(result, interval)}
-            rows.append(_values(result) | known | truth)
+            rows.append(result_values(result, interval) | truth)
         return rows
 
     def _permutation(self, numbers: list[int]) -> list[Row]:
@@ -180,10 +154,10 @@ class Trials:
         return rows
 
     def _curves(self, numbers: list[int]) -> list[Row]:
-        return [self._curve(*image) for image in zip(numbers, self._images(numbers), strict=True)]
+        """Return f_i of some pixels along the line through each image, far out and close to the observed statistic."""
+        return [self._curve(number, image) for number, image in zip(numbers, self._images(numbers), strict=True)]
 
     def _curve(self, number: int, image: NDArray[np.float64]) -> Row:
-        """Return f_i of some pixels along the line through an image, far out and close to the observed statistic."""
         result, rng = self._test(image), self._series.generator(self._seed, number, "pixels")
         reach = CURVE_REACH + abs(result.statistic)
         pixels = {
@@ -216,7 +190,7 @@ class Trials:
         single = self._test_with(Float32Scores(self._scores), grid).map(images)
         return [
             {
-                **_values(best),
+                **result_values(best),
                 "p_float64": in_double.pvalue,
                 "p_float32": in_single.pvalue,
                 "statistic_float32": in_single.statistic,
@@ -240,16 +214,32 @@ class Trials:
         return rows
 
 
-def _values(result: AttentionTestResult) -> Row:
-    """Return what the row of every selective test has."""
-    return {
-        "statistic": result.statistic,
-        "p": result.pvalue,
-        "p_low": result.pvalue_bounds[0],
-        "p_high": result.pvalue_bounds[1],
-        "log_naive": result.naive_log_pvalue,
-        "log_bonferroni": result.bonferroni_log_pvalue,
-        "region": int(result.region.sum()),
-        "evaluations": result.evaluations,
-        "status": result.status,
-    }
+TEST = ("p", "log_naive", "log_bonferroni", "evaluations")
+
+NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "selective": TEST,
+    "search": TEST,
+    "interval": (*TEST, "standard_error", "true_difference"),
+    "permutation": ("p", "evaluations"),
+    "curves": ("statistic", "evaluations"),
+    "precision": ("p", "p_float64", "p_float32", "region_changed", "evaluations"),
+    "evaluation": ("seconds_an_evaluation", "threads"),
+}
+"""Numbers that every row of a kind of work has, unless its trial failed."""
+
+
+def check_row(work: str, row: Row) -> None:
+    """Raise a ValueError or KeyError unless a row has the values of its kind of work, or the error of its trial."""
+    check_trial(row, NUMBERS[work], ENDS if work == "interval" else ())
+    check_numbers(row, [name for name in ("iou", "batch") if name in row])
+    for name in ("far", "close") if work == "curves" and "error" not in row else ():
+        part = row[name]
+        if not isinstance(part, dict):
+            raise ValueError(f"{name} must be an object, got {type(part).__name__}")
+        check_numbers(part, ["closest_to_zero"])
+        points = np.array(part["z"], dtype=np.float64)
+        curves = [np.array(part[where], dtype=np.float64) for where in ("inside", "outside")]
+        if points.ndim != 1 or len(points) < 2 or not any(curve.size for curve in curves):
+            raise ValueError(f"{name} must have two or more points z, and curves")
+        if any(curve.size and curve.shape != (len(curve), len(points)) for curve in curves):
+            raise ValueError(f"the curves of {name} must have a value at each of its {len(points)} points")

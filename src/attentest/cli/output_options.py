@@ -1,0 +1,191 @@
+"""Groups of options of ``attentest test``, with their checks, before anything is imported that takes long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from attentest.cli.options import CERTIFICATE, OUTPUT, JsonOption, RetryOption, named_by_options
+from attentest.definition import option
+from attentest.errors import InputError
+from attentest.files import make_directory, same_file
+from attentest.presentation.report import MOST_CARDS, USUAL_CARDS
+
+if TYPE_CHECKING:
+    from attentest.search import Certification
+
+SAVED = ("regions", "masks", "maps", "pictures")
+"""What can be saved of each image: its region as a .npy array or as a black and white .png, its map as a .npy array, \
+and small copies of image, map and region, which a report shows."""
+
+NOTHING = "none"
+"""In place of these, to save nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateOptions:
+    """Options of the certificate of each result."""
+
+    panel: ClassVar[str] = CERTIFICATE
+
+    certify: bool = option(
+        "Add a certified p-value, valid whatever the model does between the evaluations of the search; the one to "
+        "report if the status is sharp. Slow.",
+        default=False,
+    )
+    certify_draws: int | None = option(
+        "For --certify: number of draws; the least possible p is 1 / (N + 1).", default=None, shown_default="99"
+    )
+    certify_steps: int | None = option(
+        "For --certify: steps behind each draw; too few cost power, never validity.", default=None, shown_default="6"
+    )
+    certify_seed: int | None = option(
+        "For --certify: seed of the draws.", default=None, shown_default="the image itself"
+    )
+
+    def certification(self) -> Certification | None:
+        """Return how to certify the results, if they are to be; options without --certify raise an error."""
+        numbers = {name: getattr(self, f"certify_{name}") for name in ("draws", "steps", "seed")}
+        known = {name: value for name, value in numbers.items() if value is not None}
+        if not self.certify:
+            if known:
+                names = " and ".join(f"--certify-{name}" for name in known)
+                verb = "are" if len(known) > 1 else "is"
+                raise InputError(f"{names} {verb} for --certify, which is not there: add it.")
+            return None
+        from attentest.search import Certification
+
+        try:
+            return Certification(**known)
+        except InputError as error:  # named as on the command line
+            options = [f"certify_{name}" for name in error.parameters]
+            raise InputError(f"certify_{error}" if options else str(error), *options) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """Options that say what is written and printed."""
+
+    panel: ClassVar[str] = OUTPUT
+
+    out: Path | None = option(
+        "Folder of the results of each image as it is tested: the same command goes on where it stopped.",
+        default=None,
+        metavar="FOLDER",
+    )
+    retry: RetryOption = False
+    save: str | None = option(
+        "For --out: also save regions (.npy), masks (as .png), maps (.npy) or pictures (for reports), separated by "
+        "commas; or none.",
+        default=None,
+        metavar="NAMES",
+        shown_default="pictures of up to 1000 images",
+    )
+    csv: Path | None = option("Also write a table of all results to this .csv file, row by row.", default=None)
+    parquet: Path | None = option("Also write this table to a .parquet file.", default=None)
+    figure: str | None = option(
+        "Also draw the result to this .png, .svg or .pdf file, several on one sheet, or each into FOLDER/.",
+        default=None,
+        metavar="FILE",
+    )
+    sensitivity_figure: str | None = option(
+        "For --sensitivity: also draw it to this .png, .svg or .pdf file, or that of each image into FOLDER/.",
+        default=None,
+        metavar="FILE",
+    )
+    report: Path | None = option(
+        "Also write a report to this .html file, which needs no other, or as .json.", default=None
+    )
+    report_cards: int | None = option(
+        "For --report: most results with pictures and details, those with the smallest p-values.",
+        default=None,
+        limits=(0, MOST_CARDS),
+        shown_default=str(USUAL_CARDS),
+    )
+    as_json: JsonOption = False
+    in_image: bool = option(
+        "Also print how large each difference is within its image: among regions of the same shape elsewhere, and in "
+        "standard deviations. Descriptive; printed anyway where p is below 1e-20.",
+        default=False,
+        flag="--context",
+    )
+
+    def saved_kinds(self) -> list[str]:
+        """Return what to save of each image; options that need a directory raise an error if there is none."""
+        for name, is_there in (("--save", self.save is not None), ("--retry", self.retry)):
+            if is_there and self.out is None:
+                raise InputError(f"{name} is for --out, which is not there: add it.")
+        asked = [] if self.save is None or self.save == NOTHING else self.save.split(",")
+        kinds = dict.fromkeys(kind.strip() for kind in asked)
+        if bad := [kind for kind in kinds if kind not in SAVED]:
+            raise InputError(
+                f"--save takes {', '.join(SAVED)}, separated by commas, or {NOTHING}, got {', '.join(map(repr, bad))}."
+            )
+        return list(kinds)
+
+    def check(self, inputs: Collection[Path], images: int, components: bool, sensitivity: bool) -> None:
+        """Raise an error for outputs that cannot be written or would overwrite an input, before anything is computed.
+
+        Parameters
+        ----------
+        inputs
+            Files that are read.
+        images
+            Number of images.
+        components, sensitivity
+            Whether components are tested, and whether the sensitivity to the noise is asked for.
+        """
+        from attentest.cli.report import check_report_option
+        from attentest.presentation.tables import check_csv_path, check_parquet_path
+
+        tables = ((self.csv, "--csv", check_csv_path), (self.parquet, "--parquet", check_parquet_path))
+        for path, name, check in tables:
+            if path is not None:
+                with named_by_options({"the file name of the table": name}):
+                    check(path, inputs)
+        if self.figure is not None:
+            if components:
+                raise InputError("--figure shows whole regions: leave out --figure or --components.")
+            _check_figure(self.figure, inputs, "--figure")
+        figure = self.sensitivity_figure
+        if figure is not None:
+            if not sensitivity:
+                raise InputError("--sensitivity-figure is for --sensitivity, which is not there: add it.")
+            _check_figure(figure, inputs, "--sensitivity-figure")
+            if images > 1 and not is_folder(figure):
+                raise InputError(
+                    f"--sensitivity-figure must be a folder, such as {Path(figure).stem}/, for several images, got "
+                    f"{figure!r}."
+                )
+        if self.report is not None:
+            check_report_option(self.report, "--report", inputs)
+        elif self.report_cards is not None:
+            raise InputError("--report-cards is for --report, which is not there: add it.")
+        if self.out is not None:
+            make_directory(self.out)
+
+
+def is_folder(place: str) -> bool:
+    """Return whether a text names a folder: one that is there, or any that ends with a slash."""
+    return place.endswith(("/", os.sep)) or Path(place).is_dir()
+
+
+def _check_figure(place: str, inputs: Collection[Path], option: str) -> None:
+    """Raise an error for a file to which no figure can be written, and for a folder that cannot be made."""
+    from attentest.presentation.figure import FIGURE_SUFFIXES, check_figure_path, new_figure
+
+    path = Path(place)
+    if is_folder(place):
+        new_figure(1.0, 1.0)  # raises an error where Matplotlib is missing
+        make_directory(path)
+        if not os.access(path, os.W_OK):
+            raise InputError(f"{option} must be a folder that can be written to, and {path} cannot.")
+    elif path.suffix.lower() not in FIGURE_SUFFIXES and not any(same_file(path, other) for other in inputs):
+        raise InputError(
+            f"{option} must end in {', '.join(FIGURE_SUFFIXES)}, or in / for a folder of figures, got {place!r}."
+        )
+    else:
+        check_figure_path(path, inputs)

@@ -1,0 +1,404 @@
+"""``attentest calibrate`` and ``attentest power``: commands that test simulated images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attentest.cli.attention_test_options import AttentionTestOptions
+from attentest.cli.command import with_options_of
+from attentest.cli.images import image_sources
+from attentest.cli.options import (
+    OUTPUT,
+    AlphaOption,
+    EngineOptions,
+    EstimatorName,
+    FrameOption,
+    RegionUnitsName,
+    ReportJsonOption,
+    RetryOption,
+    SeedOption,
+    WindowOption,
+    check_level,
+)
+from attentest.cli.output import SOME_FAILED, Interruption, print_json, progress_bar, say
+from attentest.cli.values import as_image_shape, as_true_noise, check_files, noise_file
+from attentest.definition import IMAGE, Definition, option
+from attentest.errors import InputError, counted
+from attentest.registry import IMAGE_NOISE, NOISE_ESTIMATORS, REGION_UNITS
+
+if TYPE_CHECKING:
+    from attentest.runs.engine import Engine
+    from attentest.runs.records import Row
+    from attentest.simulation.calibration.calibrate import NullImages
+    from attentest.simulation.calibration.calibration import Calibration
+    from attentest.simulation.power.plan import Plan
+
+CALIBRATION, POWER = "calibration", "power"
+"""Names of the files of a report in the output directory, without their suffixes."""
+
+RECORDS = "null_images.jsonl"
+"""Rows of the null images that a calibration is reported from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """Options that say which images are simulated."""
+
+    seed: SeedOption = 0
+    true_noise: str | None = option(
+        "Noise that images are drawn from, if it is not --noise, which may be wrong; needed with --noise "
+        f"{IMAGE_NOISE.choices()}.",
+        default=None,
+        metavar="SIGMA",
+        panel=IMAGE,
+        shown_default="that of --noise",
+    )
+    size: str | None = option(
+        "HEIGHTxWIDTH of images without a file, or 3xHEIGHTxWIDTH in colour, if the model takes any size.",
+        default=None,
+        metavar="HEIGHTxWIDTH",
+        panel=IMAGE,
+        shown_default="that of the model",
+    )
+    frame: FrameOption = None
+    window: WindowOption = False
+    as_json: ReportJsonOption = False
+
+    def check(self, options: AttentionTestOptions, images: Sequence[Path], out: Path | None, name: str) -> None:
+        """Check files and options before the imports of a simulation, which take seconds.
+
+        Parameters
+        ----------
+        options
+            The options of the test.
+        images
+            Image files that are read.
+        out, name
+            Directory of the report, and the name of its files.
+        """
+        as_image_shape(self.size)
+        if out is not None:
+            from attentest.files import check_output_path
+            from attentest.presentation.figure import check_figure_path
+            from attentest.presentation.tables import check_csv_path
+
+            inputs = [*options.input_files, *images, *filter(None, [noise_file(self.true_noise)])]
+            check_output_path(out / f"{name}.json", "the report", (".json",), inputs)
+            if name == POWER:
+                check_csv_path(out / f"{name}.csv", inputs)
+            check_figure_path(out / f"{name}.png", inputs)
+        check_files("noise", [noise_file(text) for text in (options.noise, self.true_noise, options.reference_noise)])
+        check_files("image", images)
+        options.check()
+
+    def drawn(self, noise: str) -> dict[str, Any]:
+        """Return how images are drawn, by the parameters of the library, for a test with this --noise."""
+        return {"image_shape": as_image_shape(self.size), "true_noise": as_true_noise(self.true_noise, noise)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(SimulationOptions):
+    """Options of a calibration."""
+
+    images: int = option("Number of null images.", default=1000, limits=(1, None))
+    reference_images: int | None = option(
+        "Estimate the noise anew for each null image, from so many reference images drawn for it, and test with the "
+        "estimate: shows what estimating costs.",
+        default=None,
+        metavar="K",
+        limits=(2, None),
+        panel=IMAGE,
+        shown_default="as many as --noise was estimated from, if at most 100",
+    )
+    estimator: EstimatorName | None = option(
+        f"With --reference-images, how the noise is estimated: {NOISE_ESTIMATORS.choices()}.",
+        default=None,
+        metavar="NAME",
+        panel=IMAGE,
+        shown_default="the one for noise of that kind",
+    )
+    mean: Path | None = option(
+        "Image file with the mean of the null images.",
+        default=None,
+        metavar="FILE",
+        panel=IMAGE,
+        shown_default="zero",
+    )
+    alpha: list[float] | None = option(
+        "Significance level to report; repeatable.", default=None, metavar="X", shown_default="0.01, 0.05, 0.1"
+    )
+    out: Path | None = option(
+        "Folder of calibration.json, calibration.png and the results: the same command, also with more --images, goes "
+        "on where it stopped.",
+        default=None,
+        metavar="FOLDER",
+        panel=OUTPUT,
+    )
+    retry: RetryOption = False
+
+
+@with_options_of(EngineOptions)
+@with_options_of(CalibrationOptions)
+@with_options_of(AttentionTestOptions)
+def calibrate(options: AttentionTestOptions, drawing: CalibrationOptions, where: EngineOptions) -> None:
+    r"""Check that the test is calibrated: how often does it reject images of noise alone?
+
+    For example:
+
+    ```
+    attentest calibrate --noise 1.0 --images 200
+    attentest calibrate --model my-vit --noise noise.safetensors \
+        --top-fraction 0.1 --out calibration
+    attentest calibrate --noise sample --true-noise 1.0
+    attentest calibrate --noise 1.0 --rho 0.5 --reference-images 5 --images 200
+    attentest calibrate --noise 1.0 --images 100000 --engine processes \
+        --out calibration
+    ```
+
+    Null images are drawn from the noise and tested. A valid test has p at most alpha for a fraction alpha of them, up
+    to chance, whatever the model. The table shows these rates with 95% intervals, beside those of the naive test. The
+    verdict is by the numbers of rejections that a valid test exceeds at one level or more with a probability of at most
+    1%. Images that cannot be tested are counted with their reasons, the verdict allows for them, and the exit code is
+    then 1. Ctrl-C ends the command with a report on the images tested so far.
+
+    Each image depends on --seed and its number alone: neither the number of images nor the workers change it.
+    """
+    where.check()
+    images, mean, out = drawing.images, drawing.mean, drawing.out
+    if drawing.retry and out is None:
+        raise InputError("--retry is for --out, which is not there: add it.")
+    if drawing.estimator is not None and drawing.reference_images is None:
+        raise InputError("--estimator is for --reference-images, which is not there: add it.")
+    for level in drawing.alpha or ():
+        check_level(level)
+    drawing.check(options, [] if mean is None else [mean], out, CALIBRATION)
+
+    from attentest.images.image_file import read_image
+    from attentest.simulation.calibration.calibrate import NullImages, image_count
+    from attentest.simulation.calibration.calibration import ALPHAS, Calibration
+
+    image_count(images)
+    drawn = drawing.drawn(options.noise)
+    null_images = NullImages(
+        options.attention_test(),
+        drawing.seed,
+        mean=None if mean is None else read_image(mean, frame=drawing.frame, window=drawing.window),
+        reference_images=drawing.reference_images,
+        estimator=None if drawing.estimator is None else str(drawing.estimator),
+        **drawn,
+    )
+    engine = where.chosen()
+    interruption = Interruption()
+    with (
+        _recorded(null_images, drawing, engine) as (known, numbers, write),
+        progress_bar(f"testing {counted(len(numbers), 'null image')}") as progress,
+    ):
+        new = null_images.rows(numbers, engine, progress, write)
+        rows = interruption.until(chain(known, new))
+        first = next(rows, None)
+        calibration = None if first is None else Calibration.of(chain([first], rows), tuple(drawing.alpha or ALPHAS))
+    if calibration is not None:
+        values = {"asked": images, "seed": drawing.seed, **calibration.to_dict(), "settings": null_images.test.settings}
+        title = counted(len(calibration.pvalues), "null image")
+        _report(calibration, values, out, CALIBRATION, drawing.as_json, title, calibration.conclusion())
+    interruption.finish(images, "null image")
+    if calibration is not None and calibration.failures:
+        say(f"attentest: {len(calibration.failures)} of {counted(images, 'null image')} could not be tested.")
+        raise typer.Exit(SOME_FAILED)
+
+
+@contextmanager
+def _recorded(
+    images: NullImages, drawing: CalibrationOptions, engine: Engine
+) -> Iterator[tuple[list[Row], Sequence[int], Callable[[list[Row]], object] | None]]:
+    """Yield the rows that a directory has, the numbers of the images that it lacks, and a function that adds rows.
+
+    Without a directory there are none, and nothing is written. A directory of another calibration is an error.
+    """
+    count, out = drawing.images, drawing.out
+    if out is None:
+        yield [], range(count), None
+        return
+    from attentest.runs.record_lines import alone_in
+    from attentest.runs.records import RecordFile, record_header
+    from attentest.simulation.calibration.calibration import check_row
+
+    header = record_header(images.test, images.describe(), engine, drawing.seed)
+    with alone_in(out), RecordFile(out / RECORDS).writing(header, check_row=check_row) as writer:
+        records = writer.records
+        numbers = records.missing(range(count), drawing.retry)
+        again = set(numbers)
+        yield [records.rows[number] for number in range(count) if number not in again], numbers, writer.add
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerOptions(SimulationOptions):
+    """Options of a simulation of the power."""
+
+    images: int = option(
+        "Number of simulated images for each row of the table; at least that of the image files.",
+        default=50,
+        limits=(1, None),
+    )
+    delta: list[float] | None = option(
+        "Height of the planted square in standard deviations of the noise; repeatable.",
+        default=None,
+        metavar="X",
+        shown_default="0, 1, 2, 3; with image files 0",
+    )
+    side: int | None = option(
+        "Side of the planted square in pixels.", default=None, panel=IMAGE, shown_default="a third of the shorter side"
+    )
+    randomise: list[float] | None = option(
+        "A gamma to compare: noise added before the region is chosen, over that of the image; repeatable.",
+        default=None,
+        metavar="GAMMA",
+        shown_default="0, 0.3, 0.5, 1",
+    )
+    draws: list[int] | None = option(
+        "A number of draws of that noise to compare; repeatable.", default=None, metavar="N", shown_default="1"
+    )
+    region_unit: list[RegionUnitsName] | None = option(
+        f"What the region consists of: {REGION_UNITS.choices()}; repeatable.",
+        default=None,
+        metavar="NAME",
+        shown_default="both",
+    )
+    alpha: AlphaOption = 0.05
+    power: float = option("Power that a detectable signal has.", default=0.8)
+    decide: bool = option(
+        "Measure rejections alone and no confidence intervals, in about half the time.", default=False
+    )
+    out: Path | None = option(
+        "Folder of power.json, power.csv and power.png.", default=None, metavar="FOLDER", panel=OUTPUT
+    )
+
+
+@with_options_of(PowerOptions)
+@with_options_of(AttentionTestOptions, leave_out=("randomise", "draws", "randomise_seed", "region_unit"))
+def power(
+    options: AttentionTestOptions,
+    drawing: PowerOptions,
+    backgrounds: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Image files that are taken as true means of the simulated images.",
+            show_default="zero, which a model that rescales 0 to 255 sees as black",
+        ),
+    ] = None,
+) -> None:
+    r"""Find out beforehand how much the test can see: power, regions and intervals, by --randomise and --region-unit.
+
+    For example:
+
+    ```
+    attentest power --noise 1.0 --out power
+    attentest power --noise 1.0 --randomise 0 --randomise 0.5 \
+        --region-unit patches --delta 0 --delta 1.5 --decide
+    attentest power templates/*.npy --model my-vit --noise noise.safetensors
+    ```
+
+    Simulated images are a background, a bright square at a random place and noise. For each gamma and each kind of
+    region the table shows the share of them that is rejected, with its 95% interval; the least true difference that
+    is found with a probability of --power, given the region; the length of the confidence intervals over that of the
+    naive ones, and how many hold the true value; and the overlap (IoU) of region and square. Differences and lengths
+    are medians. Choose with it before looking at the data, not after. Ctrl-C ends the command with a report on the
+    rows that are finished.
+    """
+    check_level(drawing.alpha)
+    check_level(drawing.power, "--power")
+    images, out = drawing.images, drawing.out
+    sources = image_sources(backgrounds or [], frame=drawing.frame, window=drawing.window)
+    if not sources and (drawing.frame is not None or drawing.window):
+        raise InputError("--frame and --window are for image files, and none are given.")
+    drawing.check(options, [source.path for source in sources], out, POWER)
+    from attentest.simulation.power.simulate import RANDOMISE, REGIONS, Simulation
+
+    drawn = drawing.drawn(options.noise)
+    simulation = Simulation(
+        options.attention_test(None if drawing.decide else Definition.confidence_level),
+        images,
+        drawing.seed,
+        randomise=drawing.randomise or RANDOMISE,
+        draws=drawing.draws or 1,
+        region_unit=[str(unit) for unit in drawing.region_unit] if drawing.region_unit else REGIONS,
+        deltas=drawing.delta or None,
+        side=drawing.side,
+        backgrounds=[source.read() for source in sources] or None,
+        alpha=drawing.alpha,
+        power=drawing.power,
+        **drawn,
+    )
+    say(
+        f"{counted(len(simulation), 'test')}: {counted(images, 'image')}, "
+        f"{counted(len(simulation.designs), 'way')} to choose the region, "
+        f"{counted(len(simulation.deltas), 'height')} of the square"
+    )
+    interruption = Interruption()
+    with progress_bar(counted(len(simulation), "test")) as progress:
+        finished = list(interruption.until(simulation.tests(progress)))
+    if finished:
+        plan = simulation.plan(finished)
+        values = {"images": images, "seed": drawing.seed, **plan.to_dict(), "settings": simulation.settings}
+        _report(plan, values, out, POWER, drawing.as_json, "", plan.summary(), plan.table())
+    interruption.finish(len(simulation) // images, "row")
+
+
+def _report(
+    results: Calibration | Plan,
+    values: dict[str, Any],
+    out: Path | None,
+    name: str,
+    as_json: bool,
+    title: str,
+    words: str,
+    table: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Write a report to a directory, if there is one, and print it.
+
+    Parameters
+    ----------
+    results, values
+        What was simulated, and the same as JSON-ready values.
+    out, name
+        Directory of the report, and the name of its files.
+    as_json
+        Whether the values are printed.
+    title, words
+        If not, what is printed above the table, and below.
+    table
+        Columns of the rows for a CSV file; None for no such file.
+    """
+    from attentest.files import write_complete
+    from attentest.presentation.figure import save_figure
+    from attentest.presentation.tables import Column, print_table, write_csv
+
+    try:
+        if out is not None:
+            paths = {"report": out / f"{name}.json"}
+            text = json.dumps(values, indent=1, allow_nan=False) + "\n"
+            write_complete(paths["report"], text.encode(), "the report")
+            if table is not None:
+                paths["table"] = out / f"{name}.csv"
+                write_csv(table, paths["table"])
+            paths["figure"] = out / f"{name}.png"
+            save_figure(results.figure(), paths["figure"])
+            say(", ".join(f"{kind}: {path}" for kind, path in paths.items()))
+    finally:  # the numbers in any case, because a disk may be full
+        if as_json:
+            print_json(values)
+        else:
+            columns = results.text_table().items()
+            print_table(
+                [Column(heading=heading, cells=cells, is_text=heading == "region") for heading, cells in columns],
+                title=title,
+            )
+            typer.echo(words)
