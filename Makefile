@@ -8,7 +8,8 @@ CHECK := $(VENV)/.installed-check
 TEST := $(VENV)/.installed-test
 DOCS := $(VENV)/.installed-docs
 COMPARED := $(VENV)/.installed-compared
-INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
+# Compiling all of torch and Ray would take most of the time; what is imported is compiled then.
+INSTALL := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .NOTPARALLEL:  # two installations into one environment
 unexport PYTHONDONTWRITEBYTECODE  # or every process that a test starts compiles the package again
@@ -43,8 +44,8 @@ $(CHECK) $(TEST) $(DOCS): $(VENV)/.installed-%: $(PLOTS)
 
 # What the tests compare with. timm lies beside the environment, not in it: tests/timm_models/conftest.py says why.
 $(COMPARED): tests/timm_models/requirements.txt tests/independent_requirements.txt $(TEST)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/timm -r tests/timm_models/requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/independent_requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps --upgrade --target $(VENV)/timm -r tests/timm_models/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --no-deps -r tests/independent_requirements.txt
 	@touch $@
 
 demo: $(PLOTS)

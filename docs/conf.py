@@ -33,8 +33,9 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!attentest\.).*"),
     # Internal classes that appear in the signature of a public one and are of no use by themselves.
     (r"py:class", r"attentest\..*\.(Tokens|Sample|InputMap|Task|Item|TaskOfWork|Assumption|MeasuredNoise|Strips)"),
+    (r"py:class", r"attentest\..*\.(ComparedRegion|Inference)"),
     # Records and definitions behind public classes, whose fields these show themselves.
-    (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|NoiseSensitivity)"),
+    (r"py:class", r"attentest\..*\.(Definition|ResultNumbers|ResultRecord|NoiseSensitivity|ExchangeableDraws)"),
 ]
 
 # Markdown. Pages are read on GitHub too, so they have plain tables, links and code and few directives.
