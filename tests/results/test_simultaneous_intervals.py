@@ -132,7 +132,9 @@ def test_components_have_them(components: ComponentResults) -> None:
     each = components.confidence_intervals(0.95)
     for one, result in zip(each, components, strict=True):
         alone = result.confidence_interval(level_of_each(0.95, count))
-        assert (one.low, one.high, one.error) == (alone.low, alone.high, alone.error)
+        # Three at once are other matrix products than one at a time: equal up to rounding, which the error magnifies.
+        assert (one.low, one.high) == pytest.approx((alone.low, alone.high), rel=1e-13)
+        assert one.error == pytest.approx(alone.error, rel=1e-6)
         assert (one.confidence_level, one.together) == (0.95, count)
         assert f"together={count}" in repr(one)
         assert f"one of {count} together" in one._repr_html_()
