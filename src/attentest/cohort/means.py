@@ -84,9 +84,9 @@ def regression(
     scale = np.abs(x).max(axis=0)
     q, r = np.linalg.qr(x / scale)
     root = np.linalg.inv(r) / scale[:, None]  # root root' is (X'X)^(-1)
-    bread, correct = root @ root.T, np.broadcast_to(correction, values.shape)
-    coefficients, shift = root @ (q.T @ values), root @ (q.T @ correct)
-    residuals = values - x @ coefficients
+    explained = q.T @ values
+    coefficients, shift = root @ explained, root @ (q.T @ np.broadcast_to(correction, values.shape))
+    residuals = values - q @ explained
     adjusted = np.empty_like(x)  # (I - H_cc)^(-1/2) X_c (X'X)^(-1) for each cluster c
     order = np.argsort(cluster, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1):
@@ -104,12 +104,12 @@ def regression(
     relative = 0.0 if math.isinf(nu) else 2 * (nu / (nu - 2)) ** 2 / (nu - 4)
     found = []
     for value, b, shared in zip(coefficients, adjusted.T, relative * shift**2, strict=True):
-        scores, norm, *products = (np.bincount(cluster, b * column) for column in (residuals, b, *x.T))
+        scores, norm, *products = (np.bincount(cluster, b * column) for column in (residuals, b, *q.T))
         # The variance is a quadratic form of the values, and its degrees of freedom follow from trace and Frobenius
-        # norm of the products of its vectors, diag(norm) - P (X'X)^(-1) P'.
+        # norm of the products of its vectors, diag(norm) - P P'.
         p = np.column_stack(products)
-        own, square = np.einsum("cp,pq,cq->c", p, bread, p), p.T @ p @ bread
-        frobenius = norm @ norm - 2 * norm @ own + np.trace(square @ square)
+        own = np.einsum("cp,cp->c", p, p)
+        frobenius = norm @ norm - 2 * norm @ own + np.sum((p.T @ p) ** 2)
         variance, degrees = float(scores @ scores), float((norm - own).sum() ** 2 / frobenius)
         total = variance + float(shared)
         if shared > 0:  # Satterthwaite's for the sum of two
