@@ -49,6 +49,28 @@ def test_a_signal_during_an_import_ends_in_one_sentence(module: str, number: sig
     assert (done.stdout, done.stderr) == ("", "attentest: interrupted; what was printed and written is complete.\n")
 
 
+IN_A_COPY = """
+import os, signal
+import attentest.cli
+
+def command():
+    subprocess = os.fork()
+    if not subprocess:  # as before it becomes another program, of which libraries start some
+        os.kill(os.getpid(), signal.SIGTERM)
+        import secrets
+    print(os.waitstatus_to_exitcode(os.waitpid(subprocess, 0)[1]))
+
+attentest.cli.main = command
+from attentest.__main__ import main
+main()
+"""
+
+
+def test_a_copy_of_the_process_ends_without_a_word() -> None:
+    done = subprocess.run([sys.executable, "-c", IN_A_COPY], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "143\n", "")
+
+
 class Ended(BaseException):
     """In place of the end of the process of the tests."""
 

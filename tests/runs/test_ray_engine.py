@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from attentest import InputError, RayEngine
 from attentest.runs.ray_engine import _guarded
-from attentest.runs.ray_guard import MARK, members
+from attentest.runs.ray_guard import MARK, members, session_of
 from engine_works import Named
 
 
@@ -67,11 +68,18 @@ def test_a_local_cluster_listens_to_this_machine_alone_and_leaves_signals_to_the
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_nothing_of_a_cluster_is_left_when_its_driver_is_gone() -> None:
     with _guarded() as mark:
-        left = subprocess.Popen(["sleep", "60"], env={**os.environ, **mark}, start_new_session=True)
+        # Its second process has another environment, as agents that write their names over theirs.
+        command = ["sh", "-c", "env -i sleep 60 & echo $!; wait"]
+        started: dict[str, Any] = {"env": {**os.environ, **mark}, "stdout": subprocess.PIPE, "start_new_session": True}
+        left = subprocess.Popen(command, **started)
+        assert left.stdout is not None
+        with left.stdout as pipe:
+            agent = int(pipe.readline())
         left.send_signal(signal.SIGSTOP)  # it would not end by itself
         other = subprocess.Popen(["sleep", "60"])
     assert left.wait(10) == -signal.SIGKILL
-    assert members(mark[MARK]) == []
+    assert members(mark[MARK], set()) == []
+    assert session_of(agent) is None
     assert other.poll() is None
     other.kill()
     other.wait()

@@ -22,15 +22,28 @@ QUIET_SECONDS = 1.0
 while it is started."""
 
 
-def members(mark: str) -> list[int]:
-    """Return the processes whose environment has the mark of a cluster."""
-    found = []
-    entry = os.fsencode(f"{MARK}={mark}")
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as environment:  # of another user, or gone
+def session_of(process: int) -> int | None:
+    """Return the session of a process; None if it has ended, whether or not its parent knows that."""
+    with suppress(OSError), open(f"/proc/{process}/stat", "rb") as stat:
+        state, _, _, session, *_ = stat.read().rpartition(b")")[2].split()
+        return None if state == b"Z" else int(session)
+    return None
+
+
+def members(mark: str, sessions: set[int]) -> list[int]:
+    """Return the processes whose environment has the mark of a cluster, and all of their sessions, which are noted.
+
+    Ray's agents write their names over their environment, so that only the session tells whose they are. Of a session
+    that another program began, such as a shell, the other processes are not of the cluster.
+    """
+    entry, marked, every = os.fsencode(f"{MARK}={mark}"), set(), []
+    for process in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(OSError), open(f"/proc/{process}/environ", "rb") as environment:  # of another user, or gone
+            every.append(process)
             if entry in environment.read().split(b"\0"):
-                found.append(int(name))
-    return found
+                marked.add(process)
+    sessions.update(process for process in marked if session_of(process) == process)
+    return [process for process in every if process in marked or session_of(process) in sessions]
 
 
 def main(mark: str) -> None:
@@ -40,8 +53,8 @@ def main(mark: str) -> None:
     """
     quiet = 0.0 if sys.stdin.buffer.read() else QUIET_SECONDS
     seen = time.monotonic()
-    until = seen + LONGEST_SECONDS
-    while time.monotonic() < until and ((left := members(mark)) or time.monotonic() < seen + quiet):
+    until, sessions = seen + LONGEST_SECONDS, set[int]()
+    while time.monotonic() < until and ((left := members(mark, sessions)) or time.monotonic() < seen + quiet):
         for process in left:
             seen = time.monotonic()
             with suppress(ProcessLookupError):
