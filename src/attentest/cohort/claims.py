@@ -94,13 +94,11 @@ class Claims:
         self.group_names, self.unit = sorted(set(self.groups or ())), "image" if clusters is None else "cluster"
         self._cluster = np.unique(self.clusters or np.arange(len(self)), return_inverse=True)[1]
         self._check_groups()
-        self._errors = np.array([result.standard_error for result in self.results])
         # Upper ends of error bars: valid whatever the searches left open.
         self._log_pvalues = np.array([result.log_pvalue_bounds[1] for result in self.results])
         self.randomised = isinstance(self.results[0].law, RandomisedLaw)
         self.own_noise = bool(self.results[0].settings["noise"].get("approximate"))
-        degrees = min(result.degrees_of_freedom for result in self.results)
-        self.noise_degrees = math.inf if self.own_noise else degrees
+        self.noise_degrees = min(map(shared_noise_degrees, self.results))
         references = [result.settings.get("noisy_reference") for result in self.results]
         pairs = [pair for pair in zip(references, self._cluster.tolist(), strict=True) if pair[0] is not None]
         noisy = len({reference for reference, _ in pairs})
@@ -125,14 +123,7 @@ class Claims:
         """Unbiased estimates of the images; an error without randomised selection."""
         if not self.randomised:
             raise InputError(f"there are no unbiased estimates: {COUNTED if self.counts else NAIVE}.")
-        drawn = [columns for result in self.results if (columns := _draws_of(result)) is not None]
-        if drawn:  # all have them: it is one test
-            return estimates_from_draws(drawn)
-        laws: Any = [result.law for result in self.results]
-        if len({type(law) for law in laws}) > 1:  # some standard errors are known
-            laws = [law.with_known_error() for law in laws]
-        sets = [result.truncation_set for result in self.results]
-        return unbiased_estimates(type(laws[0]).concatenated(laws), sets, self._errors)
+        return estimates_of(self.results)
 
     def mean(self, group: str | None = None, *, confidence_level: float = USUAL_LEVEL) -> Estimate:
         """Return the mean difference of all images, or of a group, each image with the same weight.
@@ -191,7 +182,8 @@ class Claims:
             raise InputError("a common effect is for tests without randomise=: with it, mean() assumes less.")
         statistic = np.array([result.statistic for result in self.results])
         sets = [result.truncation_set.intervals for result in self.results]
-        return common_effect(statistic, sets, self._errors, confidence(confidence_level))
+        errors = np.array([result.standard_error for result in self.results])
+        return common_effect(statistic, sets, errors, confidence(confidence_level))
 
     def at_least(
         self, alpha: float = 0.05, subset: Sequence[Any] | Mask | None = None, dependence: Dependence | None = None
@@ -370,6 +362,23 @@ class Claims:
                 *("covariates", "groups"),
             )
         return numbers
+
+
+def estimates_of(results: Sequence[ResultNumbers]) -> Estimates:
+    """Return unbiased estimates from results of one test with randomised selection."""
+    drawn = [columns for result in results if (columns := _draws_of(result)) is not None]
+    if drawn:  # all have them: it is one test
+        return estimates_from_draws(drawn)
+    laws: Any = [result.law for result in results]
+    if len({type(law) for law in laws}) > 1:  # some standard errors are known
+        laws = [law.with_known_error() for law in laws]
+    errors = np.array([result.standard_error for result in results])
+    return unbiased_estimates(type(laws[0]).concatenated(laws), [result.truncation_set for result in results], errors)
+
+
+def shared_noise_degrees(result: ResultNumbers) -> float:
+    """Return degrees of freedom of the noise that images share; infinite if it is known, or each image has its own."""
+    return math.inf if result.settings["noise"].get("approximate") else result.degrees_of_freedom
 
 
 def _compared(settings: Mapping[str, Any]) -> dict[str, Any]:
