@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from attentest.cohort.means import Estimate
 from attentest.studies.brain.statements import findings
 
 
@@ -49,6 +50,10 @@ def expected(summary: dict[str, Any]) -> Iterator[str]:
             yield rate(one["rates"]["selective"]["0.05"])
             yield from (number(one["rates"]["naive"]["0.05"]["value"]), number(one["statistic"]["median"]))
             yield from (f"{count} x {error}" for error, count in one["errors"].items())
+        if together := condition.get("together"):  # earlier summaries have none
+            yield from (str(Estimate(**mean)) for mean in (together["means"] or {}).values())
+            for name, bound in together["at_least"].items():
+                yield f"{bound:,} of {condition['classes'][name]['images']:,}"
     for one in summary["conditions"][0]["classes"].values():
         yield from (rate(at) for test in one["rates"].values() for at in test.values())
         yield from (number(one["ks_pvalue"]), f"{one['images']:,} ({one['patients']:,})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from attentest.studies.brain.page import render_markdown, write_report
 from attentest.studies.brain.statements import STATEMENTS, condition_of, findings
 from attentest.studies.brain.summary import ROOM_CONDITIONS, summarise
 from attentest.studies.document import text, to_html
-from brain_data import failed_row, row, rows, write_everything, write_study
+from brain_data import estimated, failed_row, row, rows, write_everything, write_study
 from brain_gallery import gallery
 from brain_page import expected, figures_of, plain
 from plain_figures import figures_without_layout
@@ -282,6 +283,55 @@ def test_verdicts_on_our_tests(tmp_path: Path, paper: float, verdict: str) -> No
     assert PATCHES not in judged  # there are no such data
 
 
+def test_what_slices_show_together(report: Path, summary: dict[str, Any]) -> None:
+    together = condition_of(summary, Condition(randomise=1.0))["together"]
+    means = {name: mean["value"] for name, mean in together["means"].items()}
+    assert means == pytest.approx({"tumour": 24.5, "free": 16.5, "difference": 8.0})
+    # With tumour 8 slices have p 1e-9 and 8 have 0.01, without one has 0.01; all others 0.5. The largest set that the
+    # test of Simes does not reject has 28, and 16 with tumour have p at most 6 * 0.05 / 28, so that 16 - 5 differ.
+    assert together["at_least"] == {"tumour": 11, "free": 0}
+    shared = condition_of(summary, Condition(contrast="reference", randomise=1.0))["together"]
+    assert shared["means"] is None  # all slices have the noise of the reference
+    assert shared["at_least"] == {"tumour": 8, "free": 0}  # under any dependence fewer
+    page = (report / "brain.md").read_text()
+    section = page.split("## What the slices show together")[1].split("\n## ")[0]
+    randomised = [condition for condition in CONDITIONS if condition.randomise]
+    assert section.count("\n| ") == 1 + len(randomised)
+    assert cells(section, "reference", "pooled", "pixels", "1")[1:4] == ["-", "-", "-"]
+
+
+def test_a_slice_that_failed_is_in_no_mean_and_does_not_differ(tmp_path: Path) -> None:
+    ours, good = Condition(randomise=1.0), estimated(rows(20))
+    lost = [failed_row(100 + index, tumour=True) for index in range(5)]
+    before = summarise(write_study(tmp_path / "whole", {PAPER: rows(20), ours: good}))
+    after = summarise(write_study(tmp_path, {PAPER: rows(20), ours: [*good, *lost]}))
+    first, second = (condition_of(found, ours)["together"] for found in (before, after))
+    assert second["means"] == first["means"]
+    assert second["at_least"]["tumour"] <= first["at_least"]["tumour"]
+    assert second["slices"] == first["slices"] == 40
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: {**one, "patient": f"P{one['image'] % 2}"},  # two patients
+        lambda one: {**one, "patient": "P0" if one["tumour"] else one["patient"]},  # one patient with tumour
+        lambda one: {**one, "tumour": True, "iou": 0.1},
+    ],
+)
+def test_too_few_patients_have_no_means(tmp_path: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    ours = Condition(randomise=1.0)
+    summary = summarise(write_study(tmp_path, {PAPER: rows(20), ours: [change(one) for one in estimated(rows(20))]}))
+    assert condition_of(summary, ours)["together"]["means"] is None
+    assert "What the slices show together" in render_markdown(summary, ())
+
+
+def test_without_estimates_nothing_is_said_of_slices_together(tmp_path: Path) -> None:
+    summary = summarise(write_study(tmp_path, {PAPER: rows(20), Condition(randomise=1.0): rows(20)}))
+    assert condition_of(summary, Condition(randomise=1.0))["together"] is None
+    assert "together" not in render_markdown(summary, ())
+
+
 def test_an_interval_longer_than_its_bound_is_counted(tmp_path: Path) -> None:
     ours = Condition(randomise=1.0)
     ends = {"confidence_low": 0.0, "confidence_high": 10.0, "confidence_error": 0.1, "confidence_bound": 1.5}
@@ -305,6 +355,8 @@ def test_an_interval_longer_than_its_bound_is_counted(tmp_path: Path) -> None:
         ({"room": [1]}, "room must be a number"),
         ({"status": 3}, "status must be a text"),
         ({"confidence_low": 1.0}, "'confidence_high' is missing"),
+        ({"estimate": 1.0}, "'noise_degrees' is missing"),
+        ({"estimate": None, "noise_degrees": None}, "estimate must be a number, got None"),
     ],
 )
 def test_damaged_data_are_refused(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:

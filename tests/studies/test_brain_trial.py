@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,9 @@ from attentest.studies.brain.condition import (
 )
 from attentest.studies.brain.dataset import SIDE, Slices, load_slices
 from attentest.studies.brain.study import SliceWork, overlap, room_of, slice_values
+from attentest.studies.brain.summary import summarise
 from attentest.studies.measures import clustered_rate
+from brain_data import write_study
 from toys import tiny_vit
 
 
@@ -35,7 +38,8 @@ def test_every_noise_model_goes_with_every_contrast_and_every_threshold_with_the
     assert len(set(CONDITIONS)) == len(CONDITIONS) == len({one.name for one in CONDITIONS})
     assert len({(one.noise, one.contrast, one.region, one.randomise) for one in OUR_CONDITIONS}) == 2 * 2 * 2 * 3
     assert set(OUR_CONDITIONS) <= set(CONDITIONS)
-    assert [one.name for one in CONDITIONS if one.ours][-1] == "stationary-reference-0.6-patches-gamma1"
+    assert [one.name for one in CONDITIONS if one.ours][-3] == "stationary-reference-0.6-patches-gamma1"
+    assert CONDITIONS[-1].name == "stationary-neighbourhood-0.6-patches-gamma1"
     pairs = {(one.noise, one.contrast) for one in CONDITIONS if one.threshold == PAPER.threshold}
     assert {(noise, contrast) for noise in ESTIMATORS for contrast in CONTRASTS} <= pairs
     assert {one.threshold for one in CONDITIONS if (one.noise, one.contrast) == ("pooled", "background")} == set(
@@ -120,6 +124,32 @@ def test_a_row_says_what_the_result_says() -> None:
     assert (first["patient"], first["tumour"], first["image"]) == ("P0", True, 0)
     assert (second["patient"], second["tumour"], second["iou"], second["in_tumour"]) == ("P1", False, None, 0.0)
     assert "confidence_low" not in slice_values(test.replace(confidence_level=None)(flair[0]), flair[0], slices.mask[0])
+
+
+def test_what_slices_show_together_is_what_a_cohort_of_their_results_shows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    references, flair = (rng.integers(0, 90, (count, SIDE, SIDE)).astype(np.uint8) for count in (10, 12))
+    flair[::2, 16:40, 16:40] += 60
+    condition = Condition(region="patches", randomise=1.0)
+    patients, tumour = np.array([f"P{index // 3}" for index in range(12)]), np.arange(12) % 2 == 0
+    slices = replace(slices_of(flair, tumour.tolist()), patient=patients)
+    test = AttentionTest(
+        tiny_vit(SIDE, 8), noise=FittedNoise(references).noise(condition), region_unit="patches", randomise=1.0,
+        search=SpectralSearch(tol=1e-3), confidence_level=None,
+    )  # fmt: skip
+    found = rows_of(test, slices)
+    cohort = test.map(list(flair)).cohort(clusters=patients, covariates={"tumour": tumour})
+    np.testing.assert_allclose([row["estimate"] for row in found], cohort.estimates.value)
+    assert {row["noise_degrees"] for row in found} == {cohort.noise_degrees}
+    together = summarise(write_study(tmp_path, {PAPER: found, condition: found}))["conditions"][1]["together"]
+    expected = cohort.regression()
+    for name, coefficient in (("free", "intercept"), ("difference", "tumour")):
+        assert together["means"][name] == pytest.approx(vars(expected[coefficient]))
+    parts = {"tumour": tumour, "free": ~tumour}
+    for name, part in parts.items():  # each patient has slices of both classes: the mean of one is that of its slices
+        assert together["means"][name]["value"] == pytest.approx(cohort.estimates.value[part].mean())
+    assert together["at_least"] == {name: cohort.at_least(subset=part) for name, part in parts.items()}
+    assert (together["slices"], together["patients"]) == (12, 4)
 
 
 def test_a_slice_that_cannot_be_tested_is_a_row_with_its_error() -> None:

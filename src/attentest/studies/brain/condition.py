@@ -245,6 +245,13 @@ OUR_CONDITIONS = tuple(
 """Ways to select the region, ours and the paper's: with independent and correlated noise, each with the paper's
 contrast and with the one that allows for anatomy."""
 
+RING_CONDITIONS = tuple(
+    Condition(contrast="neighbourhood", noise="stationary", region="patches", randomise=gamma)
+    for gamma in GAMMAS
+    if gamma > 0
+)
+"""Ours with a contrast that allows for anatomy without a noisy reference, which rules out means over patients."""
+
 CONDITIONS = tuple(
     dict.fromkeys(
         [
@@ -252,6 +259,7 @@ CONDITIONS = tuple(
             *(Condition(noise=noise) for noise in FROM_THE_SLICE),
             *(Condition(threshold=threshold) for threshold in THRESHOLDS),
             *OUR_CONDITIONS,
+            *RING_CONDITIONS,
         ]
     )
 )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from attentest.cohort.means import Estimate
+from attentest.cohort.shown import CHOSEN
 from attentest.progress import duration
 from attentest.search import CONVERGED
 from attentest.simulation.calibration.calibration import ALPHAS
@@ -18,6 +20,7 @@ from attentest.studies.brain.condition import (
     NOISES,
     OUR_CONDITIONS,
     RADIUS,
+    RING_CONDITIONS,
     THRESHOLDS,
     Condition,
 )
@@ -66,6 +69,11 @@ def _bound(condition: Summary) -> float | None:
     return max((length["bound"] for length in lengths if length["bound"] is not None), default=None)
 
 
+def _mean(name: str) -> Callable[[Summary], str | None]:
+    """Return the column with a mean over slices, its interval and its p."""
+    return lambda condition: (means := condition["together"]["means"]) and str(Estimate(**means[name]))
+
+
 IMAGES: Columns = {"slices with / without tumour": _both("images")}
 STATISTIC: Columns = {"median statistic, with / without": _both("statistic", "median")}
 REGION: Columns = {"median pixels of the region, with / without": _both("region", "median")}
@@ -100,6 +108,16 @@ INTERVALS: Columns = {
     **REGION,
     "evaluations": "{evaluations}",
     **SECONDS,
+}
+TOGETHER: Columns = {
+    **SELECTION,
+    "slices (patients)": "{together[slices]} ({together[patients]})",
+    "mean with tumour": _mean("tumour"),
+    "mean without": _mean("free"),
+    "with less without": _mean("difference"),
+    "mean observed difference, with / without": " / ".join(f"{{together[naive][{name}]}}" for name in CLASS_NAMES),
+    "differ at least, with tumour": "{together[at_least][tumour]} of {classes[tumour][images]}",
+    "without": "{together[at_least][free]} of {classes[free][images]}",
 }
 OVERLAP: Columns = {
     "IoU": "{iou}",
@@ -143,7 +161,7 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
     added = [finding for finding in shown if document.NOT_IN_THE_PAPER in finding["where"]]
     papers = [finding for finding in shown if finding not in added]
     tested = {condition["name"]: condition for condition in summary["conditions"]}
-    has_ours = any(condition.ours and condition.name in tested for condition in OUR_CONDITIONS)
+    has_ours = any(condition.ours and condition.name in tested for condition in CONDITIONS)
     thresholds = [Condition(threshold=tau) for tau in THRESHOLDS]
     paper = statements.condition_of(summary) or {"classes": {}}
     classes = {title: paper["classes"][name] for name, title in CLASS_NAMES.items() if name in paper["classes"]}
@@ -154,7 +172,7 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
     def by_condition(conditions: Collection[Condition], columns: Columns) -> Markdown:
         return document.table([tested[condition.name] for condition in conditions if condition.name in tested], columns)
 
-    ours = OUR_CONDITIONS if has_ours else ()
+    ours = (*OUR_CONDITIONS, *RING_CONDITIONS) if has_ours else ()
     content = {
         "gallery": {},
         **summary,
@@ -179,6 +197,8 @@ def render_markdown(summary: Summary, figures: Collection[str], *, html: bool = 
         "several_thresholds": sum(condition.name in tested for condition in thresholds) > 1,
         "by_selection": by_condition(ours, BY_SELECTION),
         "intervals": by_condition(ours, INTERVALS),
+        "together": document.table([one for one in summary["conditions"] if one.get("together")], TOGETHER),
+        "chosen": CHOSEN,
         "by_overlap": document.table(summary["overlap"]["by_iou"] if summary["overlap"] else (), OVERLAP),
         "slacks": document.table([slack for slack in summary["room"] if slack["room"]], SLACKS),
         "failures": list(_failures(summary)),

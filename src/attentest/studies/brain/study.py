@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from attentest.attention import ViTScores, load_model
 from attentest.attention.device import usable_device
 from attentest.checks import whole_number
+from attentest.cohort.claims import estimates_of, shared_noise_degrees
 from attentest.errors import InputError
 from attentest.files import make_directory, write_complete
 from attentest.noise import Dense, save_noise
@@ -208,9 +209,19 @@ def slice_values(
     mask: NDArray[np.bool_],
     interval: ConfidenceInterval | None = None,
 ) -> Row:
-    """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W)."""
+    """Return the values of a result that are stored, JSON-ready; slice and tumour mask are (H, W).
+
+    After randomised selection they include an unbiased ``estimate`` of the difference, and the degrees of freedom of
+    the noise, None if infinite.
+    """
+    unbiased: Row = {}
+    if result.settings["randomise"]:
+        degrees = shared_noise_degrees(result)
+        unbiased = {"estimate": float(estimates_of([result]).value[0])}
+        unbiased["noise_degrees"] = degrees if np.isfinite(degrees) else None
     return {
         **result_values(result, interval),
+        **unbiased,
         "log_p": max(result.log_pvalue, LEAST_LOG),
         "difference": result.difference,
         "standard_error": result.standard_error,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,16 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from attentest.cohort.means import Estimate, regression
 from attentest.errors import InputError
 from attentest.results.result import AttentionTestResult
 from attentest.runs.engine import FailedImage
 from attentest.runs.records import Row, check_numbers, check_texts, read_runs
 from attentest.simulation.calibration.calibration import ALPHAS
+from attentest.statistics.multiple_testing import least_differing
 from attentest.studies.brain.classifier import auc, has_both_classes
-from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort
+from attentest.studies.brain.condition import CONDITIONS, ESTIMATORS, OUR_CONDITIONS, PAPER, Cohort, Condition
 from attentest.studies.brain.dataset import Slices
 from attentest.studies.brain.study import FACTS, RUN_FIELDS, TRAINING_FIELDS, SliceTests, read_record
 from attentest.studies.measures import (
+    CONFIDENCE_LEVEL,
     ENDS,
     LOG_P,
     MISSED,
@@ -94,7 +98,12 @@ def summarise(out: Path) -> dict[str, Any]:
         },
         "runs": read_runs(out, RUN_FIELDS, _check_run),
         "conditions": [
-            {"name": condition.name, **condition.describe(), **_condition(tested)}
+            {
+                "name": condition.name,
+                **condition.describe(),
+                **_condition(tested),
+                "together": _together(condition, tested),
+            }
             for condition, tested in rows.items()
             if tested
         ],
@@ -117,7 +126,9 @@ def _check_row(row: Row) -> None:
     """Check that a row has the values which the summary needs."""
     if type(row["tumour"]) is not bool or not isinstance(row["patient"], str):
         raise ValueError("it has no class or no patient")
-    check_trial(row, NUMBERS_OF_ROWS, ("iou", "room", *(ENDS if "confidence_low" in row else ())))
+    unbiased = "estimate" in row  # after randomised selection
+    nullable = (*(ENDS if "confidence_low" in row else ()), *(["noise_degrees"] if unbiased else ()))
+    check_trial(row, (*NUMBERS_OF_ROWS, *(["estimate"] if unbiased else ())), ("iou", "room", *nullable))
     if "error" not in row:
         check_texts(row, ["status"])
         if not (row["iou"] is None or 0 <= row["iou"] <= 1):
@@ -141,6 +152,49 @@ def _condition(rows: Sequence[Row]) -> dict[str, Any]:
         "seconds": float(sum(row["seconds"] for row in rows)),
         "evaluations": mean_of(good, "evaluations"),
     }
+
+
+def _together(condition: Condition, rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return what slices show together, with patients as clusters; None unless all have unbiased estimates.
+
+    ``means`` are None if slices share the noise of a reference, or are of too few patients, and leave out slices that
+    could not be tested; for ``at_least``, how many truly differ, these do not.
+    """
+    good = succeeded(rows)
+    if not good or not all("estimate" in row for row in good):
+        return None
+    shared = condition.contrast == "reference"
+    # Upper ends of error bars are valid whatever the searches left open.
+    log_p = np.log([MISSED if "error" in row else row["p_high"] for row in rows])
+    tumour = np.array([row["tumour"] for row in rows])
+    bounds = partial(least_differing, log_p, alpha=1 - CONFIDENCE_LEVEL, dependence="any" if shared else "positive")
+    naive = {name: [row for row in good if row["tumour"] == of] for name, of in CLASSES.items()}
+    return {
+        "slices": len(good),
+        "patients": len({row["patient"] for row in good}),
+        "naive": {name: mean_of(slices, "difference") for name, slices in naive.items()},
+        "means": None if shared else _means(good),
+        "at_least": {name: bounds(tumour == of) for name, of in CLASSES.items()},
+    }
+
+
+def _means(good: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the mean difference of each class, and that with tumour less that without, in grey levels."""
+    tumour, naive, estimate = (np.array([row[key] for row in good]) for key in ("tumour", "difference", "estimate"))
+    patients, cluster = np.unique([row["patient"] for row in good], return_inverse=True)
+    degrees = min(np.inf if row["noise_degrees"] is None else row["noise_degrees"] for row in good)
+    if not has_both_classes(tumour) or len(patients) < 3:  # more than there are coefficients
+        return None
+
+    def fit(indicator: NDArray[np.bool_]) -> list[Estimate]:
+        design = np.column_stack([np.ones(len(good)), indicator])
+        return regression(design, estimate, cluster, CONFIDENCE_LEVEL, estimate - naive, degrees)
+
+    try:
+        (free, difference), (with_tumour, _) = fit(tumour), fit(~tumour)
+    except InputError:  # all slices of a class are of one patient
+        return None
+    return {"tumour": vars(with_tumour), "free": vars(free), "difference": vars(difference)}
 
 
 def _separation(good: Sequence[Row], key: str) -> float | None:
