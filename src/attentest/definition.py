@@ -433,7 +433,7 @@ class Definition:
 class ModelDefinition(Definition):
     """A test of a model or a function that is there already."""
 
-    image_shape: tuple[int, int, int] | None = option(
+    image_shape: tuple[int, ...] | None = option(
         "The (C, H, W) of the images a NumPy or torch function takes.", default=None, recorded=False, of_model=True
     )
 

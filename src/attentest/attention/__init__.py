@@ -44,9 +44,9 @@ def as_score_function(
     device: torch.device | str | None,
     batch_size: int | None,
     memory_budget: int | None,
-    image_shape: tuple[int, int, int] | None,
+    image_shape: tuple[int, ...] | None,
 ) -> ScoreFunction:
-    """Return a score function unchanged, or that of a NumPy or torch function of images of a shape (C, H, W)."""
+    """Return a score function unchanged, or that of a NumPy or torch function of images of a shape (C, *axes)."""
     if isinstance(model, torch.nn.Module) and readable(model):
         raise InputError(
             "image_shape is for functions, and the model is a vision transformer, whose input has a shape of its own: "

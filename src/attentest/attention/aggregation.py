@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -21,21 +22,21 @@ class Tokens:
     Parameters
     ----------
     grid
-        Rows and columns of patches.
+        Patches along each axis: rows and columns of those of an image.
     prefix
         Number of tokens before the patches: class, distillation and register tokens.
     class_token
         Whether the first token is a class token.
     """
 
-    grid: tuple[int, int]
+    grid: tuple[int, ...]
     prefix: int
     class_token: bool
 
     @property
     def count(self) -> int:
         """Number of all tokens."""
-        return self.prefix + self.grid[0] * self.grid[1]
+        return self.prefix + math.prod(self.grid)
 
     def describe(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -73,7 +74,7 @@ class Aggregation(Protocol):
         """Return the part needed of one layer's attention weights (m, heads, N, N)."""
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the scores (m, gh, gw) from the parts taken of the layers, first layer first."""
+        """Return the scores (m, *grid) from the parts taken of the layers, first layer first."""
 
     def describe(self) -> dict[str, Any]:
         """Return name and parameters as JSON-ready values."""
@@ -113,7 +114,7 @@ class Rollout:
         return fused(weights, self.head_fusion)
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the aggregated attention to each patch, (m, gh, gw)."""
+        """Return the aggregated attention to each patch, (m, *grid)."""
         *before, last = taken
         start = torch.zeros_like(last[:, :1])
         if tokens.class_token:
@@ -166,7 +167,7 @@ class LayerAttention:
         return fused(weights, self.head_fusion)[:, tokens.prefix :].mean(dim=1)
 
     def scores(self, taken: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the attention to each patch, (m, gh, gw)."""
+        """Return the attention to each patch, (m, *grid)."""
         return _on_grid(taken[0], tokens)
 
     def describe(self) -> dict[str, Any]:
@@ -203,7 +204,7 @@ def scores_from_attentions(
     class_token: bool = True,
     attention: AggregationLike = "rollout",
 ) -> Tensor:
-    """Return the scores (m, gh, gw) of attentions that a model returned, for a score function of your own.
+    """Return the scores (m, *grid) of attentions that a model returned, for a score function of your own.
 
     Parameters
     ----------
@@ -251,11 +252,10 @@ def check_weights(weights: Tensor, layer: int, images: int, tokens: Tokens) -> N
     n = tokens.count
     shape = tuple(weights.shape)
     if len(shape) != 4 or shape[0] != images or shape[2:] != (n, n):
-        patches = tokens.grid[0] * tokens.grid[1]
+        grid = " x ".join(map(str, tokens.grid))
         raise ModelError(
             f"the attention of layer {layer} has shape {shape}, expected ({images}, heads, {n}, {n}): "
-            f"{counted(tokens.prefix, 'token')} before {tokens.grid[0]} x {tokens.grid[1]} = {patches} patches, each "
-            "attending to all."
+            f"{counted(tokens.prefix, 'token')} before {grid} = {n - tokens.prefix} patches, each attending to all."
         )
 
 
@@ -273,7 +273,7 @@ def check_heads_and_rows(aggregation: Aggregation, weights: Tensor, layer: int) 
 
 
 def _on_grid(row: Tensor, tokens: Tokens) -> Tensor:
-    """Return the entries of rows (m, N) that belong to patches, on their grid (m, gh, gw)."""
+    """Return the entries of rows (m, N) that belong to patches, on their grid (m, *grid)."""
     grid: Tensor = row[:, tokens.prefix :].unflatten(-1, tokens.grid)
     return grid
 

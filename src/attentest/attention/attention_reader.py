@@ -62,7 +62,7 @@ class AttentionReader:
             raise LastLayerRead
 
     def read(self, forward: Callable[[], Any]) -> Tensor:
-        """Run a forward pass and return the scores (m, gh, gw)."""
+        """Run a forward pass and return the scores (m, *grid)."""
         token = _READER.set(self)
         try:
             forward()

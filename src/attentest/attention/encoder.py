@@ -33,38 +33,52 @@ class Encoder:
     module
         The copy of the model, in evaluation mode; no parameter requires a gradient.
     forward
-        Passes images (m, C, H, W) through the module; each layer passes its attention weights to the active reader
+        Passes images (m, C, *axes) through the module; each layer passes its attention weights to the active reader
         (``attentest.attention.attention_reader``).
     kind
         Name of the type of model in its library.
     channels, image_size, patch_size
-        Channels of the input, its (height, width), and those of a patch. The model does not see pixels on the right
-        and below that fill no whole patch.
+        Channels of the input, its sides, and those of a patch. The model does not see pixels on the right and below
+        that fill no whole patch.
     tokens
         The tokens of an image.
     layers, heads, width, mlp_width
         Sizes of the model, which determine the memory it needs.
     weights
         Dtype in which the weights were stored.
+    stride
+        Steps from patch to patch where they overlap; None for the sides of a patch.
     """
 
     module: nn.Module
     forward: Callable[[nn.Module, Tensor], Any]
     kind: str
     channels: int
-    image_size: tuple[int, int]
-    patch_size: tuple[int, int]
+    image_size: tuple[int, ...]
+    patch_size: tuple[int, ...]
     tokens: Tokens
     layers: int
     heads: int
     width: int
     mlp_width: int
     weights: str
+    stride: tuple[int, ...] | None = None
 
     @property
-    def covered(self) -> tuple[int, int]:
-        """Height and width of the part of the input that the patches cover."""
-        return self.tokens.grid[0] * self.patch_size[0], self.tokens.grid[1] * self.patch_size[1]
+    def steps(self) -> tuple[int, ...]:
+        """Steps from patch to patch along each axis."""
+        return self.stride or self.patch_size
+
+    @property
+    def overlap(self) -> tuple[int, ...]:
+        """Pixels along each axis that neighbouring patches have in common."""
+        return tuple(side - step for side, step in zip(self.patch_size, self.steps, strict=True))
+
+    @property
+    def covered(self) -> tuple[int, ...]:
+        """Sides of the part of the input that the patches cover."""
+        patches = zip(self.tokens.grid, self.steps, self.overlap, strict=True)
+        return tuple(count * step + shared for count, step, shared in patches)
 
     @property
     def device(self) -> torch.device:

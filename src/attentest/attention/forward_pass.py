@@ -218,7 +218,7 @@ class PlainForward:
 
     def __init__(self, encoder: Encoder, weights: PlainWeights, aggregation: Aggregation) -> None:
         self._tokens, self._heads = encoder.tokens, encoder.heads
-        self._patch_size, self._covered = encoder.patch_size, encoder.covered
+        self._patches = tuple(zip(encoder.patch_size, encoder.steps, strict=True))
         self._weights, self._aggregation = weights, aggregation
         self._needed = aggregation.layers(encoder.layers)
         self._class_row = encoder.tokens.class_token and getattr(aggregation, "class_row_of_last", False)
@@ -230,7 +230,7 @@ class PlainForward:
         return None if weights is None else cls(encoder, weights, aggregation)
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
+        """Return the scores (m, *grid) of images (m, C, *axes)."""
         x = self._embedded(images)
         taken = []
         for number, layer in enumerate(self._weights.layers[: self._needed.stop]):
@@ -248,7 +248,7 @@ class PlainForward:
         return self._aggregation.scores(taken, self._tokens)
 
     def agrees(self, images: Tensor, expected: Tensor) -> bool:
-        """Return whether the scores of images are those expected, (m, gh, gw), to within rounding."""
+        """Return whether the scores of images are those expected, (m, *grid), to within rounding."""
         try:
             scores = self(images)
         except RuntimeError:  # the weights do not fit together as those of plain layers do
@@ -257,10 +257,11 @@ class PlainForward:
 
     def _embedded(self, images: Tensor) -> Tensor:
         """Return the tokens (m, N, d) that reach the first layer."""
-        (rows, columns), (height, width) = self._tokens.grid, self._patch_size
-        covered = images[..., : self._covered[0], : self._covered[1]]
-        cut = covered.unflatten(3, (columns, width)).unflatten(2, (rows, height))  # m, C, rows, height, columns, width
-        patches = cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        cut = images
+        for axis, (side, step) in enumerate(self._patches, start=2):
+            cut = cut.unfold(axis, side, step)
+        axes = len(self._patches)  # from (m, C, *grid, *sides of a patch) to (m, patches, values of a patch)
+        patches = cut.movedim(1, 1 + axes).flatten(1 + axes).flatten(1, axes)
         constant, prefix = self._weights.constant, self._tokens.prefix
         embedded = linear(patches, self._weights.patches) + constant[:, prefix:]
         tokens = torch.cat([constant[:, :prefix].expand(len(images), -1, -1), embedded], dim=1)

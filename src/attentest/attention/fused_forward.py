@@ -33,14 +33,14 @@ class FusedForward(PlainForward):
         return forward
 
     def agrees(self, images: Tensor, expected: Tensor) -> bool:
-        """Return whether the scores of images are those expected, (m, gh, gw), to within rounding."""
+        """Return whether the scores of images are those expected, (m, *grid), to within rounding."""
         try:
             return super().agrees(images, expected)
         except Exception:  # noqa: BLE001  # a kernel may fail to compile in many ways, and can be done without
             return False
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W)."""
+        """Return the scores (m, *grid) of images (m, C, *axes)."""
         if unpack_dual(images).tangent is not None:
             return super().__call__(images)
         from attentest.attention import fused_kernels as kernels  # needs Triton

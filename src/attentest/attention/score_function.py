@@ -16,12 +16,13 @@ from torch import Tensor
 from attentest.attention.device import default_memory, usable_device
 from attentest.checks import whole_number
 from attentest.errors import InputError, ModelError
+from attentest.images.resize_matrix import AXES
 
 LARGEST_BATCH = 10**9
 """Upper bound of batch sizes, above any that fits in memory: a larger number is a mistake."""
 
 Scores: TypeAlias = Callable[[Tensor], Tensor]
-"""From images (m, C, H, W) to scores (m, gh, gw)."""
+"""From images (m, C, *axes) to scores (m, *grid)."""
 
 
 @runtime_checkable
@@ -35,6 +36,8 @@ class ScoreFunction(Protocol):
         and they widen the error bar of p.
     covered : (height, width)
         The part of the input, from its upper left corner, that the patches cover; by default the whole input.
+    overlap : (rows, columns)
+        Pixels of the input that neighbouring patches have in common; by default none.
     describe()
         Returns what results record about the model, as a mapping of JSON-ready values; by default
         ``{"type": name of the class}``. If it has an entry "attention", which says how attention becomes scores, the
@@ -47,8 +50,8 @@ class ScoreFunction(Protocol):
     """
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """The shape (C, H, W) of its input images."""
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of its inputs: (C, T) of signals, (C, H, W) of images, (C, D, H, W) of volumes."""
 
     @property
     def device(self) -> torch.device:
@@ -59,7 +62,7 @@ class ScoreFunction(Protocol):
         """The number of images to pass per call, within its memory budget."""
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W), in float64, each independent of the others."""
+        """Return the scores (m, *grid) of images (m, C, *axes), in float64, each independent of the others."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,8 +73,8 @@ class ScoreProperties:
     ----------
     exact
         Whether scores are computed in float64 throughout.
-    covered
-        Height and width of the part of the input that the patches cover.
+    covered, overlap
+        Sides of the part of the input that the patches cover, and what neighbouring patches have in common.
     description
         What ``describe()`` returned, JSON-ready.
     rough
@@ -81,7 +84,8 @@ class ScoreProperties:
     """
 
     exact: bool
-    covered: tuple[int, int]
+    covered: tuple[int, ...]
+    overlap: tuple[int, ...]
     description: dict[str, Any]
     rough: Scores | None
     rough_is_faster: bool
@@ -89,7 +93,7 @@ class ScoreProperties:
 
 def score_properties(scores: ScoreFunction) -> ScoreProperties:
     """Return the optional attributes of a score function with their defaults, after a check of all attributes."""
-    _, height, width = _checked_shape(scores.image_shape, "the score function's image_shape", (tuple,))
+    _, *sides = _checked_shape(scores.image_shape, "the score function's image_shape", (tuple,))
     whole_number(scores.batch_size, "the score function's batch_size", 1, LARGEST_BATCH)
     if not isinstance(scores.device, torch.device):
         raise InputError(f"the score function's device must be a torch.device, got {scores.device!r}.")
@@ -98,25 +102,30 @@ def score_properties(scores: ScoreFunction) -> ScoreProperties:
         raise InputError(f"the score function's rough must be a method from images to scores, got {rough!r}.")
     return ScoreProperties(
         exact=_truth(scores, "exact"),
-        covered=as_covered(getattr(scores, "covered", None), (height, width), "the score function's covered"),
+        covered=as_covered(getattr(scores, "covered", None), tuple(sides), "the score function's covered"),
+        overlap=as_overlap(getattr(scores, "overlap", None), tuple(sides), "the score function's overlap"),
         description=_description(scores),
         rough=rough,
         rough_is_faster=_truth(scores, "rough_is_faster") and rough is not None,
     )
 
 
-def as_covered(value: Any, input_size: tuple[int, int], name: str = "covered") -> tuple[int, int]:
-    """Return (height, width) of the part of an input of a size (height, width) that patches cover; None: all of it."""
-    if value is None:
-        return input_size
-    try:
-        height, width = value
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be (height, width) in pixels of the input, got {value!r}.") from None
-    return (
-        whole_number(height, f"the height of {name}", 1, input_size[0]),
-        whole_number(width, f"the width of {name}", 1, input_size[1]),
-    )
+def as_covered(value: Any, input_size: tuple[int, ...], name: str = "covered") -> tuple[int, ...]:
+    """Return the sides of the part of an input of these sides that patches cover; None: all of it."""
+    return input_size if value is None else _sides(value, input_size, name, least=1)
+
+
+def as_overlap(value: Any, input_size: tuple[int, ...], name: str = "overlap") -> tuple[int, ...]:
+    """Return how many pixels neighbouring patches of an input of these sides share; None: none."""
+    return (0,) * len(input_size) if value is None else _sides(value, input_size, name, least=0)
+
+
+def _sides(value: Any, most: tuple[int, ...], name: str, least: int) -> tuple[int, ...]:
+    axes = AXES[len(most)]
+    if not isinstance(value, (tuple, list)) or len(value) != len(most):
+        raise InputError(f"{name} must be ({', '.join(axes)}) in pixels of the input, got {value!r}.")
+    named = zip(value, most, axes, strict=True)
+    return tuple(whole_number(side, f"the {axis} of {name}", least, limit) for side, limit, axis in named)
 
 
 def as_truth(value: Any, name: str) -> bool:
@@ -130,12 +139,14 @@ def _truth(scores: ScoreFunction, name: str) -> bool:
     return as_truth(getattr(scores, name, False), f"the score function's {name}")
 
 
-def _checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, int, int]:
-    if not isinstance(shape, types) or len(shape) != 3:
-        raise InputError(f"{name} must be a tuple (channels, height, width), got {shape!r}.")
-    sides = ("channels", "height", "width")
-    channels, height, width = (whole_number(shape[i], f"{sides[i]} of {name}", 1, 2**20) for i in range(3))
-    return channels, height, width
+def _checked_shape(shape: Any, name: str, types: Any = (tuple, list)) -> tuple[int, ...]:
+    if not isinstance(shape, types) or len(shape) - 1 not in AXES:
+        raise InputError(
+            f"{name} must be a tuple (channels, height, width), (channels, length) of signals or (channels, depth, "
+            f"height, width) of volumes, got {shape!r}."
+        )
+    sides = zip(shape, ("channels", *AXES[len(shape) - 1]), strict=True)
+    return tuple(whole_number(side, f"{axis} of {name}", 1, 2**20) for side, axis in sides)
 
 
 def _description(scores: ScoreFunction) -> dict[str, Any]:
@@ -175,13 +186,14 @@ class _FunctionScores:
     def __init__(
         self,
         function: Callable[[Any], Any],
-        image_shape: tuple[int, int, int],
+        image_shape: tuple[int, ...],
         device: torch.device | str | None = None,
         *,
         batch_size: int | None = None,
         memory_budget: int | None = None,
         exact: bool = False,
-        covered: tuple[int, int] | None = None,
+        covered: tuple[int, ...] | None = None,
+        overlap: tuple[int, ...] | None = None,
     ) -> None:
         self.image_shape = _checked_shape(image_shape, "image_shape")
         if device is not None and not self._on_any_device:
@@ -192,6 +204,7 @@ class _FunctionScores:
         self.device = usable_device("cpu" if device is None else device)
         self.exact = as_truth(exact, "exact")
         self.covered = as_covered(covered, self.image_shape[1:])
+        self.overlap = as_overlap(overlap, self.image_shape[1:])
         self._function = function
         if batch_size is None:
             memory = default_memory(self.device) if memory_budget is None else memory_budget
@@ -206,7 +219,7 @@ class _FunctionScores:
 
 
 class NumpyScores(_FunctionScores):
-    """A NumPy function from images (m, C, H, W) to scores (m, gh, gw), smooth in the pixels.
+    """A NumPy function from images (m, C, *axes) to scores (m, *grid), smooth in the pixels.
 
     It is called on the CPU and has no derivative, so the adaptive search cannot use it; the others can.
 
@@ -215,7 +228,7 @@ class NumpyScores(_FunctionScores):
     function
         Computes in float64 if it can: rounding errors of narrower dtypes widen the error bar of p.
     image_shape
-        The shape (C, H, W) of its input images.
+        The shape (C, *axes) of its inputs.
     device
         None: it is for torch functions.
     batch_size, memory_budget
@@ -223,14 +236,15 @@ class NumpyScores(_FunctionScores):
     exact
         Whether the function computes in float64 throughout; if not, its rounding errors are measured.
     covered
-        Height and width of the part of the input, from its upper left corner, that the patches cover; by default the
-        whole input.
+        Sides of the part of the input, from its upper left corner, that the patches cover; by default the whole input.
+    overlap
+        Pixels along each axis that neighbouring patches have in common; by default none.
     """
 
     _on_any_device = False
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
+        """Return the scores (m, *grid) of images (m, C, *axes), float64."""
         try:
             pixels = images.numpy().copy()  # the function may write into its input
         except RuntimeError:  # torch is computing a derivative
@@ -251,7 +265,7 @@ class NumpyScores(_FunctionScores):
 
 
 class TorchScores(_FunctionScores):
-    """A torch function from images (m, C, H, W), float64, to scores (m, gh, gw), smooth in the pixels.
+    """A torch function from images (m, C, *axes), float64, to scores (m, *grid), smooth in the pixels.
 
     Parameters
     ----------
@@ -259,15 +273,15 @@ class TorchScores(_FunctionScores):
         Computes in float64 if it can: rounding errors of narrower dtypes widen the error bar of p. The adaptive search
         needs its derivative in forward mode.
     image_shape
-        The shape (C, H, W) of its input images.
+        The shape (C, *axes) of its inputs.
     device
         The device of its input images; by default the CPU.
-    batch_size, memory_budget, exact, covered
+    batch_size, memory_budget, exact, covered, overlap
         As in :class:`NumpyScores`.
     """
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W), float64."""
+        """Return the scores (m, *grid) of images (m, C, *axes), float64."""
         scores = self._function(images.to(self.device, copy=True))  # the function may write into its input
         if not isinstance(scores, Tensor) or scores.is_complex() or scores.dtype == torch.bool or scores.is_meta:
             received = f"{scores.dtype} on {scores.device}" if isinstance(scores, Tensor) else type(scores).__name__
@@ -276,21 +290,21 @@ class TorchScores(_FunctionScores):
 
 
 def function_scores(
-    function: Callable[[Any], Any], image_shape: tuple[int, int, int], device: Any, **options: Any
+    function: Callable[[Any], Any], image_shape: tuple[int, ...], device: Any, **options: Any
 ) -> NumpyScores | TorchScores:
     """Return the score function of a NumPy or torch function; a call with a blank image determines which it is.
 
-    Attributes ``exact`` and ``covered`` of the function are those of its scores; ``options`` are the other parameters
-    of :class:`TorchScores`.
+    Attributes ``exact``, ``covered`` and ``overlap`` of the function are those of its scores; ``options`` are the other
+    parameters of :class:`TorchScores`.
     """
     shape = _checked_shape(image_shape, "image_shape")
     takes_torch = isinstance(function, torch.nn.Module) or not _takes_numpy(function, shape)
     kind = TorchScores if takes_torch else NumpyScores
-    exact, covered = getattr(function, "exact", False), getattr(function, "covered", None)
-    return kind(function, shape, device, exact=exact, covered=covered, **options)
+    own = {name: getattr(function, name) for name in ("exact", "covered", "overlap") if hasattr(function, name)}
+    return kind(function, shape, device, **own, **options)
 
 
-def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, int, int]) -> bool:
+def _takes_numpy(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
     """Return whether a function takes NumPy images: it returns no tensor for one, or fails on torch images."""
     blank = np.zeros((1, *shape))
     try:

@@ -69,7 +69,7 @@ class ViTScores:
         model: nn.Module,
         *,
         attention: AggregationLike = "rollout",
-        image_size: int | tuple[int, int] | None = None,
+        image_size: int | tuple[int, ...] | None = None,
         device: torch.device | str | None = None,
         batch_size: int | None = None,
         memory_budget: int | None = None,
@@ -82,7 +82,7 @@ class ViTScores:
         self._encoder = encoder
         self.image_shape = (encoder.channels, *encoder.image_size)
         self.grid_shape = encoder.tokens.grid
-        self.covered = encoder.covered
+        self.covered, self.overlap = encoder.covered, encoder.overlap
         self.device = encoder.device
         memory = default_memory(self.device) if memory_budget is None else memory_budget
         self.batch_size = batch_size or self._default_batch_size(memory // 2)
@@ -105,7 +105,7 @@ class ViTScores:
         )
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W); differentiable in forward mode."""
+        """Return the scores (m, *grid) of images (m, C, *axes); differentiable in forward mode."""
         return self._scores(self._forward, images)
 
     @property
@@ -114,7 +114,7 @@ class ViTScores:
         return not (self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) in FAST_FLOAT64)
 
     def rough(self, images: Tensor) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m, C, H, W) computed in float32, as float64."""
+        """Return the scores (m, *grid) of images (m, C, *axes) computed in float32, as float64."""
         if self._rough_forward is None:
             encoder = self._encoder.cast(torch.float32)
             fast = isinstance(self._forward, PlainForward) and self._forward.of(encoder, self._aggregation)
@@ -127,7 +127,7 @@ class ViTScores:
         return scores[:-1] if alone else scores
 
     def through_modules(self, images: Tensor) -> Tensor:
-        """Return the same scores (m, gh, gw) of images (m, C, H, W) as the model's own modules compute them, slower."""
+        """Return the same scores (m, *grid) of images (m, C, *axes) as the model's own modules compute them, slower."""
         return self._scores(partial(self._scores_of_modules, self._encoder), images)
 
     def sha256(self) -> str:
@@ -153,7 +153,7 @@ class ViTScores:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _scores_of_modules(self, encoder: Encoder, images: Tensor, heads: int | None = None) -> Tensor:
-        """Return the scores (m, gh, gw) as the model's own modules compute them."""
+        """Return the scores (m, *grid) as the model's own modules compute them."""
         # No parameter requires a gradient, so autograd records nothing; forward-mode derivatives work all the same.
         reader = AttentionReader(self._aggregation, encoder.tokens, encoder.layers, len(images), heads)
         return reader.read(lambda: encoder.forward(encoder.module, images))

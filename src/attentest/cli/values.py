@@ -119,7 +119,7 @@ def as_aggregation(attention: str, heads: str) -> Aggregation:
     return aggregation
 
 
-def as_image_shape(text: str | None) -> tuple[int, int, int] | None:
+def as_image_shape(text: str | None) -> tuple[int, ...] | None:
     """Return the (C, H, W) of "224x320" or "3x224x320"."""
     from attentest.images.sample import as_shape
 

@@ -116,7 +116,7 @@ class ComparedRegion:
     part: Mask
     region: Mask
     seen: Mask
-    corners: tuple[NDArray[np.int64], NDArray[np.int64]]
+    corners: tuple[NDArray[np.int64], ...]
     difference: float
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from attentest.checks import real_number, whole_number
 from attentest.errors import InputError, counted
+from attentest.images.image_source import loaded
 from attentest.images.sample import ImageLike, Sample, as_sample
 from attentest.noise import NoiseLike, NoiseModel, as_noise
 from attentest.noise.model import check_shape
@@ -29,36 +31,36 @@ class Contrast(Protocol):
         """The reference image, or None for a contrast within one image."""
 
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight of each pixel, (H, W), or (C, H, W) to weight the channels as well.
+        """Return the weight of each pixel, (*axes), or (C, *axes) to weight the channels as well.
 
         Parameters
         ----------
-        part : (H, W) bool
+        part : (*axes) bool
             What is compared: the region, or one component of it.
-        region : (H, W) bool
+        region : (*axes) bool
             The whole region.
-        seen : (H, W) bool
+        seen : (*axes) bool
             Pixels that the model sees; the others belong neither to a region nor to a background.
         """
 
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return the weight of each pixel of the reference image; zeros without one."""
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Raise an error for images (C, H, W) that the contrast does not apply to."""
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Raise an error for images (C, *axes) that the contrast does not apply to."""
 
     def describe(self) -> Mapping[str, Any]:
         """Return name and parameters as JSON-ready values."""
 
 
 ContrastLike: TypeAlias = "Contrast | str | Callable[[Mask], Any]"
-"""A contrast, its name, or a function from a region (H, W) to weights (H, W), or (C, H, W) in place of ``channels``."""
+"""A contrast, its name, or a function from a region (*axes) to weights (*axes), or (C, *axes) without ``channels``."""
 
 WeightMethod = TypeVar("WeightMethod", bound=Callable[..., Weights])
 
 
 def stacking(method: WeightMethod) -> WeightMethod:
-    """Mark a method of a contrast that takes many masks at once, part and region (..., H, W), for weights (..., H, W).
+    """Mark a method of a contrast that takes many masks at once, part and region (m, *axes), for weights (m, *axes).
 
     Methods without the mark, such as those that override a marked one, are called with one mask at a time.
     """
@@ -71,9 +73,9 @@ def takes_stacks(method: Callable[..., Weights]) -> bool:
     return bool(getattr(method, "takes_stacks", False))
 
 
-def mean_weights(mask: Mask) -> Weights:
-    """Return the weights (..., H, W) of the mean over each of masks (..., H, W) that are not empty."""
-    return np.asarray(mask * (1.0 / mask.sum(axis=(-2, -1), keepdims=True)))
+def mean_weights(mask: Mask, seen: Mask) -> Weights:
+    """Return the weights of the mean over each of masks that are not empty and have the axes of what is seen."""
+    return np.asarray(mask * (1.0 / mask.sum(axis=tuple(range(-seen.ndim, 0)), keepdims=True)))
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class WithinImage:
         """Return zeros."""
         return np.zeros(part.shape)
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Accept any image."""
 
     def describe(self) -> dict[str, Any]:
@@ -105,16 +107,16 @@ class ComparedMeans:
     reach: float = np.inf  # greatest distance, in pixels, of the other set from the part that is compared
 
     def compared(self, part: Mask, region: Mask, seen: Mask) -> tuple[Mask, Mask | None]:
-        """Return both sets (..., H, W), the second None for zero; parameters are those of ``weights``."""
+        """Return both sets, the second None for zero; parameters are those of ``weights``, or stacks of them."""
         raise NotImplementedError
 
     @stacking
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (..., H, W) of each pixel."""
+        """Return the weight of each pixel."""
         inside, outside = self.compared(part, region, seen)
-        weights = mean_weights(inside)
+        weights = mean_weights(inside, seen)
         if outside is not None:
-            weights -= mean_weights(outside)
+            weights -= mean_weights(outside, seen)
         return weights
 
 
@@ -168,7 +170,7 @@ class Neighbourhood(ComparedMeans, WithinImage):
         """Return the part, and the ring around it."""
         from scipy.ndimage import distance_transform_edt  # here because scipy.ndimage is slow to import
 
-        near = [distance_transform_edt(~mask) <= self.radius for mask in part.reshape(-1, *part.shape[-2:])]
+        near = [distance_transform_edt(~mask) <= self.radius for mask in part.reshape(-1, *seen.shape)]
         return part, np.reshape(near, part.shape) & seen & ~region
 
 
@@ -185,7 +187,7 @@ class RegionMean(ComparedMeans, WithinImage):
 
 @dataclass(frozen=True)
 class FunctionContrast(WithinImage):
-    """A contrast given as a function from a region (H, W) to weights (H, W) or (C, H, W)."""
+    """A contrast given as a function from a region (*axes) to weights (*axes) or (C, *axes)."""
 
     name: ClassVar = "function"
 
@@ -201,11 +203,17 @@ class FunctionContrast(WithinImage):
                 f"the contrast function failed on a region of shape {part.shape}: {type(error).__name__}: {error}"
             ) from error
         masked = np.ma.is_masked(returned)
-        if masked or weights.dtype.kind not in "fiub" or weights.shape[-2:] != part.shape or weights.ndim not in (2, 3):
+        of_channels = weights.ndim - part.ndim
+        if (
+            masked
+            or weights.dtype.kind not in "fiub"
+            or of_channels not in (0, 1)
+            or weights.shape[of_channels:] != part.shape
+        ):
             raise InputError(
-                "the contrast function must return real weights of shape (H, W) or (C, H, W), without a mask, for a "
-                f"region (H, W) = {part.shape}, but it returned {'a masked array' if masked else weights.dtype} of "
-                f"shape {weights.shape}."
+                "the contrast function must return real weights of the shape of the region, or one such plane for each "
+                f"channel, without a mask, for a region of shape {part.shape}, but it returned "
+                f"{'a masked array' if masked else weights.dtype} of shape {weights.shape}."
             )
         with np.errstate(over="ignore"):  # a long double that is too large is an error below
             weights = weights.astype(np.float64)
@@ -255,10 +263,20 @@ class Reference(ComparedMeans):
     """
 
     def __init__(self, image: ImageLike | None = None, noise: NoiseLike | None = None) -> None:
-        self.sample: Sample | None = None if image is None else as_sample(image)
+        self._image = None if image is None else copy.deepcopy(loaded(image))
+        self._samples: dict[int, Sample] = {}  # by their number of axes
+        self.sample({1: 1, 4: 3}.get(getattr(self._image, "ndim", 2), 2))  # what is no image is said at once
         exact = isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool) and noise == 0
         self.exact = exact and real_number(noise, "noise") == 0
         self.noise: NoiseModel | None = None if noise is None or self.exact else as_noise(noise)
+
+    def sample(self, dimension: int) -> Sample | None:
+        """Return the reference image with so many axes; None if each image has its own."""
+        if self._image is None:
+            return None
+        if dimension not in self._samples:
+            self._samples[dimension] = as_sample(self._image, dimension)
+        return self._samples[dimension]
 
     @property
     def reference(self) -> Reference:
@@ -271,13 +289,14 @@ class Reference(ComparedMeans):
 
     @stacking
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
-        """Return the weight (..., H, W) of each pixel of the reference."""
-        return -mean_weights(part)
+        """Return the weight of each pixel of the reference."""
+        return -mean_weights(part, seen)
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Check that images (C, H, W) have the size of the reference."""
-        if self.sample is not None:
-            check_pair(shape, self.sample.shape)
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Check that images (C, *axes) have the size of the reference."""
+        sample = self.sample(len(shape) - 1)
+        if sample is not None:
+            check_pair(shape, sample.shape)
         if self.noise is not None:
             try:
                 check_shape(self.noise, shape)
@@ -290,16 +309,16 @@ class Reference(ComparedMeans):
         return {"name": "reference", "noise": noise}
 
     def __repr__(self) -> str:
-        image = "<one per image>" if self.sample is None else f"<{self.sample.shape} image>"
+        image = "<one per image>" if self._image is None else f"<{next(iter(self._samples.values())).shape} image>"
         return f"Reference({image}, noise={0 if self.exact else self.noise!r})"
 
 
-def check_pair(shape: tuple[int, int, int], reference_shape: tuple[int, int, int]) -> None:
-    """Check that a reference has the shape (C, H, W) of the image."""
+def check_pair(shape: tuple[int, ...], reference_shape: tuple[int, ...]) -> None:
+    """Check that a reference has the shape (C, *axes) of the image."""
     if reference_shape != shape:
         raise InputError(
-            f"the reference image has (C, H, W) = {reference_shape}, but the image has {shape}: both must show the "
-            "same pixels, so bring the reference to the image's size first."
+            f"the reference image has the shape {reference_shape}, channels first, but the image has {shape}: both "
+            "must show the same pixels, so bring the reference to the image's size first."
         )
 
 
@@ -356,25 +375,28 @@ def channel_weights(channels: Channels, count: int) -> NDArray[np.float64]:
 
 
 def per_pixel(weights: Weights, channel_weights: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return weights (m, H, W) or (m, C, H, W) as contrasts (m, n) of images (C, H, W)."""
-    if weights.ndim == 3:
-        weights = channel_weights[:, None, None] * weights[:, None]
+    """Return weights (m, *axes) or (m, C, *axes) as contrasts (m, n) of images (C, *axes)."""
+    if weights.ndim == len(shape):
+        weights = channel_weights.reshape(-1, *[1] * (len(shape) - 1)) * weights[:, None]
     if weights.shape[1:] != shape:
         raise InputError(
-            f"the contrast gives weights of shape {weights.shape[1:]}, but the image has (C, H, W) = {shape}: give "
-            "(H, W) for all channels together, or one plane for each."
+            f"the contrast gives weights of shape {weights.shape[1:]}, but the image has {shape}, channels first: give "
+            "weights of one channel for all together, or those of each."
         )
     return weights.reshape(len(weights), -1)
 
 
 def as_connectivity(value: Any, name: str = "connectivity") -> int:
-    """Return a connectivity: 1 if components are joined by shared edges, 2 if by shared corners as well."""
-    return whole_number(value, f"{name} (1 for shared edges, 2 for shared corners as well)", 1, 2)
+    """Return a connectivity: 1 if components are joined by shared edges, 2 if by shared corners as well.
+
+    Voxels are joined by shared faces (1), edges (2) or corners (3), samples of a signal by being neighbours.
+    """
+    return whole_number(value, f"{name} (1 for shared edges, 2 for shared corners as well)", 1, 3)
 
 
 def labelled_components(region: NDArray[np.bool_], connectivity: int) -> tuple[NDArray[np.int32], int]:
-    """Return the number of each pixel's component (H, W), 0 outside the region, and the number of components."""
+    """Return the number of each pixel's component, 0 outside the region (*axes), and the number of components."""
     from scipy.ndimage import generate_binary_structure, label  # here because scipy.ndimage is slow to import
 
-    labels, count = label(region, generate_binary_structure(2, connectivity))
+    labels, count = label(region, generate_binary_structure(region.ndim, connectivity))
     return np.asarray(labels, dtype=np.int32), int(count)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,23 +27,29 @@ LARGEST_KERNEL = 4096
 """Largest side of a kernel in pixels, longer than that of an image."""
 
 
-def laplacian() -> NDArray[np.float64]:
-    """Return the kernel of ``scipy.ndimage.laplace``, (3, 3)."""
-    return np.array([[0.0, 1.0, 0.0], [1.0, -4.0, 1.0], [0.0, 1.0, 0.0]])
+def laplacian(dimension: int = 2) -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.laplace`` for so many axes, three pixels along each."""
+    one, second = np.array([0.0, 1.0, 0.0]), np.array([1.0, -2.0, 1.0])
+    return sum(
+        (_product([second if i == axis else one for i in range(dimension)]) for axis in range(dimension)),
+        np.zeros((3,) * dimension),
+    )
 
 
-def sobel_x() -> NDArray[np.float64]:
-    """Return the kernel of ``scipy.ndimage.sobel`` along rows, (3, 3)."""
-    return np.array([[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0], [-1.0, 0.0, 1.0]])
+def sobel_x(dimension: int = 2) -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.sobel`` along the last axis, the rows of an image."""
+    return _product([*[np.array([1.0, 2.0, 1.0])] * (dimension - 1), np.array([-1.0, 0.0, 1.0])])
 
 
-def sobel_y() -> NDArray[np.float64]:
-    """Return the kernel of ``scipy.ndimage.sobel`` along columns, (3, 3)."""
-    return sobel_x().T
+def sobel_y(dimension: int = 2) -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.sobel`` along the axis before the last, the columns of an image."""
+    if dimension == 1:
+        raise InputError("sobel-y is along the second axis, and a signal has one: use sobel-x.", "kernel")
+    return np.swapaxes(sobel_x(dimension), -1, -2)
 
 
-def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
-    """Return the kernel of ``scipy.ndimage.gaussian_filter``, square with an odd side.
+def gaussian(sigma: float, truncate: float = 4.0, dimension: int = 2) -> NDArray[np.float64]:
+    """Return the kernel of ``scipy.ndimage.gaussian_filter``, with sides of the same odd length.
 
     Parameters
     ----------
@@ -48,6 +57,8 @@ def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
         Standard deviation in pixels.
     truncate
         Number of standard deviations from the centre to the border of the kernel.
+    dimension
+        Number of axes.
     """
     sigma, truncate = positive_number(sigma, "sigma (of the blur)"), positive_number(truncate, "truncate")
     if sigma * truncate > LARGEST_KERNEL / 2 - 1:
@@ -55,7 +66,12 @@ def gaussian(sigma: float, truncate: float = 4.0) -> NDArray[np.float64]:
     radius = int(truncate * sigma + 0.5)
     profile = np.exp(-0.5 * (np.arange(-radius, radius + 1) / sigma) ** 2)
     profile /= profile.sum()
-    return np.outer(profile, profile)
+    return _product([profile] * dimension)
+
+
+def _product(profiles: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return the products of profiles along each axis."""
+    return np.asarray(functools.reduce(np.multiply.outer, profiles))
 
 
 class Filtered:
@@ -64,9 +80,9 @@ class Filtered:
     Parameters
     ----------
     kernel
-        "laplacian", "sobel-x" (along a row: vertical edges), "sobel-y", ``gaussian(sigma=2)``, or any array (h, w), no
-        larger than the image. The image is correlated with it as by ``scipy.ndimage.correlate``: not mirrored,
-        centred at (h // 2, w // 2).
+        "laplacian", "sobel-x" (along a row: vertical edges), "sobel-y", "gaussian:2" (of this standard deviation),
+        or any array with the axes of the image and no larger, such as ``gaussian(sigma=2)``. The image is correlated
+        with it as by ``scipy.ndimage.correlate``: not mirrored, centred at the middle of each side, rounded up.
     of
         Contrast of the filtered image; by default the region minus its background.
     border
@@ -75,20 +91,35 @@ class Filtered:
 
     def __init__(self, kernel: str | ArrayLike, of: ContrastLike | None = None, border: Border = "reflect") -> None:
         self._name = kernel if isinstance(kernel, str) and kernel in FILTERS else "array"
-        self._kernel: NDArray[np.float64] = (
-            FILTERS.create(kernel, "kernel", "an array (h, w)")
-            if isinstance(kernel, str)
-            else float_array(kernel, "kernel")
-        )
-        if self._kernel.ndim != 2 or self._kernel.size == 0:
-            got = f"{self._kernel.dtype} of shape {self._kernel.shape}"
-            raise InputError(f"kernel must be an array (h, w) of numbers, got {got}.", "kernel")
-        if not np.all(np.isfinite(self._kernel)) or not np.any(self._kernel):
-            raise InputError("kernel must be finite and not all zero.", "kernel")
+        self._text = kernel if isinstance(kernel, str) else None
+        self._kernels: dict[int, NDArray[np.float64]] = {}  # by their number of axes
+        if self._text is not None:
+            self._kernel(2)  # an error is said at once
+        else:
+            array = float_array(kernel, "kernel")
+            if array.ndim not in (1, 2, 3) or array.size == 0:
+                got = f"{array.dtype} of shape {array.shape}"
+                raise InputError(f"kernel must be an array (h, w) of numbers, got {got}.", "kernel")
+            if not np.all(np.isfinite(array)) or not np.any(array):
+                raise InputError("kernel must be finite and not all zero.", "kernel")
+            self._kernels[array.ndim] = array
         self.of = Background() if of is None else as_contrast(of)
         if border not in get_args(Border):
             raise InputError(f"border must be one of {', '.join(get_args(Border))}, got {border!r}.")
         self._border = border
+
+    def _kernel(self, dimension: int) -> NDArray[np.float64]:
+        """Return the kernel for images with so many axes."""
+        if dimension not in self._kernels and self._text is not None:
+            self._kernels[dimension] = FILTERS.create(self._text, "kernel", "an array (h, w)", dimension=dimension)
+        if dimension not in self._kernels:
+            (own,) = self._kernels
+            raise InputError(
+                f"the filter's kernel is an array with {own} {'axis' if own == 1 else 'axes'}, but the image has "
+                f"{dimension}: give an array with as many axes as the image, or the name of a filter.",
+                "kernel",
+            )
+        return self._kernels[dimension]
 
     @property
     def reference(self) -> Reference | None:
@@ -97,17 +128,18 @@ class Filtered:
 
     def weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return the weight of each pixel of the image before it is filtered."""
-        return self.adjoint(self.of.weights(part, region, seen))
+        return self.adjoint(self.of.weights(part, region, seen), seen.ndim)
 
     def reference_weights(self, part: Mask, region: Mask, seen: Mask) -> Weights:
         """Return the weight of each pixel of the reference before it is filtered."""
-        return self.adjoint(self.of.reference_weights(part, region, seen))
+        return self.adjoint(self.of.reference_weights(part, region, seen), seen.ndim)
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
-        """Check that images (C, H, W) are not smaller than the kernel."""
-        if any(side > length for side, length in zip(self._kernel.shape, shape[1:], strict=True)):
+    def check_image(self, shape: tuple[int, ...]) -> None:
+        """Check that images (C, *axes) are not smaller than the kernel."""
+        sides = self._kernel(len(shape) - 1).shape
+        if any(side > length for side, length in zip(sides, shape[1:], strict=True)):
             raise InputError(
-                f"the filter's kernel has shape {self._kernel.shape}, larger than the image's {shape[1:]}: use a "
+                f"the filter's kernel has shape {sides}, larger than the image's {shape[1:]}: use a "
                 "smaller kernel, or a blur of smaller sigma."
             )
         self.of.check_image(shape)
@@ -117,44 +149,45 @@ class Filtered:
         return {
             "name": "filtered",
             "kernel": self._name,
-            "kernel_shape": list(self._kernel.shape),
+            "kernel_shape": list(next(iter(self._kernels.values())).shape),
             "border": self._border,
             "of": dict(self.of.describe()),
         }
 
     def __repr__(self) -> str:
-        rows, columns = self._kernel.shape
-        kernel = repr(self._name) if self._name != "array" else f"<{rows} x {columns} kernel>"
+        sides = " x ".join(map(str, next(iter(self._kernels.values())).shape))
+        kernel = repr(self._name) if self._name != "array" else f"<{sides} kernel>"
         return f"Filtered({kernel}, of={self.of!r}, border={self._border!r})"
 
     def filtered(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return F x (H, W) for an image x (H, W)."""
+        """Return F x (*axes) for an image x (*axes)."""
         from scipy.signal import correlate  # here because scipy.signal is slow to import
 
-        return np.asarray(correlate(self._continued(image, beyond=0.0), self._kernel, mode="valid"))
+        return np.asarray(correlate(self._continued(image, beyond=0.0), self._kernel(image.ndim), mode="valid"))
 
     def _continued(self, image: NDArray[Any], beyond: float) -> NDArray[Any]:
         """Return an image continued beyond its border as far as the kernel reaches, by a constant if that is asked."""
-        pads = [(side // 2, side - 1 - side // 2) for side in self._kernel.shape]
+        pads = [(side // 2, side - 1 - side // 2) for side in self._kernel(image.ndim).shape]
         if self._border == "constant":
             return np.pad(image, pads, constant_values=beyond)
         return np.pad(image, pads, mode=PADDING[self._border])  # type: ignore[call-overload,no-any-return]
 
-    def adjoint(self, weights: Weights) -> Weights:
-        """Return F^T w (..., H, W) for weights w (..., H, W) of the filtered image: the weights of the image itself."""
+    def adjoint(self, weights: Weights, dimension: int = 2) -> Weights:
+        """Return F^T w for weights w (..., *axes) of the filtered image: the weights of the image itself."""
         from scipy.signal import convolve  # here because scipy.signal is slow to import
 
-        height, width = weights.shape[-2:]
-        came_from = self._continued(np.arange(height * width).reshape(height, width), beyond=height * width)
+        sides, kernel = weights.shape[-dimension:], self._kernel(dimension)
+        pixels = math.prod(sides)
+        came_from = self._continued(np.arange(pixels).reshape(sides), beyond=pixels)
 
         def folded(plane: Weights, kernel: NDArray[np.float64]) -> Weights:
             spread = convolve(plane, kernel)
-            return np.asarray(np.bincount(came_from.ravel(), spread.ravel(), height * width + 1)[:-1], dtype=np.float64)
+            return np.asarray(np.bincount(came_from.ravel(), spread.ravel(), pixels + 1)[:-1], dtype=np.float64)
 
         planes = []
-        for plane in weights.reshape(-1, height, width):
-            weight = folded(plane, self._kernel)
+        for plane in weights.reshape(-1, *sides):
+            weight = folded(plane, kernel)
             # Weights that cancel up to rounding are set to zero, or the test would be of rounding errors.
-            terms = folded(np.abs(plane), np.abs(self._kernel))
+            terms = folded(np.abs(plane), np.abs(kernel))
             planes.append(np.where(np.abs(weight) > ROUNDING * terms.max(), weight, 0.0))
         return np.asarray(np.reshape(planes, weights.shape))

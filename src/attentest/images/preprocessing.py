@@ -21,11 +21,12 @@ from attentest.errors import InputError, counted
 from attentest.images.image_source import COLOURS
 from attentest.images.processor_config import processor_settings
 from attentest.images.resize_matrix import (
+    AXES,
     LARGEST_SIZE,
     BandMatrix,
     check_interpolation,
-    checked_pair,
     checked_side,
+    checked_sides,
     resize_matrix,
 )
 
@@ -44,7 +45,8 @@ class Preprocessing:
     Parameters
     ----------
     resize
-        The (height, width) to resize to, or the length of the shortest side; the other keeps the aspect ratio.
+        The (height, width) to resize to, or the length of the shortest side; the other keeps the aspect ratio. Signals
+        have one side, volumes three: (depth, height, width).
     crop
         The (height, width) of the crop from the centre; an image that is too small is padded with zeros.
     interpolation, antialias
@@ -66,8 +68,8 @@ class Preprocessing:
         white.
     """
 
-    resize: tuple[int, int] | int | None = None
-    crop: tuple[int, int] | None = None
+    resize: tuple[int, ...] | int | None = None
+    crop: tuple[int, ...] | None = None
     interpolation: str = "bilinear"
     antialias: bool = True
     rescale: float | None = None
@@ -87,9 +89,9 @@ class Preprocessing:
         checked: dict[str, Any] = {}
         if self.resize is not None:
             single = not isinstance(self.resize, Sequence)
-            checked["resize"] = checked_side(self.resize, "resize") if single else checked_pair(self.resize, "resize")
+            checked["resize"] = checked_side(self.resize, "resize") if single else checked_sides(self.resize, "resize")
         if self.crop is not None:
-            checked["crop"] = checked_pair(self.crop, "crop")
+            checked["crop"] = checked_sides(self.crop, "crop")
         if self.rescale is not None:
             checked["rescale"] = positive_number(self.rescale, "rescale")
         if self.mean is not None:
@@ -122,14 +124,14 @@ class Preprocessing:
         return processor if isinstance(processor, Preprocessing) else cls(**processor_settings(processor))
 
     @classmethod
-    def usual(cls, processor: str, shape: tuple[int, int, int]) -> Preprocessing:
+    def usual(cls, processor: str, shape: tuple[int, ...]) -> Preprocessing:
         """Return what an image processor of transformers does by default, for a model whose input is (C, H, W).
 
         Sizes have the same proportion to the input as by default. For other channels than three, mean and standard
         deviation are the means of those of the three.
         """
         known, size = cls.from_processor({"image_processor_type": processor}), shape[1:]
-        resize: tuple[int, int] | int = size
+        resize: tuple[int, ...] | int = size
         if known.crop is not None and known.resize is not None:
             known_side = known.resize if isinstance(known.resize, int) else known.resize[0]
             height, width = (round(known_side / known.crop[0] * side) for side in size)
@@ -140,8 +142,8 @@ class Preprocessing:
         crop = None if known.crop is None else size
         return dataclasses.replace(known, resize=resize, crop=crop, grey=True, assumed=processor, **values)
 
-    def chosen(self, resize: str, scale: str, size: tuple[int, int]) -> Preprocessing:
-        """Return the preprocessing with one of ``RESIZES`` and one of ``SCALES``, for an input of (height, width)."""
+    def chosen(self, resize: str, scale: str, size: tuple[int, ...]) -> Preprocessing:
+        """Return the preprocessing with one of ``RESIZES`` and one of ``SCALES``, for an input of these sides."""
         sizes = {"stretch": (size, None), "crop": (max(size), size), "none": (None, None)}
         changes: dict[str, Any] = {}
         if resize in sizes:
@@ -156,26 +158,32 @@ class Preprocessing:
             name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
         }
 
-    def with_size(self, size: tuple[int, int]) -> Preprocessing:
-        """Return the same preprocessing, but resizing to (height, width) without a crop."""
+    def with_size(self, size: tuple[int, ...]) -> Preprocessing:
+        """Return the same preprocessing, but resizing to these sides without a crop."""
         return dataclasses.replace(self, resize=size, crop=None)
 
-    def plan(self, shape: tuple[int, int, int], channels: int, levels: tuple[float, float] | None) -> InputMap:
+    def plan(self, shape: tuple[int, ...], channels: int, levels: tuple[float, float] | None) -> InputMap:
         """Return the map from images of one shape to the model's input.
 
         Parameters
         ----------
         shape
-            The (C, H, W) of the images.
+            The (C, *axes) of the images.
         channels
             Channels of the model's input; a grey image is repeated in all of them.
         levels
             Values of black and white in the images, such as (0, 255); None if unknown.
         """
         image_shape = _image_shape(shape, channels, self.grey)
-        _, height, width = image_shape
-        resized = self._resized(height, width)
+        sides = image_shape[1:]
+        resized = self._resized(sides)
         crop = resized if self.crop is None else self.crop
+        for name, asked in (("resize", resized), ("crop", crop)):
+            if len(asked) != len(sides):
+                raise InputError(
+                    f"the preprocessing has {name} = {asked}, but what is tested has "
+                    f"{len(sides)} {'side' if len(sides) == 1 else 'sides'}: give as many."
+                )
         black, factor = 0.0, 1.0
         if self.rescale is not None:
             if levels is None:
@@ -192,35 +200,33 @@ class Preprocessing:
             black, white = checked_levels(levels)
             factor = self.rescale * (255.0 / (white - black))
         with torch.device("cpu"):  # not torch's default device: the caller moves the map to that of the model
-            rows, vertical = self._axis(height, resized[0], crop[0])
-            columns, horizontal = self._axis(width, resized[1], crop[1])
+            axes = [self._axis(*lengths) for lengths in zip(sides, resized, crop, strict=True)]
             mean = _spread(self.mean, channels, "mean", 0.0)
             std = _spread(self.std, channels, "std", 1.0)
         return InputMap(
             image_shape=image_shape,
             input_shape=(channels, *crop),
-            rows=rows,
-            columns=columns,
+            axes=tuple(matrix for matrix, _ in axes),
             gain=factor / std,
             shift=-mean / std,
-            placement=(vertical, horizontal),
+            placement=tuple(place for _, place in axes),
             black=black,
             mix=torch.tensor(GREY, dtype=torch.float64) if channels == 1 < image_shape[0] else None,
         )
 
-    def _resized(self, height: int, width: int) -> tuple[int, int]:
+    def _resized(self, sides: tuple[int, ...]) -> tuple[int, ...]:
         if self.resize is None:
-            return height, width
+            return sides
         if not isinstance(self.resize, int):
             return self.resize
-        short, long = sorted((height, width))
-        following = int(self.resize * long / short)
-        if following > LARGEST_SIZE:
+        resized = tuple(int(self.resize * side / min(sides)) for side in sides)
+        if max(resized) > LARGEST_SIZE:
+            named = " and ".join(f"{name} {side}" for name, side in zip(AXES[len(sides)], sides, strict=True))
             raise InputError(
-                f"an image of height {height} and width {width} would be resized to {self.resize} by {following} "
+                f"an image of {named} would be resized to {' by '.join(map(str, resized))} "
                 f"pixels, and at most {LARGEST_SIZE} are allowed: crop it first."
             )
-        return (self.resize, following) if height <= width else (following, self.resize)
+        return resized
 
     def _axis(self, size: int, resized: int, crop: int) -> tuple[BandMatrix | None, tuple[float, float]]:
         """Return the matrix (crop, size) of one axis, None for the identity, and its scale and offset."""
@@ -244,19 +250,19 @@ class Preprocessing:
 
 @dataclass(frozen=True, eq=False)
 class InputMap:
-    """The affine map from images (m, C, H, W) in the user's units to the model's input (m, channels, h, w).
+    """The affine map from images (m, C, *axes) in the user's units to the model's input (m, channels, *sides).
 
     Parameters
     ----------
     image_shape, input_shape
-        The (C, H, W) of an image and the (channels, h, w) of the input.
-    rows, columns
-        Matrices (h, H) and (w, W) that resize and crop along each axis, with zero rows for padding; None for the
+        The (C, *axes) of an image and the (channels, *sides) of the input.
+    axes
+        For each axis a matrix (h, H) that resizes and crops along it, with zero rows for padding; None for the
         identity.
     gain, shift : (channels,)
         A pixel of value black + d becomes gain * d + shift; padding becomes shift.
     placement
-        The (scale, offset) of y and of x: image coordinate y, where pixel i covers [i, i + 1], lies at
+        The (scale, offset) of each axis: image coordinate y, where pixel i covers [i, i + 1], lies at
         y * scale + offset in the input.
     black
         Value of black in the image, in its own units.
@@ -264,69 +270,72 @@ class InputMap:
         Weights of the channels of the image in the only one of the input; None if channels stay as they are.
     """
 
-    image_shape: tuple[int, int, int]
-    input_shape: tuple[int, int, int]
-    rows: BandMatrix | None
-    columns: BandMatrix | None
+    image_shape: tuple[int, ...]
+    input_shape: tuple[int, ...]
+    axes: tuple[BandMatrix | None, ...]
     gain: Tensor
     shift: Tensor
-    placement: tuple[tuple[float, float], tuple[float, float]]
+    placement: tuple[tuple[float, float], ...]
     black: float = 0.0
     mix: Tensor | None = None
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the model's input (m, channels, h, w) of images (m, C, H, W)."""
-        return self.linear(images - self.black if self.black else images) + self.shift[:, None, None]
+        """Return the model's input (m, channels, *sides) of images (m, C, *axes)."""
+        return self.linear(images - self.black if self.black else images) + self._per_channel(self.shift)
 
     def linear(self, directions: Tensor) -> Tensor:
-        """Return the change of the input (m, channels, h, w) when the image changes by directions (m, C, H, W)."""
-        if tuple(directions.shape[-3:]) != self.image_shape:
+        """Return the change of the input when the image changes by directions (m, C, *axes)."""
+        if tuple(directions.shape[-len(self.image_shape) :]) != self.image_shape:
             raise InputError(
                 f"this map is for images of shape {self.image_shape}, got {tuple(directions.shape)}: plan the "
                 "preprocessing again for this shape."
             )
         if self.mix is not None:
-            directions = (directions * self.mix[:, None, None]).sum(dim=-3, keepdim=True)
-        placed = directions if self.columns is None else self.columns.along_rows(directions)
-        placed = placed if self.rows is None else self.rows.along_columns(placed)
-        return placed * self.gain[:, None, None]
+            directions = (directions * self._per_channel(self.mix)).sum(dim=-len(self.image_shape), keepdim=True)
+        for number, matrix in enumerate(reversed(self.axes), start=1):  # the last axis first: its rows are contiguous
+            directions = directions if matrix is None else matrix.along(directions, -number)
+        return directions * self._per_channel(self.gain)
+
+    def _per_channel(self, values: Tensor) -> Tensor:
+        """Return values (channels,) with an axis of length one for each side."""
+        return values.reshape(-1, *[1] * len(self.axes))
 
     def to(self, device: torch.device | str) -> InputMap:
         """Return a copy with its tensors on a device."""
         return dataclasses.replace(
             self,
-            rows=None if self.rows is None else self.rows.to(device),
-            columns=None if self.columns is None else self.columns.to(device),
+            axes=tuple(None if matrix is None else matrix.to(device) for matrix in self.axes),
             gain=self.gain.to(device),
             shift=self.shift.to(device),
             mix=None if self.mix is None else self.mix.to(device),
         )
 
 
-def identity_map(shape: tuple[int, int, int], channels: int) -> InputMap:
-    """Return the map that does not change images (C, H, W), except that grey is repeated in all channels."""
+def identity_map(shape: tuple[int, ...], channels: int) -> InputMap:
+    """Return the map that does not change images (C, *axes), except that grey is repeated in all channels."""
     return Preprocessing().plan(shape, channels, None)
 
 
-def _image_shape(shape: tuple[int, int, int], channels: int, grey: bool) -> tuple[int, int, int]:
+def _image_shape(shape: tuple[int, ...], channels: int, grey: bool) -> tuple[int, ...]:
     wanted = whole_number(channels, "the number of channels of the model", 1, LARGEST_SIZE)
-    if len(shape) != 3:
+    if len(shape) - 1 not in AXES:
         raise InputError(f"the shape of an image must be (channels, height, width), got {tuple(shape)}.")
-    depth, height, width = (whole_number(size, "each size of an image", 1, 2**31) for size in shape)
-    image = depth, height, width
-    if depth not in (1, wanted) and not (grey and wanted == 1 and depth == len(GREY)):
+    image = tuple(whole_number(size, "each size of an image", 1, 2**31) for size in shape)
+    if image[0] not in (1, wanted) and not (grey and wanted == 1 and image[0] == len(GREY)):
         advice = "convert it to grey first" if wanted == 1 else "keep only the channels that the model was trained on"
         allowed = "1 channel" if wanted == 1 else f"1 or {wanted} channels"
         raise InputError(f"the model takes images with {allowed}, but this one has {described_shape(image)}: {advice}.")
     return image
 
 
-def described_shape(shape: tuple[int, int, int]) -> str:
-    """Return the (C, H, W) of an image in words; with many channels, also which order of the axes is expected."""
-    depth, height, width = shape
-    described = f"height {height}, width {width} and {counted(depth, 'channel')}"
-    if depth <= max(COLOURS):
+def described_shape(shape: tuple[int, ...]) -> str:
+    """Return the (C, *axes) of an image in words; with many channels, also which order of the axes is expected."""
+    channels, *sides = shape
+    named = ", ".join(f"{name} {side}" for name, side in zip(AXES[len(sides)], sides, strict=True))
+    described = f"{named} and {counted(channels, 'channel')}"
+    if channels <= max(COLOURS) or len(sides) != 2:
         return described
+    height, width = sides
     transposed = ""
     if height in COLOURS:
         transposed = "; if its channels come first, transpose the array: numpy.moveaxis(image, 0, -1)"

@@ -142,11 +142,24 @@ def checked_side(value: Any, name: str) -> int:
     return whole_number(value, name, 1, LARGEST_SIZE)
 
 
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+"""Names of the sides of a signal, an image and a volume."""
+
+
 def checked_pair(value: Any, name: str) -> tuple[int, int]:
     """Return (height, width) in pixels."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
         raise InputError(f"{name} must be a pair (height, width), got {value!r}.")
     return checked_side(value[0], f"the height of {name}"), checked_side(value[1], f"the width of {name}")
+
+
+def checked_sides(value: Any, name: str) -> tuple[int, ...]:
+    """Return the sides of a signal (length), an image (height, width) or a volume (depth, height, width)."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) not in AXES:
+        raise InputError(f"{name} must be a pair (height, width), or one or three sides, got {value!r}.")
+    return tuple(
+        checked_side(side, f"the {axis} of {name}") for side, axis in zip(value, AXES[len(value)], strict=True)
+    )
 
 
 ROWS_TOGETHER = 16
@@ -176,15 +189,16 @@ class BandMatrix:
             blocks.append((first, rows[:, first:end].contiguous()))
         return cls(tuple(blocks))
 
-    def along_columns(self, values: Tensor) -> Tensor:
-        """Return the product (..., m, w) with each column of values (..., n, w)."""
-        parts = [block @ values[..., first : first + block.shape[1], :] for first, block in self.blocks]
-        return torch.cat(parts, dim=-2)
-
-    def along_rows(self, values: Tensor) -> Tensor:
-        """Return the product (..., h, m) with each row of values (..., h, n)."""
-        parts = [values[..., first : first + block.shape[1]] @ block.T for first, block in self.blocks]
-        return torch.cat(parts, dim=-1)
+    def along(self, values: Tensor, axis: int) -> Tensor:
+        """Return the products with values along one of their axes, counted from the last, -1."""
+        if axis == -1:
+            parts = [values[..., first : first + block.shape[1]] @ block.T for first, block in self.blocks]
+            return torch.cat(parts, dim=-1)
+        following = values.shape[axis + 1 :]
+        columns = values.flatten(axis + 1)
+        parts = [block @ columns[..., first : first + block.shape[1], :] for first, block in self.blocks]
+        product: Tensor = torch.cat(parts, dim=-2).unflatten(-1, following)
+        return product
 
     def to(self, device: torch.device | str) -> BandMatrix:
         """Return a copy on a device."""

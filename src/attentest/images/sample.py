@@ -1,4 +1,4 @@
-"""Images as statistical samples: from PIL, NumPy or torch to one checked (C, H, W) float64 array."""
+"""Images, signals and volumes as statistical samples: from PIL, NumPy or torch to one checked (C, *axes) array."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sample:
 
     Parameters
     ----------
-    pixels : (C, H, W) float64
+    pixels : (C, *axes) float64
         Pixel values unchanged; a copy, the caller's image is never shared.
     levels
         The values that the dtype of the image uses for black and white, None where it defines none.
@@ -48,41 +48,49 @@ class Sample:
     levels: tuple[float, float] | None
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """The (C, H, W)."""
-        channels, height, width = self.pixels.shape
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """The (C, *axes)."""
+        return self.pixels.shape
 
 
-Layout: TypeAlias = tuple[tuple[int, int, int], "tuple[float, float] | None"]
-"""The (C, H, W) of an image, and its black and white."""
+Layout: TypeAlias = tuple[tuple[int, ...], "tuple[float, float] | None"]
+"""The (C, *axes) of an image, and its black and white."""
+
+ARRAYS = {
+    1: "a signal must be (T,), or (C, T) with several channels",
+    2: "an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor",
+    3: "a volume must be (D, H, W), or (C, D, H, W) with several channels",
+}
+"""Which arrays are taken, by the number of axes that the model has."""
 
 
-def as_sample(image: ImageLike) -> Sample:
+def as_sample(image: ImageLike, dimension: int = 2) -> Sample:
     """Return an image as a sample.
 
     Parameters
     ----------
     image
         PIL image, NumPy array (H, W) or (H, W, C), torch tensor (H, W) or (C, H, W), or the path of an image file.
+        Signals and volumes are arrays or tensors with their axes, after that of the channels if there is one.
+    dimension
+        Number of axes: 1 of a signal, 2 of an image, 3 of a volume or a video.
     """
     if isinstance(image, Sample):
         return image
-    values, levels = _checked_values(image)
+    values, levels = _checked_values(image, dimension)
     return Sample(pixels=np.array(values, dtype=np.float64, order="C"), levels=levels)
 
 
-def check_image(image: ImageLike) -> Layout:
+def check_image(image: ImageLike, dimension: int = 2) -> Layout:
     """Return the layout of an image that can become a sample, whose pixels are not converted."""
     if isinstance(image, Sample):
         return image.shape, image.levels
-    values, levels = _checked_values(image)
-    channels, height, width = values.shape
-    return (channels, height, width), levels
+    values, levels = _checked_values(image, dimension)
+    return values.shape, levels
 
 
-def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | None]:
-    """Return the pixel values (C, H, W) of an image, in their own dtype where NumPy has it, and its levels."""
+def _checked_values(image: Any, dimension: int) -> tuple[NDArray[Any], tuple[float, float] | None]:
+    """Return the pixel values (C, *axes) of an image, in their own dtype where NumPy has it, and its levels."""
     image = loaded(image)
     if isinstance(image, Tensor):
         if image.layout != torch.strided or image.is_meta or image.is_quantized:
@@ -94,16 +102,13 @@ def _checked_values(image: Any) -> tuple[NDArray[Any], tuple[float, float] | Non
         values = pixels.to(torch.float64).numpy() if narrow else pixels.numpy()
         received = "torch tensor"
     else:
-        values, received = _numpy_pixels(image), "image array"
-        if values.ndim == 3:
+        values, received = _numpy_pixels(image), "image array" if dimension == 2 else "array"
+        if values.ndim == 3 and dimension == 2:
             values = np.moveaxis(values, -1, 0)
-    if values.ndim == 2:
+    if values.ndim == dimension:
         values = values[None]
-    if values.ndim != 3 or values.size == 0:
-        raise InputError(
-            f"an image must be (H, W), or (H, W, C) as an array and (C, H, W) as a tensor, "
-            f"but the {received} has shape {tuple(values.shape)}."
-        )
+    if values.ndim != dimension + 1 or values.size == 0:
+        raise InputError(f"{ARRAYS[dimension]}, but the {received} has shape {tuple(values.shape)}.")
     if values.dtype.kind == "f":
         wide = values.dtype.itemsize > np.dtype(np.float64).itemsize
         with np.errstate(over="ignore"):  # a long double that overflows float64 counts as infinite
@@ -140,8 +145,15 @@ def add_values(digest: Any, pixels: NDArray[np.float64]) -> None:
 
 
 def channels_last(pixels: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return pixels (C, H, W), not a copy, as images are given and shown: (H, W), or (H, W, C) in colour."""
-    return pixels[0] if len(pixels) == 1 else np.moveaxis(pixels, 0, -1)
+    """Return pixels (C, *axes), not a copy, as they are given and shown: without the axis of a single channel.
+
+    Several channels come last in an image, and first in a signal or a volume.
+    """
+    if len(pixels) == 1:
+        pixels = pixels[0]
+    elif pixels.ndim == 3:
+        pixels = np.moveaxis(pixels, 0, -1)
+    return pixels
 
 
 def stacked(arrays: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -153,10 +165,12 @@ LARGEST_SIDE = 2**20
 """Largest side of an image: a larger one is a mistake."""
 
 
-def as_shape(shape: Any) -> tuple[int, int, int]:
-    """Return the (C, H, W) of ``image_shape``, (H, W) or (C, H, W), with at most as many values as an image."""
-    if not isinstance(shape, tuple) or len(shape) not in (2, 3):
-        raise InputError(f"image_shape must be (H, W) or (C, H, W), got {shape!r}.", "image_shape")
+def as_shape(shape: Any, dimension: int = 2) -> tuple[int, ...]:
+    """Return the (C, *axes) of ``image_shape``, with or without C, with at most as many values as an image."""
+    if not isinstance(shape, tuple) or len(shape) not in (dimension, dimension + 1):
+        axes = {1: "T", 2: "H, W", 3: "D, H, W"}[dimension]
+        alone = f"({axes},)" if dimension == 1 else f"({axes})"
+        raise InputError(f"image_shape must be {alone} or (C, {axes}), got {shape!r}.", "image_shape")
     sides = [whole_number(side, "image_shape (each side)", 1, LARGEST_SIDE) for side in shape]
     if math.prod(sides) > MAX_PIXELS:
         product = " x ".join(str(side) for side in sides)
@@ -165,5 +179,4 @@ def as_shape(shape: Any) -> tuple[int, int, int]:
             f"{math.prod(sides)}: give smaller sides.",
             "image_shape",
         )
-    channels, height, width = sides if len(sides) == 3 else (1, *sides)
-    return channels, height, width
+    return tuple(sides) if len(sides) > dimension else (1, *sides)

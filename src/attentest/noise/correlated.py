@@ -93,7 +93,7 @@ class CorrelatedNoise(BaseNoise):
         """Return the distance in pixels within which correlations fall to 1/e; 0 if pixels are independent."""
         return 0.0
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> BaseNoise:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> BaseNoise:
         return Exponential(np.broadcast_to(self._factors * self._scale, int(np.prod(shape))).reshape(shape), length)
 
 
@@ -144,7 +144,7 @@ class Diagonal(CorrelatedNoise):
         flat.setflags(write=False)
         self.variance: FloatArray = flat
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, H, W) of another shape than the variances, unless these are flat."""
         expected = (1, *self.shape) if len(self.shape) == 2 else self.shape
         if len(self.shape) > 1 and expected != shape:
@@ -271,7 +271,7 @@ class AR1(CorrelatedNoise):
         """Return the distance along the flattened image, in pixels, within which correlations fall to 1/e."""
         return -1 / float(np.log(abs(self.rho))) if self.rho else 0.0
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> AR1:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> AR1:
         """Return the same with another rate of decay; the sign of rho is kept."""
         return AR1(float(np.copysign(neighbour_correlation(length), self.rho)), self.sigma)
 

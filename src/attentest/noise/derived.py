@@ -89,7 +89,7 @@ class DerivedNoise(BaseNoise):
         """Draw ``k`` vectors."""
         return self._times(float(np.sqrt(self.variance_factor)), self.model.sample(rng, k, n))
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, H, W) that the other model does not apply to."""
         self.of.check_image(shape)
 
@@ -113,7 +113,7 @@ class DerivedNoise(BaseNoise):
         """Return the correlation length of the other model in pixels."""
         return self.of.correlation_length()
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> Self:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> Self:
         return replace(self, model=self.of.with_correlation_length(length, shape))
 
     def fresh_estimator(self) -> Any:
@@ -361,7 +361,7 @@ class PerChannel(BaseNoise):
         self._mixing = Dense(values)
         self.spatial = as_noise(spatial)
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, H, W) of another number of channels."""
         if shape[0] != self._mixing.size:
             raise InputError(
@@ -429,7 +429,7 @@ class PerChannel(BaseNoise):
         """Return the correlation length within a channel in pixels."""
         return complete(self.spatial).correlation_length()
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> PerChannel:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> PerChannel:
         return PerChannel(self.channels, complete(self.spatial).with_correlation_length(length, (1, *shape[1:])))
 
     def fresh_estimator(self) -> Any:

@@ -103,7 +103,7 @@ class BaseNoise:
         """Draw ``k`` noise vectors; shape (k, n). ``n`` is needed where ``size`` is None."""
         raise NotImplementedError
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error if the model does not apply to images (C, H, W), although the number of values is right."""
 
     def variances(self, n: int) -> FloatArray:
@@ -150,7 +150,7 @@ class BaseNoise:
             "each covariance that you think possible."
         )
 
-    def with_correlation_length(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
+    def with_correlation_length(self, length: float, shape: tuple[int, ...]) -> NoiseModel:
         """Return noise of the same variances whose correlations reach farther, or less far.
 
         The correlations of ``AR1`` and ``Stationary`` are stretched, to those at the lags divided by the ratio of the
@@ -172,7 +172,7 @@ class BaseNoise:
         check_shape(self, shape)
         return self if number == present else self._stretched(number, shape)
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> NoiseModel:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> NoiseModel:
         """Return the noise of images (C, H, W) with another correlation length."""
         raise NotImplementedError
 
@@ -247,7 +247,7 @@ def complete(noise: NoiseModel) -> BaseNoise:
     return noise if isinstance(noise, BaseNoise) else UserNoise(noise)
 
 
-def check_shape(noise: NoiseModel | ImageNoise, shape: tuple[int, int, int]) -> None:
+def check_shape(noise: NoiseModel | ImageNoise, shape: tuple[int, ...]) -> None:
     """Raise an error if a noise model does not apply to images (C, H, W)."""
     pixels = int(np.prod(shape))
     if isinstance(noise, NoiseModel):

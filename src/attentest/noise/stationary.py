@@ -99,7 +99,7 @@ class LagNoise(CorrelatedNoise):
             )
         self._spectrum = np.maximum(spectrum, 0.0)
 
-    def check_image(self, shape: tuple[int, int, int]) -> None:
+    def check_image(self, shape: tuple[int, ...]) -> None:
         """Raise an error for images (C, H, W) of another shape or of several channels."""
         if shape != (1, *self.shape):
             raise InputError(
@@ -174,7 +174,7 @@ class LagNoise(CorrelatedNoise):
         down, across = map(_falls_within, self._along_axes())
         return (down + across) / 2
 
-    def _stretched(self, length: float, shape: tuple[int, int, int]) -> BaseNoise:
+    def _stretched(self, length: float, shape: tuple[int, ...]) -> BaseNoise:
         """Return the same with its lags stretched; independent noise gets an exponential correlation."""
         present = self.correlation_length()
         if not present:

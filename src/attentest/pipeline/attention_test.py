@@ -133,7 +133,7 @@ class AttentionTest:
         return self.pipeline.definition
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
+    def image_shape(self) -> tuple[int, ...]:
         """The (C, H, W) of the model's input; without preprocessing, that of the images."""
         return self.pipeline.scores.image_shape
 
@@ -552,7 +552,7 @@ AttentionTest.__doc__ = (AttentionTest.__doc__ or "").replace("{options}", docum
 
 
 def _scores(
-    model: torch.nn.Module, definition: Definition, image_size: int | tuple[int, int] | None, owned: bool = False
+    model: torch.nn.Module, definition: Definition, image_size: int | tuple[int, ...] | None, owned: bool = False
 ) -> ViTScores:
     """Return the score function of a vision transformer; ``owned`` if nobody else uses the model."""
     return ViTScores(

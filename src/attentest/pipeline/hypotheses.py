@@ -204,9 +204,9 @@ class Parts:
     ----------
     image : (r,)
         Index of the image of each part.
-    regions : (k, H, W) bool
+    regions : (k, *axes) bool
         The regions of the images.
-    labels : (k, H, W)
+    labels : (k, *axes)
         Component labels of the regions; None to compare whole regions.
     component : (r,)
         Label of the component of each part.
@@ -221,10 +221,10 @@ class Parts:
         return len(self.image)
 
     def masks(self) -> NDArray[np.bool_]:
-        """Return the pixels (r, H, W) of each part; computed when needed, because there may be hundreds per image."""
+        """Return the pixels (r, *axes) of each part; computed when needed, because there may be hundreds per image."""
         if self.labels is None:
             return self.per_part(self.regions)
-        return np.asarray(self.per_part(self.labels) == self.component[:, None, None])
+        return np.asarray(self.per_part(self.labels) == self.component.reshape(-1, *[1] * (self.labels.ndim - 1)))
 
     def per_part(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
         """Repeat per-image values (k, ...) once per part, (r, ...).
@@ -251,7 +251,7 @@ class Parts:
 
 
 def parts_of(regions: NDArray[np.bool_], connectivity: int | None) -> Parts:
-    """Return the compared parts of regions (k, H, W): each as a whole, or its components of a connectivity."""
+    """Return the compared parts of regions (k, *axes): each as a whole, or its components of a connectivity."""
     if connectivity is None:
         images = np.arange(len(regions))
         return Parts(image=images, regions=regions, labels=None, component=np.zeros_like(images))
@@ -315,7 +315,7 @@ def seeds_of(observation: Observation, parts: Parts) -> NDArray[np.uint64]:
 
 
 def _digest(pixels: NDArray[np.float64], seen: NDArray[np.bool_] | None) -> bytes:
-    """Return a digest of the pixels (C, H, W) that the model sees (H, W), None for all."""
+    """Return a digest of the pixels (C, *axes) that the model sees (*axes), None for all."""
     digest = hashlib.blake2b(key=KEY, digest_size=16)
     for plane in pixels:
         add_values(digest, plane if seen is None else plane[seen])

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from attentest.attention import ScoreFunction
+from attentest.attention.score_function import ScoreProperties
 from attentest.checks import real_number
 from attentest.contrast.contrast import Contrast, channel_weights, check_pair
 from attentest.definition import Definition
@@ -57,7 +58,7 @@ class Geometry:
     Parameters
     ----------
     shape
-        The (C, H, W) of the images.
+        The (C, *axes) of the images.
     inputs
         Map from the images to the model's input.
     preprocessing
@@ -66,26 +67,29 @@ class Geometry:
         Weight of each channel in the contrast.
     region_unit
         What regions consist of: "pixels" or "patches".
-    covered
-        Height and width of the part of the model's input that the patches cover.
+    covered, overlap
+        Sides of the part of the model's input that the patches cover, and what neighbouring patches have in common.
     device
         Where the model computes.
     """
 
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     inputs: InputMap
     preprocessing: Preprocessing | None
     channel_weights: NDArray[np.float64]
     region_unit: str
-    covered: tuple[int, int]
+    covered: tuple[int, ...]
+    overlap: tuple[int, ...]
     device: torch.device
-    _patch_grids: dict[tuple[int, int], PatchGrid] = field(default_factory=dict, init=False)
+    _patch_grids: dict[tuple[int, ...], PatchGrid] = field(default_factory=dict, init=False)
 
-    def patch_grid(self, grid: tuple[int, int]) -> PatchGrid:
-        """Return a grid (rows, columns) of patches."""
+    def patch_grid(self, grid: tuple[int, ...]) -> PatchGrid:
+        """Return a grid with so many patches along each axis."""
         if grid not in self._patch_grids:
             size, placement = self.shape[1:], self.inputs.placement
-            self._patch_grids[grid] = PatchGrid(size, grid, self.covered, placement, self.device, self.region_unit)
+            self._patch_grids[grid] = PatchGrid(
+                size, grid, self.covered, placement, self.device, self.region_unit, self.overlap
+            )
         return self._patch_grids[grid]
 
 
@@ -142,12 +146,13 @@ class Inputs:
         one shape only.
     scores
         The model.
-    covered
-        Height and width of the part of its input that the patches cover.
+    properties
+        Those of the model.
     """
 
-    def __init__(self, definition: Definition, scores: ScoreFunction, covered: tuple[int, int]) -> None:
-        self._definition, self._scores, self._covered = definition, scores, covered
+    def __init__(self, definition: Definition, scores: ScoreFunction, properties: ScoreProperties) -> None:
+        self._definition, self._scores, self._properties = definition, scores, properties
+        self.dimension = len(scores.image_shape) - 1
         # Noise and contrast were converted when the definition was made.
         self.noise = cast("NoiseModel | ImageNoise", definition.noise)
         self.contrast = cast(Contrast, definition.contrast)
@@ -157,11 +162,10 @@ class Inputs:
         self._estimates_noise = isinstance(self.noise, ImageNoise)
         self._deviations: dict[tuple[int, int], float] = {}  # of a pixel, by its place and the number of pixels
         if definition.preprocessing is None and not isinstance(self.noise, ImageNoise):
-            channels, height, width = scores.image_shape
-            if self.noise.size not in (None, height * width, channels * height * width):
+            values, pixels = math.prod(scores.image_shape), math.prod(scores.image_shape[1:])
+            if self.noise.size not in (None, pixels, values):
                 raise InputError(
-                    f"the noise model is for {self.noise.size} pixels, but the model's images have "
-                    f"{channels * height * width}."
+                    f"the noise model is for {self.noise.size} pixels, but the model's images have {values}."
                 )
 
     def one(
@@ -176,7 +180,7 @@ class Inputs:
         By default its identity is the name of its file, or 0, as that of the first of many.
         """
         identity = (identity_of(image) or 0) if identity is None else checked_identity(identity)
-        sample = as_sample(image)
+        sample = as_sample(image, self.dimension)
         geometry = self._geometry((sample.shape, sample.levels))
         noise = self._noise_of(sample)
         self._check_rounding(sample, noise)
@@ -185,7 +189,7 @@ class Inputs:
         if kind is None or chosen is None:
             return tested
         with _about("the reference"):
-            reference_sample = as_sample(chosen)
+            reference_sample = as_sample(chosen, self.dimension)
         check_pair(sample.shape, reference_sample.shape)
         reference_noise = None if kind.exact else kind.noise
         if not kind.exact and kind.noise is None:
@@ -194,7 +198,7 @@ class Inputs:
         return replace(tested, reference=reference_sample, reference_noise=reference_noise)
 
     def like(self, tested: Input, pixels: NDArray[np.float64]) -> Input:
-        """Return other pixels (C, H, W) as an input of the same kind, without a reference."""
+        """Return other pixels (C, *axes) as an input of the same kind, without a reference."""
         image = replace(tested.image, pixels=pixels)
         return replace(tested, image=image, noise=self._noise_of(image))
 
@@ -216,12 +220,12 @@ class Inputs:
         """Raise an error if the test cannot take one of the images, which it names; nothing is converted."""
         for number, (image, reference, _) in images:
             with _about(f"image {number}"):
-                layout = check_image(image)
+                layout = check_image(image, self.dimension)
                 self._geometry(layout)
                 chosen = self._chosen_reference(reference)
                 if chosen is not None:
                     with _about("the reference"):
-                        reference_layout = check_image(chosen)
+                        reference_layout = check_image(chosen, self.dimension)
                     check_pair(layout[0], reference_layout[0])
 
     def _geometry(self, layout: Layout) -> Geometry:
@@ -235,7 +239,7 @@ class Inputs:
             self._geometries[key] = geometry
         return self._geometries[key]
 
-    def _new_geometry(self, shape: tuple[int, int, int], levels: tuple[float, float] | None) -> Geometry:
+    def _new_geometry(self, shape: tuple[int, ...], levels: tuple[float, float] | None) -> Geometry:
         definition, expected = self._definition, self._scores.image_shape
         preprocessing: Preprocessing | None = definition.preprocessing
         if preprocessing is not None and preprocessing.assumed and self._intensity_range is None:
@@ -270,7 +274,8 @@ class Inputs:
             preprocessing=preprocessing,
             channel_weights=channel_weights(definition.channels, shape[0]),
             region_unit=definition.region_unit,
-            covered=self._covered,
+            covered=self._properties.covered,
+            overlap=self._properties.overlap,
             device=self._scores.device,
         )
 
@@ -303,7 +308,7 @@ class Inputs:
             if reference is not None:
                 raise InputError("a reference image was given, but the contrast has none: use contrast=Reference().")
             return None
-        chosen = kind.sample if reference is None else reference
+        chosen = kind.sample(self.dimension) if reference is None else reference
         if chosen is None:
             raise InputError(
                 "the contrast compares with a reference image, and there is none: give Reference(image) one for all "
@@ -378,8 +383,8 @@ def _about(subject: str) -> Iterator[None]:
 
 
 def preprocessing_and_size(
-    preprocessing: Any, image_size: int | tuple[int, int] | None, saved_with: object = None
-) -> tuple[Preprocessing | None, int | tuple[int, int] | None]:
+    preprocessing: Any, image_size: int | tuple[int, ...] | None, saved_with: object = None
+) -> tuple[Preprocessing | None, int | tuple[int, ...] | None]:
     """Return the preprocessing, and the size of the model's input that goes with it.
 
     ``saved_with`` is the model with which it was saved, if it was, for errors.

@@ -34,17 +34,17 @@ class Observation:
     ----------
     batch
         The images, with their noise models and references.
-    images : (k, C, H, W)
+    images : (k, C, *axes)
         Their pixels.
-    added : (k, C, H, W)
+    added : (k, C, *axes)
         Noise that was added to the images before the model saw them, if any was.
-    inputs : (k, C, h, w)
+    inputs : (k, C, *sides)
         Model inputs, on the device of the model, as all that follows.
-    scores : (k, gh, gw)
+    scores : (k, *grid)
         Raw scores.
     patch_grid
         How the patches lie on the pixels of the images.
-    attention : (k, H', W'), regions : (k, H', W') bool
+    attention : (k, *units), regions : (k, *units) bool
         Attention maps and regions on the units of regions: the pixels that the model sees, or whole patches.
     """
 
@@ -59,7 +59,7 @@ class Observation:
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """The pixels (H, W) that the model sees."""
+        """The pixels (*axes) that the model sees."""
         return self.patch_grid.seen.numpy()
 
     def chosen(self, image: NDArray[np.int64]) -> Observation:
@@ -74,11 +74,11 @@ class Observation:
         return self.regions[0].numel()
 
     def regions_on_images(self) -> NDArray[np.bool_]:
-        """Return the regions (k, H, W) on all pixels of the images."""
+        """Return the regions (k, *axes) on all pixels of the images."""
         return np.asarray(self.patch_grid.on_image(self.regions).cpu().numpy())
 
     def maps_on_images(self) -> NDArray[np.float64]:
-        """Return the attention maps (k, H, W) on all pixels of the images."""
+        """Return the attention maps (k, *axes) on all pixels of the images."""
         return np.asarray(self.patch_grid.on_image(self.attention).cpu().numpy())
 
     def along(
@@ -89,8 +89,8 @@ class Observation:
         Parameters
         ----------
         function
-            Maps inputs (m, C, h, w) to scores.
-        direction : (k, C, h, w)
+            Maps inputs (m, C, *sides) to scores.
+        direction : (k, C, *sides)
             Direction of each line, in the inputs.
         origin : (k,)
             The points z at which the lines pass through the observed inputs.
@@ -98,9 +98,14 @@ class Observation:
 
         def scores(image: Tensor, z: Tensor) -> Tensor:
             # a + b z, written around the observed image so that z_obs gives that image exactly.
-            return function(self.inputs[image] + direction[image] * (z - origin[image])[:, None, None, None])
+            return function(self.inputs[image] + direction[image] * expanded(z - origin[image], direction))
 
         return scores
+
+
+def expanded(values: Tensor, like: Tensor) -> Tensor:
+    """Return values (m,) with axes of length one after their own, as many as another tensor has."""
+    return values.reshape(-1, *[1] * (like.ndim - 1))
 
 
 @torch.no_grad()
@@ -125,14 +130,14 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
     observed = _observed_scores(scores, inputs)
     if unusable := unusable_scores(observed):
         raise _error(batch, *unusable)
-    patch_grid = geometry.patch_grid((observed.shape[1], observed.shape[2]))
+    patch_grid = geometry.patch_grid(tuple(observed.shape[1:]))
     attention = attention_map(observed, patch_grid)
     if (constant := _first_empty(attention > 0)) is not None:
-        height, width = patch_grid.size
+        size = " x ".join(map(str, patch_grid.size))
         raise _error(
             batch,
             constant,
-            f"the attention map is constant on the {height} x {width} {patch_grid.units} of the image that the model "
+            f"the attention map is constant on the {size} {patch_grid.units} of the image that the model "
             "sees, so there is no region to test: use a larger image, or a crop that leaves more of it.",
         )
     regions = rule.regions(attention, patch_grid)
@@ -156,7 +161,7 @@ def observe(batch: Sequence[Input], scores: ScoreFunction, rule: RegionRule, def
 
 
 def _added_noise(tested: Input, definition: Definition) -> NDArray[np.float64]:
-    """Return the noise (C, H, W) that randomised selection adds to an image: gamma times noise as the image has.
+    """Return the noise (C, *axes) that randomised selection adds to an image: gamma times noise as the image has.
 
     It comes from the seed of the test, the identity of the image and the number of the draw. It does not depend on the
     pixels, so that p is as continuous a function of them as without it.
@@ -171,7 +176,7 @@ def _added_noise(tested: Input, definition: Definition) -> NDArray[np.float64]:
 
 
 def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
-    """Return the scores (k, gh, gw) of inputs (k, C, h, w); a function of the user's may return anything."""
+    """Return the scores (k, *grid) of inputs (k, C, *sides); a function of the user's may return anything."""
     try:
         observed = scores(inputs.clone())  # it may write into what it is given
     except AttentestError:
@@ -187,9 +192,15 @@ def _observed_scores(scores: ScoreFunction, inputs: Tensor) -> Tensor:
             "function use attentest.attention.NumpyScores(function, image_shape)."
         )
     count = len(inputs)
-    if observed.ndim != 3 or len(observed) != count or observed.dtype != torch.float64 or observed.numel() == 0:
+    axes = {1: "g", 2: "gh, gw", 3: "gd, gh, gw"}[inputs.ndim - 2]
+    if (
+        observed.ndim != inputs.ndim - 1
+        or len(observed) != count
+        or observed.dtype != torch.float64
+        or observed.numel() == 0
+    ):
         raise ModelError(
-            f"the score function must return float64 scores of shape ({count}, gh, gw) for {count} images, but it "
+            f"the score function must return float64 scores of shape ({count}, {axes}) for {count} images, but it "
             f"returned {observed.dtype} of shape {tuple(observed.shape)}."
         )
     return observed
@@ -202,6 +213,6 @@ def _error(batch: Sequence[Input], index: int, reason: str) -> InputError:
 
 
 def _first_empty(masks: Tensor) -> int | None:
-    """Return the index of the first of masks (k, H', W') that is empty; None if there is none."""
+    """Return the index of the first of masks (k, *units) that is empty; None if there is none."""
     empty = (~masks.flatten(1).any(dim=1)).nonzero().flatten().tolist()
     return empty[0] if empty else None

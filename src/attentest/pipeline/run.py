@@ -28,7 +28,7 @@ from attentest.noise.poisson import Poisson
 from attentest.pipeline.counts import COUNTED, check_counted, law_of_counts
 from attentest.pipeline.hypotheses import Lines, Parts, lines_of, parts_of, seeds_of
 from attentest.pipeline.inputs import ARRAYS_PER_IMAGE, Input, Inputs
-from attentest.pipeline.observation import Observation, observe
+from attentest.pipeline.observation import Observation, expanded, observe
 from attentest.region.rule import as_region_rule
 from attentest.results.certificate import Certificate
 from attentest.results.result import AttentionTestResult, corrected_for_all_regions
@@ -117,7 +117,7 @@ class Pipeline:
         self.definition, self.scores = definition, scores
         self.properties = score_properties(scores)  # optional attributes of the model
         self.rule = as_region_rule(definition.threshold, definition.top_fraction)  # from attention maps to regions
-        self.inputs = Inputs(definition, scores, self.properties.covered)  # makes inputs of images
+        self.inputs = Inputs(definition, scores, self.properties)  # makes inputs of images
         self.contrast = self.inputs.contrast  # what the region is compared with
         self.search = as_search(definition.search)  # how truncation sets are found
         self.counts = isinstance(definition.noise, Poisson)  # whether there are none, because counts are tested
@@ -354,7 +354,7 @@ class Pipeline:
         geometry, device = observation.batch[0].geometry, self.scores.device
         covariance_eta = torch.from_numpy(lines.covariance_eta).to(device).unflatten(1, geometry.shape)
         scale = torch.from_numpy(lines.standard_error).to(device)
-        direction = geometry.inputs.linear(covariance_eta) / scale[:, None, None, None]
+        direction = geometry.inputs.linear(covariance_eta) / expanded(scale, covariance_eta)
         del lines, covariance_eta  # of the size of the images; the search needs only that of the model's inputs
         seeds = seeds_of(observation, parts)
         if parts.labels is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -18,20 +19,21 @@ LARGEST_SCORE = 1e100
 
 
 def attention_map(scores: Tensor, patch_grid: PatchGrid) -> Tensor:
-    """Return the attention maps A (m, H, W) in [0, 1] of raw scores (m, gh, gw), min-max normalised image by image.
+    """Return the attention maps A (m, *units) in [0, 1] of raw scores (m, *grid), min-max normalised image by image.
 
-    H and W count the units of which regions consist: pixels, or whole patches. A constant map becomes zero everywhere:
+    The units are those of which regions consist: pixels, or whole patches. A constant map becomes zero everywhere:
     nothing exceeds any threshold.
     """
     values = patch_grid.unit_scores(scores)
-    low = values.amin(dim=(-2, -1), keepdim=True)
-    span = values.amax(dim=(-2, -1), keepdim=True) - low
+    axes = tuple(range(1, values.ndim))
+    low = values.amin(dim=axes, keepdim=True)
+    span = values.amax(dim=axes, keepdim=True) - low
     values = values - low  # not in one line: of a large image, three maps at a time are one too many
     return values / torch.where(span > 0, span, 1.0)
 
 
 def unusable_scores(scores: Tensor) -> tuple[int, str] | None:
-    """Return the index of the first image whose scores (m, gh, gw) have no region, and the reason; None if all do."""
+    """Return the index of the first image whose scores (m, *grid) have no region, and the reason; None if all do."""
     flat = scores.flatten(1)
     finite = torch.isfinite(flat).all(dim=1)
     largest = flat.abs().amax(dim=1)
@@ -68,7 +70,7 @@ class Margins(ABC):
 
     Parameters
     ----------
-    kinds : (k, H, W)
+    kinds : (k, *units)
         The kind of each pixel seen, on the device of the scores.
     patch_grid
         The patches over the image.
@@ -89,7 +91,7 @@ class Margins(ABC):
 
     @abstractmethod
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        """Return a margin per pixel (m, n) of images with indices (m,) and scores (m, *grid)."""
 
     @abstractmethod
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,13 +109,13 @@ class Margins(ABC):
         return self._extremes(image, kinds[image], pixels)
 
     def inside(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return whether images with indices (m,) and scores (m, gh, gw) have the observed regions, from all pixels."""
-        height, width = self._patch_grid.size
-        step = max(1, PIXELS_TOGETHER // (max(1, len(scores)) * width))
+        """Return whether images with indices (m,) and scores (m, *grid) have the observed regions, from all pixels."""
+        rows, *others = self._patch_grid.size
+        step = max(1, PIXELS_TOGETHER // (max(1, len(scores)) * math.prod(others)))
         extremes = []
-        for row in range(0, height, step):
-            rows = slice(row, row + step)
-            kinds, pixels = self._kinds[:, rows][image], self._patch_grid.unit_scores(scores, rows)
+        for row in range(0, rows, step):
+            some = slice(row, row + step)
+            kinds, pixels = self._kinds[:, some][image], self._patch_grid.unit_scores(scores, some)
             extremes.append(self._extremes(image, kinds.flatten(1), pixels.flatten(1))[0])
         return (torch.stack(extremes).amax(dim=0) @ self.weights.T < 0).all(dim=1)
 
@@ -121,15 +123,16 @@ class Margins(ABC):
 class SparsePixels:
     """The candidates: pixels that can be the greatest or the least of their kind.
 
-    Between four patch centres, upsampled scores are linear along each row and along each column. A pixel that lies, in
-    its row or its column, between two others of its kind and between the same patch centres is therefore never the
-    only greatest or least pixel of its kind, and can be left out. What remains are corners and the border of the
-    region; their number does not grow with the area of the image.
+    Between patch centres, upsampled scores are linear along each axis. A pixel that lies, along some axis, between two
+    others of its kind and between the same patch centres is therefore never the only greatest or least pixel of its
+    kind, and can be left out. What remains are corners and the border of the region; of an image, their number does
+    not grow with its area.
 
     Parameters
     ----------
-    patches : (4, k, n), weights : (4, k, n)
-        The four patches from which each candidate is interpolated, and their weights.
+    patches : (p, k, n), weights : (p, k, n)
+        The patches from which each candidate is interpolated, two along each axis, so p = 4 of an image, and their
+        weights.
     kinds : (k, n)
         The kind of each candidate.
     """
@@ -139,32 +142,32 @@ class SparsePixels:
 
     @classmethod
     def of(cls, kinds: Tensor, patch_grid: PatchGrid) -> SparsePixels | None:
-        """Return the candidates of images with kinds of pixels (k, H, W), or None where there are too many."""
-        candidate = _without_neighbour(kinds, patch_grid.columns) & _without_neighbour(kinds.mT, patch_grid.rows).mT
+        """Return the candidates of images with kinds of pixels (k, *units), or None where there are too many."""
+        candidate = torch.ones_like(kinds, dtype=torch.bool)
+        for number, axis in enumerate(patch_grid.axes, start=1):
+            candidate &= _without_neighbour(kinds.movedim(number, -1), axis).movedim(-1, number)
         counts = candidate.flatten(1).sum(dim=1)
         count = int(counts.max())
         if count * COST_RATIO > candidate[0].numel():
             return None
         place = candidate.flatten(1).nonzero()[:, 1]
         # Images with fewer candidates repeat their first one, which changes no extreme.
-        number = torch.arange(count, device=kinds.device)
+        places = torch.arange(count, device=kinds.device)
         first = (counts.cumsum(dim=0) - counts).unsqueeze(1)
-        candidates = place[first + torch.where(number < counts.unsqueeze(1), number, 0)]
-        width = candidate.shape[-1]
-        (top, row_weights), (left, column_weights) = _two_patches(patch_grid.rows), _two_patches(patch_grid.columns)
-        row, column = candidates // width, candidates % width
-        patches_per_row = patch_grid.columns.matrix.shape[1]
-        patches = top[row].unsqueeze(-1) * patches_per_row + left[column].unsqueeze(-2)
-        weights = row_weights[row].unsqueeze(-1) * column_weights[column].unsqueeze(-2)
-        # From (k, n, 2, 2) to (4, k, n).
-        patches, weights = (values.flatten(-2).movedim(-1, 0).contiguous() for values in (patches, weights))
-        return cls(patches, weights, kinds.flatten(1).gather(1, candidates))
+        candidates = place[first + torch.where(places < counts.unsqueeze(1), places, 0)]
+        patches = torch.zeros(1, *candidates.shape, dtype=torch.long, device=kinds.device)
+        weights = torch.ones(1, *candidates.shape, dtype=torch.float64, device=kinds.device)
+        for axis, place in zip(patch_grid.axes, torch.unravel_index(candidates, patch_grid.size), strict=True):
+            pair, shares = (values[place].movedim(-1, 0) for values in _two_patches(axis))  # (2, k, n)
+            patches = (patches[:, None] * axis.matrix.shape[1] + pair).flatten(0, 1)
+            weights = (weights[:, None] * shares).flatten(0, 1)
+        return cls(patches.contiguous(), weights.contiguous(), kinds.flatten(1).gather(1, candidates))
 
     def values(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, gh, gw)."""
+        """Return the upsampled scores (m, n) of the candidates of images with indices (m,) and scores (m, *grid)."""
         flat = scores.flatten(1)
         values = flat.new_zeros(len(flat), self.kinds.shape[1])
-        # Patch after patch: all four at once would take four times the memory.
+        # Patch after patch: all at once would take as many times the memory.
         for patches, weights in zip(self._patches, self._weights, strict=True):
             if len(patches) == 1:  # the same for all: no copy for each
                 values.addcmul_(flat.gather(1, patches.expand(len(flat), -1)), weights)
@@ -174,7 +177,7 @@ class SparsePixels:
 
 
 def _without_neighbour(kinds: Tensor, axis: PatchAxis) -> Tensor:
-    """Return which pixels (k, H, W) have, in their row, a neighbour of another kind or beyond a patch centre."""
+    """Return which pixels have, along the last axis, a neighbour of another kind or beyond a patch centre."""
     changes = (kinds[..., 1:] != kinds[..., :-1]) | (axis.cell[1:] != axis.cell[:-1])
     changes = torch.nn.functional.pad(changes, (1, 1), value=True)
     return changes[..., :-1] | changes[..., 1:]

@@ -42,10 +42,13 @@ class PatchAxis:
     matrix: Tensor
 
     @classmethod
-    def of(cls, pixels: int, patches: int, covered: float, scale: float, offset: float, units: AxisUnits) -> PatchAxis:
+    def of(
+        cls, pixels: int, patches: int, covered: float, overlap: float, scale: float, offset: float, units: AxisUnits
+    ) -> PatchAxis:
         """Return an axis with ``patches`` over ``covered`` pixels of the input, and ``pixels`` of the image.
 
-        Image coordinate y lies at y * scale + offset in the input.
+        Neighbouring patches have ``overlap`` pixels in common. Image coordinate y lies at y * scale + offset in the
+        input.
         """
         centres = (torch.arange(pixels, dtype=torch.float64, device="cpu") + 0.5) * scale + offset
         seen = ((centres >= 0) & (centres <= covered)).nonzero().squeeze(1)
@@ -53,7 +56,9 @@ class PatchAxis:
             raise InputError(
                 f"the patches cover none of the image's {pixels} pixels along a side: the crop leaves nothing of it."
             )
-        unit, cell, matrix = units(centres[seen] * (patches / covered), patches)
+        # Counted in patches: the centre of the first is at 0.5, that of the next a step farther.
+        places = (centres[seen] - overlap / 2) * (patches / (covered - overlap))
+        unit, cell, matrix = units(places, patches)
         return cls(start=int(seen[0]), stop=int(seen[-1]) + 1, unit=unit, cell=cell, matrix=matrix)
 
     def to(self, device: torch.device) -> PatchAxis:
@@ -87,30 +92,31 @@ def whole_patches(centres: Tensor, patches: int) -> tuple[Tensor, Tensor, Tensor
     return unit, torch.arange(len(used), device=centres.device), matrix
 
 
-Placement: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
-"""(scale, offset) for rows and for columns: image coordinate y lies at y * scale + offset in the model's input."""
-
-IDENTITY: Placement = ((1.0, 0.0), (1.0, 0.0))
-"""The placement where the model's input is the image itself."""
+Placement: TypeAlias = tuple[tuple[float, float], ...]
+"""(scale, offset) for each axis: image coordinate y lies at y * scale + offset in the model's input."""
 
 EVERY_ROW = slice(None)
 
 
 class PatchGrid:
-    """A grid of patches over the pixels of an image, and the units of which regions consist.
+    """A grid of patches over the pixels of an image with one to three axes, and the units of which regions consist.
 
-    The units are the pixels seen, with scores interpolated bilinearly between patch centres, or whole patches.
+    The units are the pixels seen, with scores interpolated linearly between patch centres along each axis, or whole
+    patches; where patches overlap, a pixel belongs to the one whose centre is nearest.
 
     Parameters
     ----------
     image_size
-        The (H, W) of the image.
+        Sides of the image.
     grid
-        Rows and columns of patches.
+        Patches along each axis.
     covered
-        Height and width of the part of the model's input that the patches cover; by default those of the image.
+        Sides of the part of the model's input that the patches cover; by default those of the image.
     placement
-        Where the pixels of the image lie in the model's input. The model does not see pixels outside the patches.
+        Where the pixels of the image lie in the model's input, by default at their own places. The model does not see
+        pixels outside the patches.
+    overlap
+        Pixels of the input along each axis that neighbouring patches have in common; by default none.
     device
         Device of the scores.
     units
@@ -119,55 +125,72 @@ class PatchGrid:
 
     def __init__(
         self,
-        image_size: tuple[int, int],
-        grid: tuple[int, int],
-        covered: tuple[float, float] | None = None,
-        placement: Placement = IDENTITY,
+        image_size: tuple[int, ...],
+        grid: tuple[int, ...],
+        covered: tuple[float, ...] | None = None,
+        placement: Placement | None = None,
         device: torch.device | str = "cpu",
         units: str = "pixels",
+        overlap: tuple[float, ...] | None = None,
     ) -> None:
         self.image_size = image_size
         self.units = units
         along = REGION_UNITS.load(units)
+        self.grid = grid
         extent = image_size if covered is None else covered
-        self.rows, self.columns = (
-            PatchAxis.of(image_size[i], grid[i], extent[i], *placement[i], along).to(torch.device(device))
-            for i in range(2)
+        shared = (0.0,) * len(grid) if overlap is None else overlap
+        places = ((1.0, 0.0),) * len(grid) if placement is None else placement
+        self.axes = tuple(
+            PatchAxis.of(image_size[i], grid[i], extent[i], shared[i], *places[i], along).to(torch.device(device))
+            for i in range(len(grid))
         )
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Rows H' and columns W' of units."""
-        return len(self.rows.matrix), len(self.columns.matrix)
+    def size(self) -> tuple[int, ...]:
+        """Units along each axis."""
+        return tuple(len(axis.matrix) for axis in self.axes)
 
     @property
     def seen(self) -> Tensor:
-        """Which pixels (H, W) of the image are seen, bool, on the CPU."""
+        """Which pixels of the image are seen, bool, on the CPU."""
         whole = torch.zeros(self.image_size, dtype=torch.bool, device="cpu")
         whole[self._seen] = True
         return whole
 
     @property
-    def _seen(self) -> tuple[slice, slice]:
-        return slice(self.rows.start, self.rows.stop), slice(self.columns.start, self.columns.stop)
+    def _seen(self) -> tuple[slice, ...]:
+        return tuple(slice(axis.start, axis.stop) for axis in self.axes)
 
     @property
-    def corners(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows and columns at which units begin, counted from the first that is seen."""
-        rows, columns = (np.unique(axis.unit.cpu().numpy(), return_index=True)[1] for axis in (self.rows, self.columns))
-        return rows, columns
+    def corners(self) -> tuple[NDArray[np.int64], ...]:
+        """Places along each axis at which units begin, counted from the first that is seen."""
+        return tuple(np.unique(axis.unit.cpu().numpy(), return_index=True)[1] for axis in self.axes)
 
     def unit_scores(self, scores: Tensor, rows: slice = EVERY_ROW) -> Tensor:
-        """Return the scores (m, H', W') of the units, or of some rows of them, from those of patches (m, gh, gw)."""
-        return self.rows.matrix[rows] @ scores @ self.columns.matrix.T
+        """Return the scores (m, *units) of the units, or of some along the first axis, from those of patches."""
+        first, *others = (axis.matrix for axis in self.axes)
+        values = scores
+        for number, matrix in enumerate([first[rows], *others]):
+            values = along_axis(matrix, values, number - len(self.axes))
+        return values
 
     def on_image(self, values: Tensor) -> Tensor:
-        """Return values (..., H', W') of the units as values of the pixels (..., H, W), zero where none are seen.
+        """Return values (..., *units) of the units as values of the pixels (..., *axes), zero where none are seen.
 
         They are the values themselves, not a copy, where every pixel is a unit.
         """
-        if self.size == self.image_size == tuple(values.shape[-2:]):
+        dimension = len(self.axes)
+        if self.size == self.image_size == tuple(values.shape[-dimension:]):
             return values  # every pixel is a unit
-        whole = values.new_zeros(*values.shape[:-2], *self.image_size)
-        whole[..., *self._seen] = values[..., self.rows.unit[:, None], self.columns.unit]
+        whole = values.new_zeros(*values.shape[:-dimension], *self.image_size)
+        units = torch.meshgrid([axis.unit for axis in self.axes], indexing="ij")
+        whole[(..., *self._seen)] = values[(..., *units)]  # type: ignore[index]  # typing takes ... for an object
         return whole
+
+
+def along_axis(matrix: Tensor, values: Tensor, axis: int) -> Tensor:
+    """Return the products of a matrix (m, n) with values along one of their axes, counted from the last, -1."""
+    if axis == -1:
+        return values @ matrix.T
+    product: Tensor = (matrix @ values.flatten(axis + 1)).unflatten(-1, values.shape[axis + 1 :])
+    return product

@@ -26,10 +26,10 @@ class RegionRule(Protocol):
     """
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) bool of attention maps (m, H, W) on the pixels seen; empty if not unique."""
+        """Return the regions (m, *units) bool of attention maps (m, *units) on the pixels seen; empty if not unique."""
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> Margins:
-        """Return the margins of observed regions (k, H, W), negative if and only if scores give these regions."""
+        """Return the margins of observed regions (k, *units), negative if and only if scores give these regions."""
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values."""
@@ -45,11 +45,11 @@ class Threshold:
         object.__setattr__(self, "tau", strictly_between_0_and_1(self.tau, "threshold (tau)"))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) of attention maps (m, H, W); that of a constant map is empty."""
+        """Return the regions (m, *units) of attention maps (m, *units); that of a constant map is empty."""
         return region_of(attention, self.tau)
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
-        """Return the margins of observed regions (k, H, W)."""
+        """Return the margins of observed regions (k, *units)."""
         return ThresholdMargins(regions, self.tau, patch_grid)
 
     def describe(self) -> dict[str, Any]:
@@ -63,9 +63,9 @@ def region_of(attention: Tensor, threshold: float) -> Tensor:
 
 
 def margins(attention: Tensor, region: Tensor, threshold: float) -> Tensor:
-    """Return the margins f_i (m, H * W) of attention maps (m, H, W): tau - A_i inside a region, A_i - tau outside.
+    """Return the margins f_i (m, n) of attention maps (m, *units): tau - A_i inside a region, A_i - tau outside.
 
-    They are all negative if and only if the map has this region (m, H, W).
+    They are all negative if and only if the map has this region (m, *units).
     """
     excess = attention - (threshold + TIE)
     return torch.where(region, -excess, excess).flatten(1)
@@ -76,7 +76,7 @@ class ThresholdMargins(Margins):
 
     With t = lowest + tau (highest - lowest), the region at z is the observed one if every pixel of it lies above t and
     every other pixel below: four extremes of the upsampled scores decide, without min-max normalisation. The observed
-    regions (k, H, W) are those on the pixels seen, on the device of the scores.
+    regions (k, *units) are those on the pixels seen, on the device of the scores.
     """
 
     def __init__(self, regions: Tensor, threshold: float, patch_grid: PatchGrid) -> None:
@@ -87,7 +87,7 @@ class ThresholdMargins(Margins):
         super().__init__(regions, patch_grid, signs, [[-low, high, 1.0, 0.0], [low, -high, 0.0, 1.0]])
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return the paper's margins f_i (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        """Return the paper's margins f_i (m, n) of images with indices (m,) and scores (m, *grid)."""
         return margins(attention_map(scores, self._patch_grid), self._kinds[image], self._threshold)
 
     def _extremes(self, image: Tensor, kinds: Tensor, pixels: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class TopFraction:
     """The region is the fraction q, strictly between 0 and 1, of the pixels seen that have the greatest attention.
 
     At least one pixel is inside and one outside. Of pixels that are equal whatever the scores are, such as those beyond
-    the outermost patch centres, upper and left ones come first.
+    the outermost patch centres, those that come first along the axes are taken.
     """
 
     q: float
@@ -123,7 +123,7 @@ class TopFraction:
         object.__setattr__(self, "q", strictly_between_0_and_1(self.q, "top_fraction (q)"))
 
     def regions(self, attention: Tensor, patch_grid: PatchGrid) -> Tensor:
-        """Return the regions (m, H, W) of attention maps (m, H, W); a region is empty where pixels tie at its limit."""
+        """Return the regions (m, *units) of attention maps (m, *units); empty where pixels tie at its limit."""
         first_equal = _equal_pixels(patch_grid)
         pixels = attention.flatten(1)[:, first_equal]
         count = max(1, min(pixels.shape[1] - 1, round(self.q * pixels.shape[1])))
@@ -135,7 +135,7 @@ class TopFraction:
         return (regions & clear[:, None]).reshape(attention.shape)
 
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
-        """Return the margins of observed regions (k, H, W)."""
+        """Return the margins of observed regions (k, *units)."""
         return TopMargins(regions, patch_grid)
 
     def describe(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class TopMargins(Margins):
     """The margins of k observed regions with a fixed number of pixels.
 
     The region is the observed one if its lowest pixel lies above the highest outside. Split pixels (``SPLIT``) lie
-    between those of the region and all others. The observed regions (k, H, W) are those on the pixels seen.
+    between those of the region and all others. The observed regions (k, *units) are those on the pixels seen.
     """
 
     def __init__(self, regions: Tensor, patch_grid: PatchGrid) -> None:
@@ -165,7 +165,7 @@ class TopMargins(Margins):
         super().__init__(kinds.unflatten(1, regions.shape[1:]), patch_grid, signs, weights)
 
     def __call__(self, image: Tensor, scores: Tensor) -> Tensor:
-        """Return a margin per pixel (m, H * W) of images with indices (m,) and scores (m, gh, gw)."""
+        """Return a margin per pixel (m, n) of images with indices (m,) and scores (m, *grid)."""
         pixels = attention_map(scores, self._patch_grid).flatten(1)
         kinds = self._kinds[image].flatten(1)
         extremes, _ = self._extremes(image, kinds, pixels)
@@ -196,8 +196,10 @@ class TopMargins(Margins):
 
 def _equal_pixels(patch_grid: PatchGrid) -> Tensor:
     """Return, for each pixel seen (n,), the first one that equals it whatever the scores are."""
-    rows, columns = (_equal_along(axis) for axis in (patch_grid.rows, patch_grid.columns))
-    return (rows[:, None] * len(columns) + columns).flatten()
+    first = patch_grid.axes[0].unit.new_zeros(1)
+    for axis in patch_grid.axes:
+        first = (first[:, None] * len(axis.matrix) + _equal_along(axis)).flatten()
+    return first
 
 
 def _equal_along(axis: PatchAxis) -> Tensor:

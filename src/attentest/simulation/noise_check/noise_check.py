@@ -92,7 +92,7 @@ class NoiseCheck:
     alpha: float
     simulations: int
     n_images: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     noise: dict[str, Any]
     fitted_to: str | None
     measured: MeasuredNoise
