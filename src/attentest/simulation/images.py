@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from scipy.integrate import cumulative_simpson
 from scipy.optimize import brentq
 
 from attentest.checks import as_generator, whole_number
-from attentest.contrast.contrast import channel_weights
+from attentest.contrast.contrast import channel_weights, per_pixel
 from attentest.errors import InputError
 from attentest.images.sample import ImageLike, Sample, as_sample, as_shape
 from attentest.noise import ImageNoise, Isotropic, NoiseLike, NoiseModel, Poisson, as_noise
@@ -104,11 +105,12 @@ class SimulatedImages:
     means
         Means of the images without the square, None for zeros; image i has that of i modulo their number.
     image_shape
-        (H, W) or (C, H, W) of the images; None for that of the mean, or of the model's input.
+        (*axes) or (C, *axes) of the images; None for that of the mean, or of the model's input.
     true_noise
         Noise to draw from; None for that of the test.
     side
-        Side of the square in pixels; None for a third of the shorter side of the image, as in the paper.
+        Side of the square in pixels; None for a third of the shortest side of the image, as in the paper. In a signal
+        the square is an interval, in a volume a cube.
 
     Attributes
     ----------
@@ -136,7 +138,7 @@ class SimulatedImages:
         if side is not None:
             sizes = [background.shape[1:] for background in self.backgrounds]
             side = whole_number(side, "side (of the square, in pixels)", 1, min(map(min, sizes)))
-            if (side, side) in sizes:
+            if any(set(size) == {side} for size in sizes):
                 raise InputError(
                     f"side = {side} makes the square all of the image, so that there is nothing to compare it with: "
                     "give a smaller one.",
@@ -185,7 +187,7 @@ class SimulatedImages:
         return None if self._contrast.reference is None else map(self.reference, numbers)
 
     def mean(self, number: int, height: float = 0.0) -> NDArray[np.float64]:
-        """Return the mean (C, H, W) of an image."""
+        """Return the mean (C, *axes) of an image."""
         background = self.background(number).pixels
         return background + height * self.square(number) if height else background
 
@@ -198,21 +200,21 @@ class SimulatedImages:
         return max(1, min(self.background(number).shape[1:]) // 3) if self._side is None else self._side
 
     def square(self, number: int) -> NDArray[np.bool_]:
-        """Return the pixels (H, W) of the square of an image."""
+        """Return the pixels (*axes) of the square of an image."""
         size, side = self.background(number).shape[1:], self.side_of(number)
-        top, left = self._rng(number, SQUARE).integers(0, np.array(size) - side + 1)
+        corner = self._rng(number, SQUARE).integers(0, np.array(size) - side + 1)
         mask = np.zeros(size, dtype=bool)
-        mask[top : top + side, left : left + side] = True
+        mask[tuple(slice(start, start + side) for start in corner)] = True
         return mask
 
     def contrast_terms(self, result: AttentionTestResult, number: int, height: float = 0.0) -> NDArray[np.float64]:
-        """Return terms (2, C, H, W), those of an image and of its reference, whose sum is the true value eta' mu."""
+        """Return terms (2, C, *axes), those of an image and of its reference, whose sum is the true value eta' mu."""
         seen = result.part, result.region, result.seen
         background = self.background(number).pixels
-        channels = channel_weights(result.settings["channels"], len(background))[:, None, None]
+        channels = channel_weights(result.settings["channels"], len(background))
         return np.stack(
             [
-                (channels * weights if weights.ndim == 2 else weights) * mean
+                per_pixel(weights[None], channels, mean.shape).reshape(mean.shape) * mean
                 for weights, mean in (
                     (self._contrast.weights(*seen), self.mean(number, height)),
                     (self._contrast.reference_weights(*seen), background),
@@ -221,7 +223,7 @@ class SimulatedImages:
         )
 
     def _drawn(self, mean: NDArray[np.float64], noise: NoiseModel, number: int, stream: int) -> Sample:
-        """Return a mean (C, H, W) with noise, and with black and white of the background.
+        """Return a mean (C, *axes) with noise, and with black and white of the background.
 
         Each image is drawn by itself, so that it does not depend on others even in the last digit of a matrix product.
         """
@@ -234,15 +236,16 @@ class SimulatedImages:
 
 def _background(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -> Sample:
     """Return the mean of images to draw; by default zero, of a shape that is given or that the model takes."""
+    dimension = len(test.image_shape) - 1
     if mean is not None:
-        sample = as_sample(mean)
-        if image_shape is not None and as_shape(image_shape) != sample.shape:
+        sample = as_sample(mean, dimension)
+        if image_shape is not None and as_shape(image_shape, dimension) != sample.shape:
             raise InputError(
                 f"the mean image has (C, H, W) = {sample.shape}, but image_shape says {image_shape}.", "image_shape"
             )
         return sample
     if image_shape is not None:
-        return Sample(pixels=np.zeros(as_shape(image_shape)), levels=None)
+        return Sample(pixels=np.zeros(as_shape(image_shape, dimension)), levels=None)
     changes = test.preprocessing
     if changes is not None and not changes.assumed and (changes.resize is not None or changes.crop is not None):
         raise InputError(
@@ -250,9 +253,9 @@ def _background(test: AttentionTest, mean: ImageLike | None, image_shape: Any) -
             "in colour as (C, H, W).",
             "image_shape",
         )
-    channels, height, width = test.image_shape
-    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == height * width
-    return Sample(pixels=np.zeros((1 if one_channel else channels, height, width)), levels=None)
+    channels, *sides = test.image_shape
+    one_channel = isinstance(test.noise, NoiseModel) and test.noise.size == math.prod(sides)
+    return Sample(pixels=np.zeros((1 if one_channel else channels, *sides)), levels=None)
 
 
 def noise_deviation(noise: NoiseModel, size: int) -> float:
