@@ -23,7 +23,7 @@ Indices: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = Floats
 
 Scores: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Maps image indices (m,) and points z (m,) to scores (m, gh, gw)."""
+"""Maps image indices (m,) and points z (m,) to scores (m, *grid)."""
 
 Function: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 """Maps image indices (m,) and points z (m,) to tensors (m, ...)."""
@@ -48,16 +48,16 @@ class Margins(Protocol):
     """(J, E)."""
 
     def __call__(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        """Return the margins (m, n) of images with indices (m,) and scores (m, gh, gw)."""
+        """Return the margins (m, n) of images with indices (m,) and scores (m, *grid)."""
 
     def pixels(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        """Return the deciding pixels (m, n): averages of the scores (m, gh, gw), so their errors are no greater."""
+        """Return the deciding pixels (m, n): averages of the scores (m, *grid), so their errors are no greater."""
 
     def extremes(self, image: Tensor, pixels: Tensor, /) -> tuple[Tensor, Tensor]:
         """Return e (m, E) and the indices (m, E) of the pixels that attain it."""
 
     def inside(self, image: Tensor, scores: Tensor, /) -> Tensor:
-        """Return whether all margins of images (m,) with scores (m, gh, gw) are negative, (m,) bool."""
+        """Return whether all margins of images (m,) with scores (m, *grid) are negative, (m,) bool."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +69,10 @@ class SearchProblem:
     law
         The law of the k statistics. ``law.z_obs`` is a point known to lie in each set.
     scores
-        Maps image indices (m,) int64 and points z (m,) float64 to raw scores (m, gh, gw), which are smooth in z.
+        Maps image indices (m,) int64 and points z (m,) float64 to raw scores (m, *grid), which are smooth in z.
         Differentiable in forward mode where a search asks for slopes.
     margins
-        Maps image indices (m,) and scores (m, gh, gw) to margins (m, n).
+        Maps image indices (m,) and scores (m, *grid) to margins (m, n).
     device
         Where both compute.
     batch_size
@@ -86,7 +86,7 @@ class SearchProblem:
     confidence_level
         If given, a search goes as far as a confidence interval at this level, for the mean of the statistic, needs: one
         level for all images, or one for each (k,).
-    observed : (k, gh, gw)
+    observed : (k, *grid)
         Scores at ``law.z_obs``, where the caller has them already.
     rough_scores
         A less accurate version of ``scores``, if there is one.
@@ -144,7 +144,7 @@ class SearchProblem:
 
     @torch.no_grad()
     def scores_at(self, image: Indices, z: Points, rough: bool = False) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,), computed in batches.
+        """Return the scores (m, *grid) of images (m,) at points z (m,), computed in batches.
 
         Rough scores may be NaN or infinite.
         """
@@ -172,7 +172,7 @@ class SearchProblem:
 
     @torch.no_grad()
     def inside(self, image: Indices, scores: Tensor) -> Mask:
-        """Return whether points with scores (m, gh, gw) lie in the sets of images (m,)."""
+        """Return whether points with scores (m, *grid) lie in the sets of images (m,)."""
         inside = np.empty(len(image), dtype=np.bool_)
         for start in range(0, len(image), self._margins_together):
             part = slice(start, start + self._margins_together)
@@ -226,7 +226,7 @@ class SearchProblem:
                     ) from error
             raise  # it fails only on several points together, as when memory runs out
         grid = scores.shape[1:] if self.observed is None else self.observed.shape[1:]
-        if scores.shape != (len(z), *grid) or scores.ndim != 3:
+        if scores.shape != (len(z), *grid) or scores.ndim < 2:
             raise SearchError(
                 f"the score function returned shape {tuple(scores.shape)} for {counted(len(z), 'image')}, expected "
                 f"({len(z)}, {', '.join(map(str, grid))}): it must treat each image of a batch by itself."

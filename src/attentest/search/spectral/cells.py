@@ -27,7 +27,7 @@ class Interpolants:
     ----------
     image : (p,)
         Index of the image of each piece.
-    coefficients : (p, SIZE, gh, gw)
+    coefficients : (p, SIZE, *grid)
         Coefficients in the Chebyshev basis.
     errors : (3, p)
         Estimate of the greatest difference from the true scores; degree of the Lobatto nodes at which it vanishes, 0
@@ -43,7 +43,7 @@ class Interpolants:
         return Interpolants(image=self.image[rows], coefficients=self.coefficients[rows], errors=self.errors[:, rows])
 
     def scores(self, piece: Tensor, x: Tensor) -> Tensor:
-        """Return the scores (m, j, gh, gw) of pieces (m,) at points x (m, j)."""
+        """Return the scores (m, j, *grid) of pieces (m,) at points x (m, j)."""
         coefficients = self.coefficients.index_select(0, piece)
         return (basis(x) @ coefficients.flatten(2)).reshape(*x.shape, *coefficients.shape[2:])
 
@@ -159,7 +159,7 @@ def _edges() -> Floats:
 
 
 def _cells(margins: Margins, interpolants: Interpolants, piece: Tensor, x: Tensor, scores: Tensor) -> _Cells:
-    """Return the cells between neighbours of points x (m, j) of pieces (m,) with scores (m, j, gh, gw)."""
+    """Return the cells between neighbours of points x (m, j) of pieces (m,) with scores (m, j, *grid)."""
     count = x.shape[1]
     image = interpolants.image[piece].repeat_interleave(count)
     pixels = margins.pixels(image, scores.flatten(0, 1))

@@ -62,13 +62,13 @@ class Evaluations:
         """For which images rough scores were NaN or infinite somewhere."""
 
     def add(self, image: Indices, z: Points, scores: Tensor) -> None:
-        """Add scores (m, gh, gw) that were computed elsewhere, at new points."""
+        """Add scores (m, *grid) that were computed elsewhere, at new points."""
         keys = image + 1j * z
         order = np.argsort(keys, kind="stable")
         self._append(keys[order], order, scores)
 
     def _append(self, keys: Keys, order: Indices, scores: Tensor) -> None:
-        """Append scores (m, gh, gw) at points with sorted keys (m,), which are in this order among the scores."""
+        """Append scores (m, *grid) at points with sorted keys (m,), which are in this order among the scores."""
         start, self.known = self.known, self.known + len(scores)
         if self._scores is None or self.known > len(self._scores):
             larger = scores.new_empty(max(self.known, 2 * start), *scores.shape[1:])
@@ -82,7 +82,7 @@ class Evaluations:
         self._runs.append(run)
 
     def at(self, image: Indices, z: Points) -> Tensor:
-        """Return the scores (m, gh, gw) of images (m,) at points z (m,)."""
+        """Return the scores (m, *grid) of images (m,) at points z (m,)."""
         keys = image + 1j * z
         order = np.argsort(keys, kind="stable")  # fast because it merges runs, such as the nodes of a piece
         ordered = keys[order]
@@ -101,7 +101,7 @@ class Evaluations:
         return self._rows(row_of_key)
 
     def at_each(self, requests: Sequence[tuple[Indices, Points]]) -> list[Tensor]:
-        """Return the scores (p, m, gh, gw) of images (p,) at points (p, m) for each request; they share model calls."""
+        """Return the scores (p, m, *grid) of images (p,) at points (p, m) for each request; they share model calls."""
         if not requests:
             return []
         images = np.concatenate([np.repeat(image, points.shape[1]) for image, points in requests])

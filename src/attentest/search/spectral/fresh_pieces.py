@@ -62,9 +62,9 @@ WORTH_PROBING = 4.0
 
 
 def rough_noise(rough: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
-    """Return the noise (k,) of rough scores: their distance from the exact scores (k, gh, gw) at z_obs."""
+    """Return the noise (k,) of rough scores: their distance from the exact scores (k, *grid) at z_obs."""
     difference = rough.at(np.arange(len(z_obs)), z_obs) - observed
-    return np.asarray(ROUGH_SAFETY * difference.abs().amax(dim=(1, 2)).cpu().numpy())
+    return np.asarray(ROUGH_SAFETY * difference.abs().flatten(1).amax(dim=1).cpu().numpy())
 
 
 def measured_jitter(exact: Evaluations, observed: Tensor, z_obs: Floats) -> Floats:
@@ -73,7 +73,7 @@ def measured_jitter(exact: Evaluations, observed: Tensor, z_obs: Floats) -> Floa
     Curvature grows with the square of the distance, noise does not.
     """
     every_image = np.arange(len(z_obs))
-    largest = observed.abs().amax(dim=(1, 2)).cpu().numpy()
+    largest = observed.abs().flatten(1).amax(dim=1).cpu().numpy()
     jitter = _bend(exact, observed, z_obs, every_image, CLOSE)
     doubtful = every_image[jitter > ROUNDING * largest]
     if len(doubtful):
@@ -88,7 +88,7 @@ def _bend(exact: Evaluations, observed: Tensor, z_obs: Floats, images: Integers,
     near = distance * np.maximum(1.0, np.abs(centre))
     around = exact.at(images, centre - near) + exact.at(images, centre + near)
     bend = around / 2 - observed[on_device(images, observed.device)]
-    return np.array(bend.abs().amax(dim=(1, 2)).cpu().numpy())
+    return np.array(bend.abs().flatten(1).amax(dim=1).cpu().numpy())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,11 +152,11 @@ class NodeScores:
 
     Parameters
     ----------
-    at_nodes : (p, degree + 1, gh, gw)
+    at_nodes : (p, degree + 1, *grid)
         Scores at the nodes of :meth:`Fresh.points`.
     check : (p,)
         The check points, in [-1, 1].
-    at_check : (p, gh, gw)
+    at_check : (p, *grid)
         Scores there.
     noise : (p,)
         Error of ``at_nodes`` if they are rough, else zero.

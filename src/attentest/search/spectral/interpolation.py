@@ -141,7 +141,7 @@ class Interpolation:
         return wrong, self._noisier(points, scores)
 
     def _contradicted(self, pieces: Pieces, piece: Integers, z: Floats, scores: Tensor) -> Mask:
-        """Return whether scores (m, gh, gw) at points z (m,) differ from interpolants by more than these allow."""
+        """Return whether scores (m, *grid) at points z (m,) differ from interpolants by more than these allow."""
         contradicted = np.zeros(len(piece), dtype=np.bool_)
         if len(piece) == 0:
             return contradicted
@@ -154,7 +154,7 @@ class Interpolation:
             rows = slice(start, start + self._points_together)
             missed = scores[rows] - interpolants.scores(which[rows], x[rows]).squeeze(1)
             allowed = interpolants.error_between(which[rows], x[rows].expand(-1, 2))
-            contradicted[rows] = (missed.abs().amax(dim=(1, 2)) > allowed).cpu().numpy()
+            contradicted[rows] = (missed.abs().flatten(1).amax(dim=1) > allowed).cpu().numpy()
         return contradicted
 
     def _unless_known_better(self, pieces: Pieces, probed: Mask, known_before: list[int]) -> Pieces:
@@ -187,7 +187,7 @@ class Interpolation:
         rows = rows[_place_within(points.image[rows]) % ROUGH_EVERY == 0]
         image = points.image[rows]
         difference = self._rough.at(image, points.z[rows]) - scores[on_device(rows, scores.device)]
-        noise = difference.abs().amax(dim=(1, 2)).cpu().numpy()
+        noise = difference.abs().flatten(1).amax(dim=1).cpu().numpy()
         noisier[image[(noise > self._noise[image]) | self._rough.lost[image]]] = True
         self._exact_only |= noisier
         return noisier

@@ -61,7 +61,7 @@ class Pieces(AxisParts):
         Whether the error is mostly an allowance for bumps between the nodes.
     change, spread : (p,)
         How much a score changes from node to node, at most; and the distance of the least from the greatest score.
-    coefficients : (p, SIZE, gh, gw)
+    coefficients : (p, SIZE, *grid)
         Coefficients in the Chebyshev basis, on the device.
     """
 
@@ -82,7 +82,7 @@ class Pieces(AxisParts):
 
     @classmethod
     def none(cls, grid: tuple[int, ...], device: torch.device) -> Pieces:
-        """Return no pieces, of scores on a grid (gh, gw)."""
+        """Return no pieces, of scores on a grid (*grid)."""
         types = {"Floats": np.float64, "Integers": np.int64, "Mask": np.bool_}
         columns: dict[str, Any] = {f.name: np.empty(0, types[str(f.type)]) for f in fields(cls) if f.type in types}
         return cls(**columns, coefficients=torch.empty(0, SIZE, *grid, dtype=torch.float64, device=device))
@@ -153,7 +153,7 @@ def correction_gain(order: Integers, share: Floats, count: int) -> Floats:
 
 
 def corrected_pieces(parents: Pieces, zones: AxisParts, values: Tensor) -> tuple[Pieces, Mask]:
-    """Correct zones of pieces by scores (p, count, gh, gw) at :func:`correction_points`.
+    """Correct zones of pieces by scores (p, count, *grid) at :func:`correction_points`.
 
     Returns
     -------
