@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,8 +22,8 @@ from attentest.contrast.contrast import ComparedMeans, Contrast, Mask, compared_
 from attentest.contrast.kernel import Filtered
 from attentest.errors import InputError
 
-Box: TypeAlias = tuple[slice, slice]
-"""Rows and columns of an image."""
+Box: TypeAlias = tuple[slice, ...]
+"""A part of an image along each of its axes."""
 
 MOST_PLACES, FEWEST_PLACES = 500, 20
 """Of more places, so many are drawn: the share then has a standard error of 0.02 at most. With fewer there is none."""
@@ -38,9 +39,6 @@ MOST_SHARED = 0.5
 
 ROUNDING = 1e-9
 """Differences this close, relative to the largest pixel, are equal."""
-
-FLIPS = tuple((slice(None, None, down), slice(None, None, right)) for down in (1, -1) for right in (1, -1))
-"""Rows and columns of an image and of its reflections."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +97,12 @@ class ComparedRegion:
     ----------
     contrast, channel_weights : (C,)
         How it is compared.
-    image, reference : (C, H, W)
+    image, reference : (C, *axes)
         The image, and its reference if it has one.
-    part, region, seen : (H, W) bool
-        The compared part of the region, the whole of it, which moves along, and the rectangle that the model sees.
+    part, region, seen : (*axes) bool
+        The compared part of the region, the whole of it, which moves along, and the box that the model sees.
     corners
-        Rows and columns at which units of regions begin, counted from the corner of that rectangle: copies begin there.
+        Where along each axis units of regions begin, counted from the corner of that box: copies begin there.
     difference
         The observed difference.
     """
@@ -160,11 +158,11 @@ class ComparedRegion:
 
     @cached_property
     def _box(self) -> Box:
-        """The rectangle that the model sees."""
+        """The box that the model sees."""
         return _bounding_box(self.seen)
 
     def _plane(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weighted sum of the channels of an image (C, H, W), filtered if that is compared, where seen."""
+        """Return the weighted sum of the channels of an image (C, *axes), filtered if that is compared, where seen."""
         plane = np.tensordot(self.channel_weights, image, axes=1)
         return np.asarray((self.contrast.filtered(plane) if type(self.contrast) is Filtered else plane)[self._box])
 
@@ -178,13 +176,16 @@ class ComparedRegion:
             starts = corners if around else corners[corners <= last]
             moved = np.stack([starts, last - starts]) - sides.start
             shifts.append(moved % length if around else moved)
-        different = {part[box][flip].tobytes(): number for number, flip in enumerate(FLIPS)}  # symmetric ones are equal
+        flips = enumerate(_flips(part.ndim))
+        different = {part[box][flip].tobytes(): number for number, flip in flips}  # symmetric ones are equal
         counts = len(different), *(moved.shape[1] for moved in shifts)
         total = math.prod(counts)
         chosen = np.random.default_rng(0).choice(total, most, replace=False) if total > most else np.arange(total)
-        number, row, column = np.unravel_index(chosen, counts)
+        number, *starting = np.unravel_index(chosen, counts)
         flip = np.array(list(different.values()))[number]
-        return np.stack([flip, shifts[0][flip // 2, row], shifts[1][flip % 2, column]], axis=1)
+        reflected = _reflected(flip, part.ndim)
+        along = [moved[on, place] for moved, on, place in zip(shifts, reflected, starting, strict=True)]
+        return np.stack([flip, *along], axis=1)
 
     def _of_means(self, means: ComparedMeans, around: bool) -> NDArray[np.float64]:
         """Return the differences (m,) of copies of which means are compared: by sums over runs of pixels."""
@@ -197,7 +198,7 @@ class ComparedRegion:
         ]
         wide, moving = np.pad(part, pads), np.pad(region, pads)
         inside, outside = means.compared(wide, moving, np.ones_like(wide))
-        runs, corner = _runs(inside), np.array([[pads[0][0]], [pads[1][0]], [pads[1][0]]])
+        runs, corner = _runs(inside), np.array([[before] for before, _ in (*pads, pads[-1])])
         places = self._places(around, max(2 * FEWEST_PLACES, min(MOST_PLACES, RUN_ENDS // runs.shape[1])))
         (sums, shared), sizes = _sums(np.stack([plane, part]), runs - corner, places, around)
         elsewhere = shared <= MOST_SHARED * sizes
@@ -218,8 +219,9 @@ class ComparedRegion:
         """Return the differences (m,) of copies, each by the weights that the contrast gives it."""
         differences = []
         most = min(MOST_CALLS, max(2 * FEWEST_PLACES, CALLED_PIXELS // self.part.size))
+        flips = _flips(self.part.ndim)
         for flip, *shift in self._places(around, most).tolist():
-            part, region = (self._placed(mask, FLIPS[flip], shift, around) for mask in (self.part, self.region))
+            part, region = (self._placed(mask, flips[flip], shift, around) for mask in (self.part, self.region))
             if (part & self.part).sum() > MOST_SHARED * part.sum():
                 continue
             try:
@@ -238,7 +240,7 @@ class ComparedRegion:
         return value
 
     def _placed(self, mask: Mask, flip: Box, shift: Sequence[int], around: bool) -> Mask:
-        """Return a copy of a mask (H, W) at a place."""
+        """Return a copy of a mask (*axes) at a place."""
         placed, shown = np.zeros_like(mask), mask[self._box]
         wide = np.pad(shown, [(length, length) for length in shown.shape], mode="wrap" if around else "constant")
         window = tuple(
@@ -255,40 +257,55 @@ def _known(contexts: dict[str, Context]) -> ComparedRegion:
     return region
 
 
+def _flips(dimension: int) -> list[Box]:
+    """Return the slices that reflect an array of so many axes along none, some or all of them."""
+    return list(product((slice(None), slice(None, None, -1)), repeat=dimension))
+
+
+def _reflected(flip: NDArray[np.int64], dimension: int) -> list[NDArray[np.int64]]:
+    """Return for each axis whether (k,) the flips of these numbers reflect it."""
+    return [flip >> axis & 1 for axis in reversed(range(dimension))]
+
+
 def _bounding_box(mask: Mask) -> Box:
-    """Return the rows and columns of a mask (H, W) that is not empty."""
-    rows, columns = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
-    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
+    """Return the part along each axis of a mask (*axes) that is not empty."""
+    others = [tuple(other for other in range(mask.ndim) if other != axis) for axis in range(mask.ndim)]
+    places = [np.flatnonzero(mask.any(axis=axes)) for axes in others]
+    return tuple(slice(int(along[0]), int(along[-1]) + 1) for along in places)
 
 
 def _runs(mask: Mask) -> NDArray[np.int64]:
-    """Return row, start and end (3, n) of each run of pixels in the rows of a mask (H, W)."""
-    edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
-    return np.stack([*np.nonzero(edges == 1), np.nonzero(edges == -1)[1]])
+    """Return the place on all axes but the last, start and end (axes + 1, n) of each run of pixels along the last."""
+    edges = np.diff(np.pad(mask, [*[(0, 0)] * (mask.ndim - 1), (1, 1)]).astype(np.int8), axis=-1)
+    return np.stack([*np.nonzero(edges == 1), np.nonzero(edges == -1)[-1]])
 
 
 def _sums(
     planes: NDArray[np.float64], runs: NDArray[np.int64], places: NDArray[np.int64], around: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the sums (p, k) of planes (p, H, W) over runs (3, n) at places (k, 3), and the numbers of pixels (k,).
+    """Return the sums (p, k) of planes (p, *axes) over runs (axes + 1, n) at places (k, axes + 1), and sizes.
 
     A run that leaves the planes is cut off there; if copies go around the border, it goes on at the other side.
     """
-    count, height, width = planes.shape
-    flip, down, right = places.T
-    (row, start, end), length = runs, runs[2] - runs[1]
+    count, *sides, width = planes.shape
+    (flip, *shifts, right), (*leading, start, end) = places.T, runs
+    *reflected, last = _reflected(flip, len(sides) + 1)
+    length = end - start
     # On the image itself a reflected run goes from minus its end to minus its start, from the other side.
-    rows = np.stack([row, -row])[flip // 2] + np.where(flip // 2, height - 1 - down, down)[:, None]
-    starts = np.stack([start, -end])[flip % 2] + np.where(flip % 2, width - right, right)[:, None]
+    starts = np.stack([start, -end])[last] + np.where(last, width - right, right)[:, None]
+    rows, outside = np.zeros_like(starts), np.zeros(starts.shape, dtype=np.bool_)
+    for side, at, on, shift in zip(sides, leading, reflected, shifts, strict=True):
+        along = np.stack([at, -at])[on] + np.where(on, side - 1 - shift, shift)[:, None]
+        outside |= (along < 0) | (along >= side)
+        rows = rows * side + along % side
     if around:
-        rows, starts = rows % height, starts % width
-        ends, planes = starts + length, np.tile(planes, 2)
+        starts = starts % width
+        ends, planes = starts + length, np.concatenate([planes, planes], axis=-1)
     else:
-        outside = (rows < 0) | (rows >= height)
         ends = np.where(outside, 0, np.clip(starts + length, 0, width))
-        starts, rows = np.where(outside, 0, np.clip(starts, 0, width)), np.where(outside, 0, rows)
-    cumulative = np.zeros((count, height, planes.shape[2] + 1))
-    np.cumsum(planes, axis=2, out=cumulative[..., 1:])
-    flat, first = cumulative.reshape(count, -1), rows * cumulative.shape[2]
+        starts = np.where(outside, 0, np.clip(starts, 0, width))
+    cumulative = np.zeros((count, *sides, planes.shape[-1] + 1))
+    np.cumsum(planes, axis=-1, out=cumulative[..., 1:])
+    flat, first = cumulative.reshape(count, -1), rows * cumulative.shape[-1]
     sums = [(plane[first + ends] - plane[first + starts]).sum(axis=1) for plane in flat]
     return np.array(sums), np.asarray((ends - starts).sum(axis=1))

@@ -55,10 +55,10 @@ def law_of_counts(
     masks = [np.asarray(mask, dtype=np.float64) for mask in (inside, outside)]
 
     def sums(planes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        return [np.einsum("khw,khw->k", mask, parts.per_part(planes)) for mask in masks]
+        return [np.einsum("k...,k...->k", mask, parts.per_part(planes)) for mask in masks]
 
     held, every = sums(everything - seen), sums(everything)
-    pixels = [used.sum() * mask.sum(axis=(1, 2)) for mask in masks]
+    pixels = [used.sum() * mask.reshape(len(mask), -1).sum(axis=1) for mask in masks]
     total = held[0] + held[1]
     if not total.all():
         number = observation.batch[int(parts.image[np.argmin(total)])].number
