@@ -26,8 +26,10 @@ UNIT_NOISE = Isotropic(1.0)
 """The noise of the paper's images."""
 
 
-def null_images(rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE) -> NDArray[np.float64]:
-    """Draw images of zero mean.
+def null_images(
+    rng: np.random.Generator, count: int, size: int, noise: NoiseLike = UNIT_NOISE, axes: int = 2
+) -> NDArray[np.float64]:
+    """Draw images of zero mean, or signals or volumes.
 
     Parameters
     ----------
@@ -37,14 +39,17 @@ def null_images(rng: np.random.Generator, count: int, size: int, noise: NoiseLik
         Number of images and side of each in pixels.
     noise
         Noise model, or the standard deviation of independent noise.
+    axes
+        Number of axes: 1 of signals, 2 of images, 3 of volumes.
 
     Returns
     -------
     images : (count, size, size) float64
+        With as many sides as axes.
     """
     if count < 1 or size < 1:
         raise InputError(f"count and size must be at least 1, got count={count} and size={size}.")
-    return as_noise(noise).sample(rng, count, size * size).reshape(count, size, size)
+    return as_noise(noise).sample(rng, count, size**axes).reshape(count, *[size] * axes)
 
 
 def signal_images(
@@ -53,12 +58,13 @@ def signal_images(
     size: int,
     delta: float | tuple[float, float],
     noise: NoiseLike = UNIT_NOISE,
+    axes: int = 2,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Draw images whose mean is ``delta`` on a square of side ``size // 3`` placed at random.
 
     Parameters
     ----------
-    rng, count, size, noise
+    rng, count, size, noise, axes
         As in :func:`null_images`; ``size`` must be at least 3.
     delta
         Strength of the signal, or a pair (low, high) to draw it uniformly for each image.
@@ -74,11 +80,12 @@ def signal_images(
     side = size // 3
     low, high = delta if isinstance(delta, tuple) else (delta, delta)
     strength = rng.uniform(low, high, count)
-    corner = rng.integers(0, size - side + 1, (count, 2))
-    offset = np.arange(size) - corner[..., None]  # (count, 2, size)
-    inside = (offset >= 0) & (offset < side)
-    squares = inside[:, 0, :, None] & inside[:, 1, None, :]
-    images = null_images(rng, count, size, noise) + strength[:, None, None] * squares
+    corner = rng.integers(0, size - side + 1, (count, axes))
+    squares = np.ones((count, *[size] * axes), dtype=bool)
+    for axis, places in enumerate(np.indices(squares.shape[1:])):
+        offset = places - corner[:, axis].reshape(-1, *[1] * axes)
+        squares &= (offset >= 0) & (offset < side)
+    images = null_images(rng, count, size, noise, axes) + strength.reshape(-1, *[1] * axes) * squares
     return images, squares
 
 
