@@ -1,7 +1,11 @@
-"""The ViT of Hugging Face transformers, read from its files without that package, which takes seconds to import."""
+"""The ViT of Hugging Face transformers, read from its files without that package, which takes seconds to import.
+
+With one or three sides in place of two it is the same model of signals or volumes, which that package does not have.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,7 +17,6 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from attentest.attention.attention_reader import plain_attention
-from attentest.attention.encoder import pair
 
 UNUSED_SETTINGS = {
     "_name_or_path", "architectures", "attention_probs_dropout_prob", "dtype", "encoder_stride", "hidden_dropout_prob",
@@ -47,8 +50,8 @@ class ViTSettings:
     intermediate_size: int = 3072
     hidden_act: str = "gelu"
     layer_norm_eps: float = 1e-12
-    image_size: int | tuple[int, int] = 224
-    patch_size: int | tuple[int, int] = 16
+    image_size: int | tuple[int, ...] = 224
+    patch_size: int | tuple[int, ...] = 16
     num_channels: int = 3
     qkv_bias: bool = True
 
@@ -88,13 +91,19 @@ def _settings(config: Mapping[str, Any]) -> ViTSettings | None:
     known = {field.name: type(field.default) for field in fields(ViTSettings)}
     stated = {name: value for name, value in config.items() if name not in UNUSED_SETTINGS}
     for name in {"image_size", "patch_size"} & stated.keys():
-        if isinstance(stated[name], list) and [type(side) for side in stated[name]] == [int, int]:
+        if isinstance(stated[name], list) and {type(side) for side in stated[name]} == {int}:
             stated[name] = tuple(stated[name])
     if any(name not in known or type(value) not in (known[name], tuple) for name, value in stated.items()):
         return None
     settings = ViTSettings(**stated)
     divides = settings.hidden_size % settings.num_attention_heads == 0
-    return settings if divides and settings.hidden_act == "gelu" else None
+    same_axes = len(sides_of(settings.image_size)) == len(sides_of(settings.patch_size)) in (1, 2, 3)
+    return settings if divides and same_axes and settings.hidden_act == "gelu" else None
+
+
+def sides_of(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sides of a size, which may be one number for both sides of an image."""
+    return size if isinstance(size, tuple) else (size, size)
 
 
 def module_name(name: str) -> str:
@@ -128,21 +137,26 @@ class ViTModel(nn.Module):
         self.layernorm = nn.LayerNorm(settings.hidden_size, eps=settings.layer_norm_eps)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the tokens (m, N, d) of images (m, C, H, W)."""
+        """Return the tokens (m, N, d) of images (m, C, *axes)."""
         tokens = self.embeddings(images)
         for layer in self.layers:
             tokens = layer(tokens)
         return torch.as_tensor(self.layernorm(tokens))
 
 
+CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
 class _Embeddings(nn.Module):
     def __init__(self, settings: ViTSettings) -> None:
         super().__init__()
-        width, patch, image = settings.hidden_size, pair(settings.patch_size), pair(settings.image_size)
-        patches = (image[0] // patch[0]) * (image[1] // patch[1])
+        width, patch, image = settings.hidden_size, sides_of(settings.patch_size), sides_of(settings.image_size)
+        patches = math.prod(side // own for side, own in zip(image, patch, strict=True))
         self.cls_token = nn.Parameter(torch.empty(1, 1, width))
         self.position_embeddings = nn.Parameter(torch.empty(1, 1 + patches, width))
-        self.patch_embeddings = nn.ModuleDict({"projection": nn.Conv2d(settings.num_channels, width, patch, patch)})
+        self.patch_embeddings = nn.ModuleDict(
+            {"projection": CONVOLUTIONS[len(patch)](settings.num_channels, width, patch, patch)}
+        )
 
     def interpolate_pos_encoding(self) -> Tensor:
         """Return the position embeddings (1, N, d); ``attentest.attention.huggingface`` sets those of other sizes."""
