@@ -28,12 +28,13 @@ def train(
     directory: Annotated[Path, typer.Argument(help="New directory for the model.", show_default=False)],
     options: TrainingOptions,
 ) -> None:
-    """Train the paper's classifier on its synthetic images and save it as a Hugging Face directory.
+    """Train the paper's classifier on its synthetic images, or signals or volumes, and save it as a directory.
 
     For example:
 
     ```
     attentest train my-vit --image-size 16 --epochs 20
+    attentest train my-signal-model --axes 1 --image-size 256 --architecture small
     ```
 
     Folders above the directory are created if they do not exist.
@@ -44,7 +45,7 @@ def train(
     from attentest.training.paper_model import train as run_training
 
     size = settings.image_size
-    with progress_bar(f"training {settings.architecture} {size}x{size}") as progress:
+    with progress_bar(f"training {settings.architecture} {'x'.join([str(size)] * settings.axes)}") as progress:
         trained = run_training(settings, options.device, progress)
     save_or_rescue(trained, directory)
     accuracy = trained.record["accuracy"]

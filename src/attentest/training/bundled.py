@@ -27,16 +27,23 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 }
 
 
-def patch_size_of(image_size: int) -> int:
-    """Return the side of a patch: max(2, image_size // 8), as in the paper's own models."""
-    return max(2, image_size // 8)
+PATCHES = {1: 32, 2: 8, 3: 4}
+"""Patches along a side, by the number of axes: 8 in the paper's own models of images."""
+
+
+def patch_size_of(image_size: int, axes: int = 2) -> int:
+    """Return the side of a patch: max(2, image_size // 8) of images, as in the paper's own models."""
+    return max(2, image_size // PATCHES[axes])
 
 
 BUNDLED = (("base", 8), ("small", 16), ("base", 16), ("base", 32), ("base", 64))
-"""Architecture of each model, and the side of its images."""
+"""Architecture of each model of images, and the side of its images."""
+
+OTHERS = {1: "signal256", 3: "volume16"}
+"""Models of signals and of volumes, by their number of axes."""
 
 
-def bundled_model(image_size: int = 16, architecture: str = "base") -> Path:
+def bundled_model(image_size: int = 16, architecture: str = "base", *, axes: int = 2) -> Path:
     """Return the directory of one of the paper's classifiers, trained by ``attentest train``.
 
     Its ``training.json`` records the command, the seed and the accuracy.
@@ -47,11 +54,21 @@ def bundled_model(image_size: int = 16, architecture: str = "base") -> Path:
         Side of its images in pixels: 8, 16, 32 or 64.
     architecture
         "base", or "small" for 16.
+    axes
+        2; or 1 for a model of signals of 256 samples, 3 for one of volumes of 16 x 16 x 16 voxels, whatever the
+        other two are.
     """
-    if (architecture, image_size) not in BUNDLED:
+    if axes in OTHERS:
+        name = OTHERS[axes]
+    elif axes == 2 and (architecture, image_size) in BUNDLED:
+        name = f"{architecture}{image_size}"
+    else:
         known = ", ".join(f"{name} {size}" for name, size in BUNDLED)
-        raise InputError(f"the bundled models are {known}, got {architecture} {image_size}: train others yourself.")
-    return Path(__file__).parent / "models" / f"{architecture}{image_size}"
+        raise InputError(
+            f"the bundled models are {known}, and those with axes=1 and axes=3, got {architecture} {image_size} with "
+            f"axes={axes}: train others yourself."
+        )
+    return Path(__file__).parent / "models" / name
 
 
 def check_target(directory: Path) -> None:

@@ -8,20 +8,23 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import save_file
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, pad
+from torch.nn.functional import binary_cross_entropy_with_logits, dropout, pad
 from torch.optim.lr_scheduler import LambdaLR
 
 from attentest.attention.cuda_graph import warm_up
 from attentest.attention.model_files import quiet_transformers
+from attentest.attention.stored_vit import ViTModel, ViTSettings
 from attentest.errors import InputError
 from attentest.files import make_directory, sync_directory
 from attentest.progress import Progress
@@ -35,12 +38,63 @@ RECORD_FILE = "training.json"
 PREPROCESSING_FILE = "preprocessor_config.json"
 EVALUATION_BATCH = 256
 
+INITIAL_DEVIATION = 0.02
+"""Standard deviation of initial weights, that of transformers."""
+
 Augmentation = Callable[[Tensor, np.random.Generator], Tensor]
-"""From inputs (m, 1, d, d) to augmented ones (m, 1, d, d), in the same order."""
+"""From inputs (m, 1, *axes) to augmented ones (m, 1, *axes), in the same order."""
 
 
-def classifier_config(architecture: str, image_size: int, dropout: float) -> ViTConfig:
-    """Return the Hugging Face configuration of a classifier: one channel, one logit.
+@dataclass(frozen=True, kw_only=True)
+class PlainSettings(ViTSettings):
+    """Settings of a classifier of signals or volumes."""
+
+    hidden_dropout_prob: float = 0.0
+
+
+class PlainClassifier(torch.nn.Module):
+    """A classifier of signals or volumes, which transformers does not have, with the methods of its classifiers."""
+
+    def __init__(self, config: PlainSettings) -> None:
+        super().__init__()
+        self.config = config
+        self.vit = ViTModel(config)
+        self.classifier = torch.nn.Linear(config.hidden_size, 1)
+        for name, weights in self.named_parameters():
+            if weights.ndim > 1:
+                torch.nn.init.trunc_normal_(weights, std=INITIAL_DEVIATION)
+            else:
+                torch.nn.init.constant_(weights, float("norm" in name and name.endswith("weight")))
+        for layer in self.vit.layers:
+            parts: Any = layer.attention["o_proj"], layer.mlp["fc2"]  # type: ignore[index]
+            for part in parts:
+                part.register_forward_hook(self._dropped)
+
+    def _dropped(self, _: Any, __: Any, output: Tensor) -> Tensor:
+        return dropout(output, self.config.hidden_dropout_prob, self.training)
+
+    def forward(self, pixel_values: Tensor) -> SimpleNamespace:
+        """Return the logits (m, 1) of inputs (m, C, *axes)."""
+        return SimpleNamespace(logits=self.classifier(self.vit(pixel_values)[:, 0]))
+
+    @property
+    def device(self) -> torch.device:
+        """The device it computes on."""
+        return self.classifier.weight.device
+
+    def num_parameters(self) -> int:
+        """Return the number of parameters."""
+        return sum(weights.numel() for weights in self.parameters())
+
+    def save_pretrained(self, directory: Path) -> None:
+        """Write weights and configuration as the classifiers of transformers do."""
+        make_directory(directory)
+        save_file(self.state_dict(), directory / "model.safetensors", {"format": "pt"})
+        _write_json(directory / "config.json", asdict(self.config))
+
+
+def classifier_config(architecture: str, image_size: int, dropped: float, axes: int = 2) -> ViTConfig | PlainSettings:
+    """Return the configuration of a classifier, for images that of Hugging Face: one channel, one logit.
 
     Parameters
     ----------
@@ -48,25 +102,28 @@ def classifier_config(architecture: str, image_size: int, dropout: float) -> ViT
         "small", "base", "large" or "huge".
     image_size
         Side of the images in pixels, a multiple of `patch_size_of` it.
-    dropout
+    dropped
         Dropout of the hidden layers in training; attention weights are never dropped.
+    axes
+        Number of axes of the images.
     """
+    shape, patch_size = ARCHITECTURES[architecture], patch_size_of(image_size, axes)
+    common: dict[str, Any] = {
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": 4 * shape.hidden,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": dropped,
+        "layer_norm_eps": 1e-6,
+        "num_channels": 1,
+    }
+    if axes != 2:
+        return PlainSettings(**common, image_size=(image_size,) * axes, patch_size=(patch_size,) * axes)
     from transformers import ViTConfig
 
-    shape = ARCHITECTURES[architecture]
     return ViTConfig(
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=4 * shape.hidden,
-        hidden_act="gelu",
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=0.0,
-        layer_norm_eps=1e-6,
-        image_size=image_size,
-        patch_size=patch_size_of(image_size),
-        num_channels=1,
-        num_labels=1,
+        **common, attention_probs_dropout_prob=0.0, image_size=image_size, patch_size=patch_size, num_labels=1
     )
 
 
@@ -84,7 +141,7 @@ class TrainedModel:
         Content of its ``preprocessor_config.json``; None if the model takes images unchanged.
     """
 
-    model: ViTForImageClassification
+    model: ViTForImageClassification | PlainClassifier
     record: Mapping[str, Any]
     preprocessing: Mapping[str, Any] | None = None
 
@@ -120,8 +177,8 @@ def save_or_rescue(trained: TrainedModel, directory: Path) -> None:
         raise InputError(f"{directory} cannot be written ({error}); the trained model is in {rescue}.") from None
 
 
-def set_gradients(model: ViTForImageClassification, inputs: Tensor, labels: Tensor) -> None:
-    """Set the gradients of a model to those of its binary cross-entropy on inputs (b, 1, d, d) and labels (b,)."""
+def set_gradients(model: Any, inputs: Tensor, labels: Tensor) -> None:
+    """Set the gradients of a model to those of its binary cross-entropy on inputs (b, 1, *axes) and labels (b,)."""
     model.zero_grad()
     logits = model(pixel_values=inputs).logits[:, 0]
     binary_cross_entropy_with_logits(logits, labels).backward()
@@ -143,7 +200,7 @@ class GraphedGradients:
     as running them.
     """
 
-    def __init__(self, model: ViTForImageClassification) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
         self._captured: dict[int, _Captured] = {}
 
@@ -168,7 +225,7 @@ class GraphedGradients:
 
 
 def fit_classifier(
-    config: ViTConfig,
+    config: ViTConfig | PlainSettings,
     inputs: Tensor,
     labels: Tensor,
     *,
@@ -181,14 +238,14 @@ def fit_classifier(
     schedule: Callable[[float], float] | None = None,
     augment: Augmentation | None = None,
     progress: Progress | None = None,
-) -> ViTForImageClassification:
+) -> Any:
     """Fit a new classifier with binary cross-entropy.
 
     Parameters
     ----------
     config
         Configuration of the classifier: see `classifier_config`.
-    inputs : (m, 1, d, d) float32
+    inputs : (m, 1, *axes) float32
         The model's inputs.
     labels : (m,) float32
         0 or 1.
@@ -211,16 +268,22 @@ def fit_classifier(
 
     Returns
     -------
-    ViTForImageClassification
+    ViTForImageClassification or PlainClassifier
         On the device, in evaluation mode.
     """
-    from transformers import ViTForImageClassification
+
+    def new_classifier() -> Any:
+        if isinstance(config, PlainSettings):
+            return PlainClassifier(config)
+        from transformers import ViTForImageClassification
+
+        return ViTForImageClassification(config)
 
     # Initial weights and dropout can only be seeded through torch's global generators: fork them, so that the
     # caller's random state does not change.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
-        model = ViTForImageClassification(config).to(device)
+        model = new_classifier().to(device)
         model.train()
         gradients = GraphedGradients(model) if device.type == "cuda" else partial(set_gradients, model)
         steps = optimizer(model.parameters(), fused=device.type == "cuda")
@@ -241,14 +304,14 @@ def fit_classifier(
 
 
 @torch.no_grad()
-def logits_of(model: ViTForImageClassification, inputs: Tensor) -> Tensor:
-    """Return the logits (m,) of inputs (m, 1, d, d), on the CPU, computed on the device of the model."""
+def logits_of(model: Any, inputs: Tensor) -> Tensor:
+    """Return the logits (m,) of inputs (m, 1, *axes), on the CPU, computed on the device of the model."""
     batches = inputs.split(EVALUATION_BATCH)
     return torch.cat([model(pixel_values=batch.to(model.device)).logits[:, 0] for batch in batches]).cpu()
 
 
-def accuracy_of(model: ViTForImageClassification, inputs: Tensor, labels: Tensor) -> float:
-    """Return the fraction of inputs (m, 1, d, d) that are classified as their labels (m,), 0 or 1, say."""
+def accuracy_of(model: Any, inputs: Tensor, labels: Tensor) -> float:
+    """Return the fraction of inputs (m, 1, *axes) that are classified as their labels (m,), 0 or 1, say."""
     return float(((logits_of(model, inputs) > 0) == (labels > 0.5)).double().mean())
 
 

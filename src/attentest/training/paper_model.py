@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -52,7 +53,7 @@ def train(
     rng = np.random.default_rng(settings.seed)
     images, labels = _labelled_images(rng, settings)
     model = fit_classifier(
-        classifier_config(settings.architecture, settings.image_size, settings.dropout),
+        classifier_config(settings.architecture, settings.image_size, settings.dropout, settings.axes),
         images,
         labels,
         optimizer=partial(torch.optim.Adam, lr=settings.learning_rate),
@@ -80,10 +81,13 @@ def train(
 
 
 def _labelled_images(rng: np.random.Generator, settings: TrainingSettings) -> tuple[Tensor, Tensor]:
-    """Draw images (2m, 1, d, d) and labels (2m,), float32: m images of noise, then m with a signal."""
-    count, size = settings.images_per_class, settings.image_size
-    null = null_images(rng, count, size)
-    signal, _ = signal_images(rng, count, size, TRAINING_DELTA)
+    """Draw images (2m, 1, *axes) and labels (2m,), float32: m images of noise, then m with a signal."""
+    count, size, axes = settings.images_per_class, settings.image_size, settings.axes
+    null = null_images(rng, count, size, axes=axes)
+    # Larger squares are as visible as those of 16 x 16 pixels if they are less bright.
+    pixels = (size // 3) ** axes
+    low, high = (delta if axes == 2 else delta * math.sqrt(25 / pixels) for delta in TRAINING_DELTA)
+    signal, _ = signal_images(rng, count, size, (low, high), axes=axes)
     images = torch.from_numpy(np.concatenate([null, signal])).float().unsqueeze(1)
     return images, torch.cat([torch.zeros(count), torch.ones(count)])
 

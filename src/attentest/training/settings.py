@@ -42,10 +42,12 @@ class TrainingSettings:
     """The settings of a training run; the defaults are the paper's 16x16 base model."""
 
     image_size: int = option(
-        "Side of the images in pixels, a multiple of the patch size max(2, side // 8).",
+        "Side of the images in pixels, a multiple of the patch size max(2, side // 8), of signals side // 32, of "
+        "volumes side // 4.",
         default=16,
         text=int,
     )
+    axes: int = option("1 for signals, 2 for images, 3 for volumes.", default=2, text=int)
     architecture: str = option(
         f"Size of the model: {', '.join(ARCHITECTURES)}.", default="base", text=str, choices=lambda: (*ARCHITECTURES,)
     )
@@ -61,14 +63,17 @@ class TrainingSettings:
             raise InputError(
                 f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}.", "architecture"
             )
-        check_fit(self, {"image_size": (4, LARGEST_SIDE), "images_per_class": (1, 10**6)}, ("dropout",))
-        if self.image_size % patch_size_of(self.image_size):
+        whole = {"image_size": (4, LARGEST_SIDE), "axes": (1, 3), "images_per_class": (1, 10**6)}
+        check_fit(self, whole, ("dropout",))
+        patch_size = patch_size_of(self.image_size, self.axes)
+        if self.image_size % patch_size:
+            share = {1: "a thirty-second", 2: "an eighth", 3: "a quarter"}[self.axes]
             raise InputError(
-                f"image_size must be a multiple of the patch size, an eighth of it and at least 2, which is "
-                f"{patch_size_of(self.image_size)}, got {self.image_size}.",
+                f"image_size must be a multiple of the patch size, {share} of it and at least 2, which is "
+                f"{patch_size}, got {self.image_size}.",
                 "image_size",
             )
-        values = 2 * self.images_per_class * self.image_size**2
+        values = 2 * self.images_per_class * self.image_size**self.axes
         if values > MOST_VALUES:
             raise InputError(
                 f"images_per_class is {self.images_per_class} and image_size {self.image_size}, which makes {values} "
