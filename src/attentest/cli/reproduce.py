@@ -179,8 +179,8 @@ def list_experiments() -> None:
 
 def _print_findings(out: Path, as_json: bool) -> dict[str, Any]:
     """Print what the data in a directory say about the statements of the paper, and return their summary."""
+    from attentest.studies.reproduction.run import summarise
     from attentest.studies.reproduction.statements import findings
-    from attentest.studies.reproduction.summary import summarise
 
     summary = summarise(out)
     print_findings(summary, findings(summary), as_json)
