@@ -4,10 +4,11 @@ The first rows are the error rate, which is to be at most 5% for all assumptions
 given, and models that are fitted to the same images. The others are the power: one assumption is broken, and the noise
 model is independent noise of the true standard deviation. Where a model is given, the images of a row are compared with
 the same 499 sets of simulated images, which saves most of the time; of a model that is fitted, images are simulated
-for each set anew. The last row is ``noise_check`` as it is, on a scale that is off by 4.5 standard errors.
+for each set anew. The last rows are ``noise_check`` as it is, on a scale that is off by 4.5 standard errors. With
+``--only time``: the seconds of CPU that it takes for 20 images, and how many sets it draws.
 
     python benchmarks/noise_check.py [--size 16] [--images 5 20] [--repeats 200] [--fitted-repeats 100]
-        [--only level|fitted|power|scale]
+        [--only level|fitted|power|scale|time]
 """
 
 from __future__ import annotations
@@ -119,6 +120,29 @@ def print_row(name: str, count: int, found: list[tuple[Assumption, ...]]) -> Non
     print(f"{name:40} {count:6} {len(found):5} {broken.any(axis=1).mean():7.3f} {shares}", flush=True)
 
 
+def print_times(repeats: int) -> None:
+    """Print the mean and the least seconds of checks of 20 images, and the mean number of sets that were drawn."""
+    cases: dict[str, tuple[int, float, float | StationaryCovariance]] = {
+        "20 of 16x16, independent": (16, 1.0, SIGMA),
+        "20 of 16x16, independent, scale 10% off": (16, 1.1, SIGMA),
+        "20 of 64x64, independent": (64, 1.0, SIGMA),
+        "20 of 64x64, independent, scale 10% off": (64, 1.1, SIGMA),
+        "20 of 32x32, StationaryCovariance": (32, 1.0, StationaryCovariance()),
+    }
+    for name, (size, factor, noise) in cases.items():
+        rng = np.random.default_rng(2)
+        noise_check(noise, next(draws(Isotropic(SIGMA), rng, 20, 16, 1)))  # what is imported once does not count
+        seconds, sets = [], []
+        for images in draws(Isotropic(factor * SIGMA), rng, 20, size, repeats):
+            start = time.process_time()
+            sets.append(noise_check(noise, images).simulations)
+            seconds.append(time.process_time() - start)
+        print(
+            f"{name:42} {min(seconds):6.2f} s least {np.mean(seconds):6.2f} s mean {np.mean(sets):5.0f} sets",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Print a row for each kind of images and number of images."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -126,8 +150,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--fitted-repeats", type=int, default=100)
     parser.add_argument("--images", type=int, nargs="+", default=(5, 20), help="numbers of reference images")
-    parser.add_argument("--only", choices=("level", "fitted", "power", "scale"))
+    parser.add_argument("--only", choices=("level", "fitted", "power", "scale", "time"))
     arguments = parser.parse_args()
+    if arguments.only == "time":
+        print_times(arguments.fitted_repeats)
+        return
     size, repeats = arguments.size, arguments.repeats
     wanted = ("level", "fitted", "power", "scale") if arguments.only is None else (arguments.only,)
     print(f"{'images':40} {'K':>6} {'sets':>5} {'any':>7} " + " ".join(f"{name[:11]:>11}" for name in CRITERIA))

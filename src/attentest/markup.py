@@ -99,18 +99,19 @@ def page_from(package: str, template: str, **values: Any) -> str:
     Every text is escaped, as by :func:`text_html`, except for those that the template declares safe. Functions among
     the values are filters, too.
     """
-    jinja2 = required("jinja2", "Jinja2")
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(package),
-        autoescape=True,
-        finalize=lambda value: plain(value) if type(value) is str else value,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    environment = templates(
+        package, autoescape=True, finalize=lambda value: plain(value) if type(value) is str else value
     )
     functions = {name: value for name, value in values.items() if callable(value)}
     environment.filters.update(functions, data=png_address)
     return str(environment.get_template(template).render(**values))
+
+
+def templates(package: str, **options: Any) -> Any:
+    """Return the Jinja2 templates of a package; a name without a value is an error, and tags leave no lines."""
+    jinja2 = required("jinja2", "Jinja2")
+    options |= {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    return jinja2.Environment(loader=jinja2.PackageLoader(package), **options)
 
 
 def required(module: str, name: str) -> Any:

@@ -182,7 +182,7 @@ def test_mistakes_are_refused(arguments: str, message: str) -> None:
 def test_check_says_in_words_and_by_its_exit_code_whether_the_model_fits() -> None:
     good = run("check", *FILES, "--noise", "1.5", "--figure", "check.png")
     assert good.exit_code == 0, good.output
-    assert re.search(r"No assumption is broken \(error rate 0.05 for all together, \d+00 simulations\)\.", good.stdout)
+    assert re.search(r"No assumption is broken \(error rate 0.05 for all together, \d+0 simulations\)\.", good.stdout)
     assert "figure: check.png" in good.stderr
     with Image.open("check.png") as picture:
         assert min(picture.size) > 500

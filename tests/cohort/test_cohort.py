@@ -235,9 +235,18 @@ def test_a_report_is_one_file(randomised: Results, tmp_path: Path) -> None:
 
 def test_a_large_cohort_is_drawn_without_names(randomised: Results) -> None:
     large = Results([result for result in randomised for _ in range(8)])
-    forest, bounds = large.cohort(groups=GROUPS * 8).plot()
+    forest, bounds, funnel = large.cohort(groups=GROUPS * 8).plot()
     assert [text.get_text() for text in forest.get_yticklabels()] == ["sick", "well", "mean", "random effects"]
     assert bounds.get_title() == f"at least {large.cohort().at_least()} of 64 images differ"
+    small, others, mean, limits = funnel.lines
+    cohort, significant = large.cohort(), np.array([result.pvalue <= 0.05 for result in large])
+    for line, chosen in ((small, significant), (others, ~significant)):
+        np.testing.assert_array_equal(line.get_xdata(), cohort.estimates.value[chosen])
+        np.testing.assert_array_equal(line.get_ydata(), cohort.estimates.error[chosen])
+    assert mean.get_xdata() == pytest.approx([cohort.mean().value] * 2)
+    (low, _, high), (most, none, _) = limits.get_data()
+    assert ((high - low) / 2, none) == pytest.approx((1.959964 * most, 0))
+    assert funnel.get_ylim()[0] > funnel.get_ylim()[1]  # the more precise estimates are above
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {

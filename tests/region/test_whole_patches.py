@@ -188,12 +188,13 @@ class Case:
     connectivity: int | None = None
 
     def test(self) -> AttentionTest:
+        rule = {"threshold": self.rule.tau} if isinstance(self.rule, Threshold) else {"top_fraction": self.rule.q}
         return AttentionTest(
             self.model,
             noise=self.noise,
             region_unit="patches",
             confidence_level=None,
-            **self.rule.describe(),
+            **rule,
             **self.options,
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from attentest import AttentestWarning
-from attentest.runs.watch import START_SECONDS, Watch
+from attentest.runs.pool import START_SECONDS, Watch
 
 
 @dataclass

@@ -31,8 +31,7 @@ from attentest.studies.reproduction.experiment import (
     chosen_experiments,
     plan_of,
 )
-from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, run
-from attentest.studies.reproduction.summary import summarise
+from attentest.studies.reproduction.run import RUN_FIELDS, RunSettings, run, summarise
 from attentest.studies.reproduction.trial import SEARCH, TOL, Trials
 from attentest.training.bundled import ARCHITECTURES
 from attentest.training.paper_model import (

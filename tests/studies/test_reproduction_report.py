@@ -22,9 +22,8 @@ from attentest.studies.reproduction.experiment import EXPERIMENTS, PRESETS, Seri
 from attentest.studies.reproduction.figures import FIGURES
 from attentest.studies.reproduction.measures import POWER, band, bent_steps, permutation_level
 from attentest.studies.reproduction.page import TABLES, command_of, render_markdown, write_report
-from attentest.studies.reproduction.run import RunSettings
+from attentest.studies.reproduction.run import RunSettings, summarise
 from attentest.studies.reproduction.statements import STATEMENTS, findings, largest_agreeing_score, score
-from attentest.studies.reproduction.summary import summarise
 from attentest.studies.reproduction.trial import NUMBERS
 from attentest.training.paper_model import ModelFolders
 from plain_figures import figures_without_layout

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from attentest.cli.command import Command, refuse_options_before
+from attentest.cli.command import Command, refuse_options_before, with_options_of
 from attentest.cli.options import OUTPUT, DeviceOption, ReportJsonOption, SeedOption, named_by_options
 from attentest.cli.output import fail, on_interrupt, print_json, progress_bar, say
+from attentest.definition import option
 from attentest.errors import InputError, counted
 from attentest.registry import COMPARISONS
 
@@ -104,49 +105,39 @@ bench = typer.Typer(name="bench", invoke_without_command=True)
 bench.command(cls=Command)(counts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What is measured, on what, and where it goes."""
+
+    only: list[str] | None = option("Only this comparison; repeatable.", default=None, shown_default="all")
+    size: int = option("Side of the images, and so the bundled model: 8, 16, 32 or 64.", default=16, metavar="<int>")
+    images: int | None = option(
+        "Null images that are tested together.",
+        default=None,
+        shown_default=f"{CPU_IMAGES}, or {CUDA_IMAGES} with CUDA",
+    )
+    grid_images: int | None = option(
+        "Images for the paper's searches and the authors' package, which take long.",
+        default=None,
+        shown_default=f"{CPU_GRID_IMAGES}, or {CUDA_GRID_IMAGES} with CUDA",
+    )
+    repeats: int = option("How often both sides of a ratio are timed.", default=3, metavar="<int>")
+    tol: float = option("Width of the error bar of the spectral search.", default=1e-4, metavar="<float>")
+    seed: SeedOption = 0
+    device: DeviceOption = "cpu"
+    history: Path = option(
+        "File to which the run is added, and with whose last run on this machine with these settings it is compared.",
+        default=Path("bench/history.jsonl"),
+        metavar="FILE.jsonl",
+        panel=OUTPUT,
+    )
+    figure: Path | None = option("Picture of the history (.png, .svg, .pdf).", default=None, panel=OUTPUT)
+    as_json: ReportJsonOption = False
+
+
 @bench.callback()
-def run(
-    context: typer.Context,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this comparison; repeatable.", metavar="NAME", show_default="all"),
-    ] = None,
-    size: Annotated[int, typer.Option(help="Side of the images, and so the bundled model: 8, 16, 32 or 64.")] = 16,
-    images: Annotated[
-        int | None,
-        typer.Option(
-            help="Null images that are tested together.",
-            metavar="N",
-            show_default=f"{CPU_IMAGES}, or {CUDA_IMAGES} with CUDA",
-        ),
-    ] = None,
-    grid_images: Annotated[
-        int | None,
-        typer.Option(
-            help="Images for the paper's searches and the authors' package, which take long.",
-            metavar="N",
-            show_default=f"{CPU_GRID_IMAGES}, or {CUDA_GRID_IMAGES} with CUDA",
-        ),
-    ] = None,
-    repeats: Annotated[int, typer.Option(help="How often both sides of a ratio are timed.")] = 3,
-    tol: Annotated[float, typer.Option(help="Width of the error bar of the spectral search.")] = 1e-4,
-    seed: SeedOption = 0,
-    device: DeviceOption = "cpu",
-    history: Annotated[
-        Path,
-        typer.Option(
-            help="File to which the run is added, and with whose last run on this machine with these settings it is "
-            "compared.",
-            metavar="FILE.jsonl",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = Path("bench/history.jsonl"),
-    figure: Annotated[
-        Path | None,
-        typer.Option(help="Picture of the history (.png, .svg, .pdf).", metavar="FILE", rich_help_panel=OUTPUT),
-    ] = None,
-    as_json: ReportJsonOption = False,
-) -> None:
+@with_options_of(BenchOptions)
+def run(context: typer.Context, asked: BenchOptions) -> None:
     """Measure what a test costs, as ratios of times, evaluations and memory that are measured side by side.
 
     For example:
@@ -164,9 +155,10 @@ def run(
     if context.invoked_subcommand is not None:
         refuse_options_before(context, "measuring times")
         return
-    for name in only or ():
+    for name in asked.only or ():
         if name not in COMPARISONS:
             raise InputError(f"--only must be {COMPARISONS.choices()}, got {name!r}.")
+    history, figure, device = asked.history, asked.figure, asked.device
     if figure is not None:
         from attentest.presentation.figure import check_figure_path
 
@@ -184,16 +176,16 @@ def run(
         from attentest.studies.benchmark.measurement import BenchSettings
 
         cuda = device.startswith("cuda")
-        count = (CUDA_IMAGES if cuda else CPU_IMAGES) if images is None else images
+        count = (CUDA_IMAGES if cuda else CPU_IMAGES) if asked.images is None else asked.images
         few = min(count, CUDA_GRID_IMAGES if cuda else CPU_GRID_IMAGES)
         settings = BenchSettings(
-            size=size,
+            size=asked.size,
             images=count,
-            grid_images=few if grid_images is None else grid_images,
-            repeats=repeats,
-            tol=tol,
+            grid_images=few if asked.grid_images is None else asked.grid_images,
+            repeats=asked.repeats,
+            tol=asked.tol,
             device=device,
-            seed=seed,
+            seed=asked.seed,
         )
         with named_by_options({"the file name of the history": "--history"}):
             check_history_path(history)
@@ -201,11 +193,11 @@ def run(
         if past.damaged:
             say(f"attentest: note: {damage_note(history, past.damaged)}")
         with progress_bar("benchmark") as progress:
-            done = run_benchmark(settings, tuple(dict.fromkeys(only or ())), progress)
+            done = run_benchmark(settings, tuple(dict.fromkeys(asked.only or ())), progress)
         changed = changes(done, past)
         add_line(history, done.as_dict())
     with on_interrupt(f"the run was added to {history}."):
-        if as_json:
+        if asked.as_json:
             print_json({**done.as_dict(), "changes": [change.as_dict() for change in changed.values()]})
         else:
             print_run(done, changed)

@@ -38,7 +38,9 @@ def cohort(
     directory: Annotated[Path, typer.Argument(help="Folder of results: that of attentest test --out.")],
     known: TableOptions,
     alpha: AlphaOption = 0.05,
-    figure: Annotated[Path | None, typer.Option(help="Also draw a forest plot.", rich_help_panel=OUTPUT)] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw a forest and a funnel plot.", rich_help_panel=OUTPUT)
+    ] = None,
     report: Annotated[
         Path | None, typer.Option(help="Also write a page, .html or .json.", rich_help_panel=OUTPUT)
     ] = None,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, get_args, get_type_hints
+from types import GenericAlias, NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -164,11 +164,12 @@ def _generated(defined: Field[Any], kind: Any, panel: str | None) -> inspect.Par
     """Return the option of the command line for a field, of a type and under a heading unless it has its own."""
     known, default = option_of(defined), defined.default
     kind = known.text if known.text in METAVARS else kind
-    metavar = known.metavar or METAVARS[kind]
+    several = get_origin(kind) is list
+    metavar = known.metavar or METAVARS[get_args(kind)[0] if several else kind]
     if known.choices is not None:
         named: Any = StrEnum
-        kind = named(defined.name, {choice.replace("-", "_"): choice for choice in known.choices()})
-        default = kind(default)
+        choice = named(defined.name, {choice.replace("-", "_"): choice for choice in known.choices()})
+        kind, default = GenericAlias(list, choice) if several else choice, None if default is None else choice(default)
     least, greatest = known.limits if isinstance(known.limits, tuple) else (None, None)
     name = defined.name.replace("_", "-")
     setting = typer.Option(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from attentest.cli.command import Command, refuse_options_before, with_options_of
 from attentest.cli.options import DeviceOption, EngineOptions, ReportJsonOption, SeedOption
 from attentest.cli.output import on_interrupt, print_findings, progress_bar, say
+from attentest.definition import option
 from attentest.errors import InputError, counted
 from attentest.files import make_directory
 
@@ -26,88 +27,68 @@ TESTS = ("all", "paper", "ours")
 CLASSIFIERS = ("base8", "small16", "base16", "large16", "huge16", "base32", "base64")
 """The names of the library, whose import takes seconds."""
 
-if TYPE_CHECKING:
-    PresetName = str
-    ExperimentName = str
-    WhoseTests = str
-    ModelName = str
-else:
-    PresetName, ExperimentName, WhoseTests, ModelName = (
-        StrEnum("Name", {name: name for name in names}) for names in (PRESETS, EXPERIMENTS, TESTS, CLASSIFIERS)
-    )
-
 OutOption = Annotated[Path, typer.Option(help="Folder of data, models and report.", metavar="FOLDER")]
 OUT = Path("reproduction")
 
 reproduce = typer.Typer(name="reproduce", invoke_without_command=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is run, how often and with which models."""
+
+    experiment: list[str] | None = option(
+        "Only this experiment; repeatable.", default=None, choices=lambda: EXPERIMENTS, shown_default="all"
+    )
+    preset: str = option(
+        "How many images: quick (ten minutes on two cores), paper (as in the main text), or full (as in the "
+        "appendices).",
+        default="quick",
+        choices=lambda: PRESETS,
+    )
+    images: int | None = option(
+        "At most this many images per series.", default=None, limits=(1, None), shown_default="as preset"
+    )
+    permutations: int | None = option(
+        "At most this many permutations.", default=None, limits=(1, None), shown_default="as preset"
+    )
+    tests: str = option(
+        "Which tests: all, the paper's, or ours (randomised selection and whole patches).",
+        default="all",
+        choices=lambda: TESTS,
+    )
+    seed: SeedOption = 0
+    device: DeviceOption = "cpu"
+    model: list[str] | None = option(
+        "Only this classifier, in the experiments on several; repeatable.",
+        default=None,
+        choices=lambda: CLASSIFIERS,
+        panel=MODELS,
+        shown_default="as preset",
+    )
+    models: Path | None = option(
+        "Folder of the classifiers that are not bundled; those that are missing are trained into it.",
+        default=None,
+        metavar="FOLDER",
+        panel=MODELS,
+        shown_default="OUT/models",
+    )
+    published: Path | None = option(
+        "Folder of the authors' models (d8, d16small, d16, d32, d64), to be run as well.",
+        default=None,
+        metavar="FOLDER",
+        panel=MODELS,
+        shown_default="none",
+    )
+    retry: bool = option("Repeat the trials that failed before.", default=False)
+    out: OutOption = OUT
+    as_json: ReportJsonOption = False
+
+
 @reproduce.callback()
 @with_options_of(EngineOptions)
-def run(
-    context: typer.Context,
-    experiment: Annotated[
-        list[ExperimentName] | None,
-        typer.Option(help="Only this experiment; repeatable.", metavar="NAME", show_default="all"),
-    ] = None,
-    preset: Annotated[
-        PresetName,
-        typer.Option(
-            help="How many images: quick (ten minutes on two cores), paper (as in the main text), or full (as in the "
-            "appendices).",
-            metavar="NAME",
-        ),
-    ] = "quick",
-    images: Annotated[
-        int | None,
-        typer.Option(help="At most this many images per series.", metavar="N", show_default="as preset", min=1),
-    ] = None,
-    permutations: Annotated[
-        int | None,
-        typer.Option(help="At most this many permutations.", metavar="N", show_default="as preset", min=1),
-    ] = None,
-    tests: Annotated[
-        WhoseTests,
-        typer.Option(
-            help="Which tests: all, the paper's, or ours (randomised selection and whole patches).",
-            metavar="NAME",
-        ),
-    ] = "all",
-    seed: SeedOption = 0,
-    device: DeviceOption = "cpu",
-    model: Annotated[
-        list[ModelName] | None,
-        typer.Option(
-            help="Only this classifier, in the experiments on several; repeatable.",
-            metavar="NAME",
-            show_default="as preset",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    models: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the classifiers that are not bundled; those that are missing are trained into it.",
-            metavar="FOLDER",
-            show_default="OUT/models",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    published: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the authors' models (d8, d16small, d16, d32, d64), to be run as well.",
-            metavar="FOLDER",
-            show_default="none",
-            rich_help_panel=MODELS,
-        ),
-    ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Repeat the trials that failed before.")] = False,
-    out: OutOption = OUT,
-    as_json: ReportJsonOption = False,
-    *,
-    where: EngineOptions,
-) -> None:
+@with_options_of(RunOptions)
+def run(context: typer.Context, asked: RunOptions, where: EngineOptions) -> None:
     r"""Run the paper's numerical experiments, and write data, figures and a page that compares them with the paper.
 
     For example:
@@ -127,24 +108,25 @@ def run(
         refuse_options_before(context, "running experiments")
         return
     where.check()
+    out, published, device = asked.out, asked.published, asked.device
     make_directory(out)
     from attentest.studies.reproduction.experiment import PRESETS, check_choice, chosen_experiments
     from attentest.studies.reproduction.run import RunSettings
     from attentest.studies.reproduction.run import run as run_experiments
     from attentest.training.paper_model import ModelFolders
 
-    counts = PRESETS[preset].limited(images, permutations)
-    experiments = chosen_experiments(experiment or None)
-    check_choice(experiments, models=bool(model), published=published is not None, tests=tests)
+    counts = PRESETS[asked.preset].limited(asked.images, asked.permutations)
+    experiments = chosen_experiments(asked.experiment or None)
+    check_choice(experiments, models=bool(asked.model), published=published is not None, tests=asked.tests)
     settings = RunSettings(
-        preset_name=str(preset),
-        preset=counts.with_models(model or None),
+        preset_name=str(asked.preset),
+        preset=counts.with_models(asked.model or None),
         experiments=tuple(experiments),
-        folders=ModelFolders(trained=out / "models" if models is None else models, published=published),
-        seed=seed,
+        folders=ModelFolders(trained=out / "models" if asked.models is None else asked.models, published=published),
+        seed=asked.seed,
         device=device,
-        retry=retry,
-        tests=str(tests),
+        retry=asked.retry,
+        tests=str(asked.tests),
     )
     engine, plan = where.chosen(), settings.plan()
     say(f"{counted(sum(plan.values()), 'trial')} in {len(plan)} series; results go to {out}")
@@ -156,7 +138,7 @@ def run(
         done = run_experiments(settings, out, progress, engine)
     failed = f", {done['failed']} of them failed (the data say why)" if done["failed"] else ""
     say(f"{counted(done['trials'], 'trial')} in {done['seconds']:.0f} s{failed}")
-    summary = _print_findings(out, as_json)
+    summary = _print_findings(out, asked.as_json)
     try:
         _write_page(summary, out)
     except InputError as error:  # the work is done and on disk, whatever the page lacks
@@ -197,8 +179,8 @@ def list_experiments() -> None:
 
 def _print_findings(out: Path, as_json: bool) -> dict[str, Any]:
     """Print what the data in a directory say about the statements of the paper, and return their summary."""
+    from attentest.studies.reproduction.run import summarise
     from attentest.studies.reproduction.statements import findings
-    from attentest.studies.reproduction.summary import summarise
 
     summary = summarise(out)
     print_findings(summary, findings(summary), as_json)

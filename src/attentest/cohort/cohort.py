@@ -66,10 +66,10 @@ class Cohort(Claims):
         return "\n".join(summary_lines(self, self.claims(alpha)))
 
     def plot(self, axes: Sequence[Axes] | None = None, *, alpha: float = 0.05) -> list[Axes]:
-        """Draw a forest plot of the estimates, if there are any, and how many images differ at least.
+        """Draw a forest plot of the estimates, how many images differ at least, and a funnel plot of the estimates.
 
-        Needs Matplotlib (``pip install 'attentest[plots]'``). ``axes`` are two, without randomised selection one, by
-        default those of a new figure; the level of intervals is 1 - ``alpha``.
+        Needs Matplotlib (``pip install 'attentest[plots]'``). ``axes`` are three, by default those of a new figure;
+        without randomised selection there are no estimates, and it is one. The level of intervals is 1 - ``alpha``.
         """
         return draw_cohort(self, axes, level(alpha))
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtri
@@ -98,15 +98,19 @@ def write_page(cohort: Claims, path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _page(cohort: Claims, values: Mapping[str, Any]) -> str:
-    drawn, table = io.BytesIO(), cohort.table()
-    cohort_figure(cohort, values["alpha"]).savefig(drawn, format="png", dpi=180, facecolor="white")
+    table, pictures = cohort.table(), []
+    for name, draw in _panels(cohort).items():  # each a picture, which can be read on a narrow screen
+        figure, picture = new_figure(WIDTH, _height(cohort)), io.BytesIO()
+        draw(figure.subplots(), cohort, values["alpha"])
+        figure.savefig(picture, format="png", dpi=180, facecolor="white")
+        pictures.append((name, picture.getvalue()))
     style = files("attentest.presentation").joinpath("html_style.css").read_text("utf-8")
     policy = f"default-src 'none'; img-src data:; style-src {allowed_hash(style)}; base-uri 'none'; form-action 'none'"
     return page_from(
         "attentest.cohort",
         "cohort.html.j2",
         lines=values["summary"].split("\n"),
-        figure=drawn.getvalue(),
+        pictures=pictures,
         columns=list(table),
         rows=list(zip(*table.values(), strict=True)),
         settings=cohort.results[0].settings,
@@ -122,7 +126,7 @@ NAMED = 40
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE)
 """Of groups, in their order."""
 
-WIDTH, ROW, SIZE = 4.6, 0.14, 8.0
+WIDTH, ROW, SIZE = 3.6, 0.14, 8.0
 """Width of a panel and height of an image in inches, and size of text in points."""
 
 
@@ -130,14 +134,25 @@ def draw_cohort(
     cohort: Claims, axes: Sequence[Axes] | None, alpha: float, make: Callable[[float, float], Figure] = shown_figure
 ) -> list[Axes]:
     """Draw the panels of a cohort on axes, or on a new figure of a width and a height in inches."""
-    panels = [*([_draw_forest] if cohort.randomised else []), _draw_bounds]
+    panels = _panels(cohort)
     if axes is None:
-        height = max(3.6, ROW * (min(len(cohort), NAMED) + len(cohort.group_names)) + 1.2)
-        axes = list(np.ravel(make(WIDTH * len(panels), height).subplots(1, len(panels), squeeze=False)))
+        axes = list(np.ravel(make(WIDTH * len(panels), _height(cohort)).subplots(1, len(panels), squeeze=False)))
     drawn_on = checked_axes(axes, len(panels))
-    for draw, panel in zip(panels, drawn_on, strict=True):
+    for draw, panel in zip(panels.values(), drawn_on, strict=True):
         draw(panel, cohort, alpha)
     return drawn_on
+
+
+Panel: TypeAlias = Callable[["Axes", Claims, float], None]
+
+
+def _panels(cohort: Claims) -> dict[str, Panel]:
+    bounds: dict[str, Panel] = {"How many images differ at least": _draw_bounds}
+    return {"Forest plot": _draw_forest, **bounds, "Funnel plot": _draw_funnel} if cohort.randomised else bounds
+
+
+def _height(cohort: Claims) -> float:
+    return max(3.6, ROW * (min(len(cohort), NAMED) + len(cohort.group_names)) + 1.2)
 
 
 def cohort_figure(cohort: Claims, alpha: float) -> Figure:
@@ -181,7 +196,26 @@ def _draw_bounds(axes: Axes, cohort: Claims, alpha: float) -> None:
     axes.plot([0, len(cohort)], [0, len(cohort)], color=GREY, lw=0.8, ls=":", label="all of them")
     axes.step([0, *sizes], [0, *bounds], color=BLUE, lw=1.8, where="post", label="at least so many")
     axes.set(xlim=(0, len(cohort)), ylim=(0, len(cohort)))
-    axes.set_ylabel(f"of which truly differ, with {100 * (1 - alpha):g}% confidence for all at once", size=SIZE)
+    axes.set_ylabel(f"of which truly differ, with {100 * (1 - alpha):g}%\nconfidence for all at once", size=SIZE)
     axes.set_title(f"at least {bounds[-1]} of {counted(len(cohort), 'image')} differ", size=SIZE + 1)
     axes.legend(fontsize=SIZE - 1)
     make_plain(axes, "images with the smallest p-values", SIZE)
+
+
+def _draw_funnel(axes: Axes, cohort: Claims, alpha: float) -> None:
+    """Draw the estimate of each image against its standard error, with the mean and the range of chance around it."""
+    known, claims = cohort.estimates, cohort.claims(alpha)
+    small = np.array([result.log_pvalue for result in cohort.results]) <= np.log(alpha)
+    for chosen, colour, label in ((small, VERMILION, f"p <= {alpha:g}"), (~small, BLUE, f"p > {alpha:g}")):
+        axes.plot(known.value[chosen], known.error[chosen], "o", color=colour, ms=3.5, alpha=0.7, label=label)
+    most = 1.08 * float(known.error.max())
+    if "mean" in claims:
+        mean, reach = claims["mean"].value, float(ndtri(1 - alpha / 2)) * most
+        axes.plot([mean, mean], [0, most], color=GREY, lw=0.9, label="mean")
+        limits, label = [mean - reach, mean, mean + reach], f"{100 * (1 - alpha):g}%, if all differ by it"
+        axes.plot(limits, [most, 0, most], color=GREY, lw=0.9, ls="--", label=label)
+    axes.set_ylim(most, 0)
+    axes.set_ylabel("standard error, upper bound", size=SIZE)
+    axes.set_title("estimates by their precision", size=SIZE + 1)
+    axes.legend(fontsize=SIZE - 1, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False)
+    make_plain(axes, "difference, in units of the pixels", SIZE)

@@ -189,8 +189,11 @@ class ComparedRegion:
 
     def _of_means(self, means: ComparedMeans, around: bool) -> NDArray[np.float64]:
         """Return the differences (m,) of copies of which means are compared: by sums over runs of pixels."""
-        plane = self._plane(self.image if self.reference is None else self.image - self.reference)
         part, region = self.part[self._box], self.region[self._box]
+        places = self._places(around, max(2 * FEWEST_PLACES, min(MOST_PLACES, RUN_ENDS // _runs(part).shape[1])))
+        if len(places) < FEWEST_PLACES:
+            return np.empty(0)
+        plane = self._plane(self.image if self.reference is None else self.image - self.reference)
         # The sets of a copy are those of a region far from the border, moved, as far as they come into the image.
         pads = [
             (0, 0) if around else (int(min(length - sides.stop, means.reach)), int(min(sides.start, means.reach)))
@@ -199,7 +202,6 @@ class ComparedRegion:
         wide, moving = np.pad(part, pads), np.pad(region, pads)
         inside, outside = means.compared(wide, moving, np.ones_like(wide))
         runs, corner = _runs(inside), np.array([[before] for before, _ in (*pads, pads[-1])])
-        places = self._places(around, max(2 * FEWEST_PLACES, min(MOST_PLACES, RUN_ENDS // runs.shape[1])))
         (sums, shared), sizes = _sums(np.stack([plane, part]), runs - corner, places, around)
         elsewhere = shared <= MOST_SHARED * sizes
         places, sums, sizes = places[elsewhere], sums[elsewhere], sizes[elsewhere]
@@ -306,6 +308,7 @@ def _sums(
         starts = np.where(outside, 0, np.clip(starts, 0, width))
     cumulative = np.zeros((count, *sides, planes.shape[-1] + 1))
     np.cumsum(planes, axis=-1, out=cumulative[..., 1:])
-    flat, first = cumulative.reshape(count, -1), rows * cumulative.shape[-1]
-    sums = [(plane[first + ends] - plane[first + starts]).sum(axis=1) for plane in flat]
-    return np.array(sums), np.asarray((ends - starts).sum(axis=1))
+    sizes, rows = ends.sum(axis=1) - starts.sum(axis=1), rows * cumulative.shape[-1]
+    starts, ends = starts + rows, ends + rows
+    sums = [plane.take(ends).sum(axis=1) - plane.take(starts).sum(axis=1) for plane in cumulative.reshape(count, -1)]
+    return np.array(sums), np.asarray(sizes)

@@ -35,13 +35,18 @@ class Cells:
         edges = [np.linspace(0, side, count + 1).astype(np.int64) for side, count in zip(shape, counts, strict=True)]
         self._rows, self._columns = (ends[:-1] for ends in edges)
         self._heights, self._widths = map(np.diff, edges)
+        self._down, self._across = (
+            np.repeat(np.eye(len(lengths)) / lengths, lengths, axis=0) for lengths in (self._heights, self._widths)
+        )
 
     def means(self, values: FloatArray) -> FloatArray:
         """Return the means (..., cells) of images (..., H, W) over each cell."""
-        down, across = (
-            np.repeat(np.eye(len(lengths)) / lengths, lengths, axis=0) for lengths in (self._heights, self._widths)
-        )
-        return np.asarray((down.T @ (values @ across)).reshape(*values.shape[:-2], -1))
+        return np.asarray((self._down.T @ (values @ self._across)).reshape(*values.shape[:-2], -1))
+
+    def image_means(self, values: FloatArray) -> FloatArray:
+        """Return the means (...) of images over all pixels from those (..., cells) over each cell."""
+        sizes = np.outer(self._heights, self._widths).ravel()
+        return np.asarray(values @ (sizes / sizes.sum()))
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Return images (..., H, W) that have in each pixel the value (..., cells) of its cell."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -31,9 +31,6 @@ class RegionRule(Protocol):
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> Margins:
         """Return the margins of observed regions (k, *units), negative if and only if scores give these regions."""
 
-    def describe(self) -> dict[str, Any]:
-        """Return the settings as JSON-ready values."""
-
 
 @dataclass(frozen=True)
 class Threshold:
@@ -51,10 +48,6 @@ class Threshold:
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> ThresholdMargins:
         """Return the margins of observed regions (k, *units)."""
         return ThresholdMargins(regions, self.tau, patch_grid)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the setting."""
-        return {"threshold": self.tau}
 
 
 def region_of(attention: Tensor, threshold: float) -> Tensor:
@@ -137,10 +130,6 @@ class TopFraction:
     def margins(self, regions: Tensor, patch_grid: PatchGrid) -> TopMargins:
         """Return the margins of observed regions (k, *units)."""
         return TopMargins(regions, patch_grid)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the setting."""
-        return {"top_fraction": self.q}
 
 
 class TopMargins(Margins):

@@ -22,8 +22,7 @@ from attentest.checks import whole_number
 from attentest.errors import InputError, counted
 from attentest.runs import ray_guard
 from attentest.runs.engine import Answer, State, reason_of
-from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, PooledEngine, environment, shard_size
-from attentest.runs.watch import WORKER_SECONDS
+from attentest.runs.pool import MOST_CORES, WAIT_SECONDS, WORKER_SECONDS, PooledEngine, environment, shard_size
 
 if TYPE_CHECKING:
     import torch

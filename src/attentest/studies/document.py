@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 from attentest.errors import counted
 from attentest.files import make_directory, write_complete
-from attentest.markup import png_address, required
+from attentest.markup import page_from, png_address, required, templates
 from attentest.presentation.figure import new_figure
 from attentest.progress import duration
 
@@ -197,17 +197,10 @@ def summary_text(summary: Mapping[str, Any]) -> str:
 
 def render(package: str, content: Mapping[str, Any]) -> str:
     """Return the Markdown page of a package's template, which escapes all values that are not :class:`Markdown`."""
-    environment = _environment(package, finalize=markdown)
     functions = {"fold": fold, "counted": counted, "counts_of": counts_of, "duration": duration, "text": text}
     functions |= {"table": table, "row": table_row, "head": table_head, "picture": picture}
-    page = environment.get_template("page.md.j2").render({**functions, **content})
+    page = templates(package, finalize=markdown).get_template("page.md.j2").render({**functions, **content})
     return re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
-
-
-def _environment(package: str, **options: Any) -> Any:
-    jinja2 = required("jinja2", "Jinja2")
-    options |= {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    return jinja2.Environment(loader=jinja2.PackageLoader(package), **options)
 
 
 def write_report(
@@ -266,14 +259,14 @@ def to_html(text: str, images: Mapping[str, bytes]) -> str:
     body = VERDICT.sub(lambda match: f'<strong class="verdict {VERDICT_CLASSES[match[2]]}">{match[1]}</strong>', body)
     body = FIGURE.sub(r'<figure class="wide">\1<figcaption>\2</figcaption>\n</figure>', body)
     body = IMAGE.sub(lambda match: f'src="{png_address(images[match[1]])}"', body)
-    template = _environment("attentest.studies", autoescape=True).get_template("page.html.j2")
-    page = template.render(
+    return page_from(
+        "attentest.studies",
+        "page.html.j2",
         title=text.partition("\n")[0].removeprefix("# "),
         style=(files("attentest.presentation") / "html_style.css").read_text(encoding="utf-8"),
         contents=contents,
         body=body,
     )
-    return str(page)
 
 
 def _fold(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -269,8 +269,8 @@ CRITERIA: Mapping[str, Criterion] = {
 def undecided(tested: Mapping[str, Sequence[FloatArray]], most: int, alpha: float) -> list[str]:
     """Return the assumptions whose verdicts more sets of drawn images can still change.
 
-    Of ``most`` sets at least as many will be as extreme as are now. If that leaves no assumption an adjusted p-value of
-    alpha, all verdicts are decided; otherwise those are whose p-value will be greater than alpha by itself.
+    Of ``most`` sets at least as many will be as extreme as are now, which bounds p-values, and so adjusted p-values,
+    from below: those that will be greater than alpha are decided.
 
     Parameters
     ----------
@@ -281,11 +281,9 @@ def undecided(tested: Mapping[str, Sequence[FloatArray]], most: int, alpha: floa
     alpha
         Error rate of all verdicts together.
     """
-    ranks = {name: ranked(np.array(rows), CRITERIA[name].one_sided)[0] * len(rows) for name, rows in tested.items()}
-    least = {name: rank / (most + 1) for name, rank in ranks.items()}
-    if min(least.values()) * len(CRITERIA) > alpha * (1 + ROUNDING):
-        return []
-    return [name for name, pvalue in least.items() if pvalue <= alpha * (1 + ROUNDING)]
+    ranks = [ranked(np.array(rows), CRITERIA[name].one_sided)[0] * len(rows) for name, rows in tested.items()]
+    least = adjusted_pvalues(np.log(np.array(ranks) / (most + 1)), "holm")
+    return [name for name, pvalue in zip(tested, least, strict=True) if pvalue <= alpha * (1 + ROUNDING)]
 
 
 def verdicts(

@@ -18,6 +18,11 @@ LONGEST_SHARE = 0.5
 """Longest lag, as a share of the shorter side: beyond it there are few pairs of pixels."""
 
 
+TRANSFORMED_TOGETHER = 2**16
+"""Most coefficients of transforms that are computed together: few fields at a time stay in the cache, while small ones
+would cost more in calls than in computing."""
+
+
 def autocorrelation(fields: FloatArray) -> FloatArray:
     """Return the correlation of pixels at each lag, averaged over fields (m, H, W) of mean 0.
 
@@ -31,9 +36,10 @@ def autocorrelation(fields: FloatArray) -> FloatArray:
     # Padded with zeros, so that no product of two pixels up to the longest lag wraps around.
     torus = next_fast_len(height + down, real=True), next_fast_len(width + across, real=True)
     power = np.zeros((torus[0], torus[1] // 2 + 1))
-    for field in fields:  # one by one, so that memory does not grow with their number
-        waves = rfft2(field, s=torus)
-        power += waves.real**2 + waves.imag**2
+    together = max(1, TRANSFORMED_TOGETHER // power.size)
+    for start in range(0, len(fields), together):
+        waves = rfft2(fields[start : start + together], s=torus)
+        power += sum(np.einsum("mij,mij->ij", part, part) for part in (waves.real, waves.imag))
     sums = np.asarray(irfft2(power, s=torus))
     lags_down, lags_across = np.arange(-down, down + 1), np.arange(-across, across + 1)
     pairs = (height - np.abs(lags_down))[:, None] * (width - np.abs(lags_across))
@@ -124,9 +130,11 @@ def row_effects(tables: Iterable[FloatArray]) -> tuple[FloatArray, FloatArray]:
         count, width = table.shape
         mean = table.mean()
         of_rows, of_columns = table.mean(axis=1) - mean, table.mean(axis=0) - mean
-        rest = table - mean - of_rows[:, None] - of_columns
+        rest = table - of_rows[:, None]
+        rest -= of_columns + mean
         between = width * float(of_rows @ of_rows) / (count - 1)
-        within = float(np.vdot(rest, rest)) / ((count - 1) * (width - 1))
+        flat = rest.ravel("K")  # in the order of memory, which needs no copy of a transposed table
+        within = float(flat @ flat) / ((count - 1) * (width - 1))
         ratios.append(between / max(within, np.finfo(np.float64).tiny))
         deviations.append(np.sqrt(max(between - within, 0.0) / width))
     return np.array(ratios), np.array(deviations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import Final
 
@@ -163,10 +163,10 @@ class ResidualImages:
 
     def __init__(self, residuals: FloatArray, deviations: FloatArray, values: FloatArray) -> None:
         self._values, self._count = values, len(residuals)
-        self._with_level = residuals / deviations
-        self._levels = self._with_level.mean(axis=(2, 3), keepdims=True)
-        self._standard = self._with_level - self._levels  # brightness is a question of its own
-        self._cells = Cells(residuals.shape[2:])
+        self._standard = residuals * (1 / deviations)  # faster than a division by pixels
+        self._levels = self._standard.mean(axis=(2, 3), keepdims=True)
+        self._standard -= self._levels  # brightness is a question of its own
+        self._cells = _cells(residuals.shape[2:])
         self._energies = self._cells.means(self._standard * self._standard)
         self._average = _positive(float(np.sqrt(self._energies.mean())))
 
@@ -197,9 +197,12 @@ class ResidualImages:
             GAUSSIAN: lambda: _gaussian(self._evened[0], cells, self._count),
             CLIPPING: lambda: ((ends := at_the_ends(self._values)), ends / self._values.size),
             GAIN: lambda: _between_images(np.log(np.maximum(cells.means(np.abs(self._standard)), least))),
-            BRIGHTNESS: lambda: _between_images(cells.means(self._with_level) / self._average),
+            BRIGHTNESS: lambda: _between_images(self._brightness() / self._average),
             INDEPENDENCE: lambda: _independence(self._centred),
         }
+
+    def _brightness(self) -> FloatArray:
+        return np.asarray(self._cells.means(self._standard) + self._levels[..., 0])
 
     def _lags(self) -> tuple[FloatArray, FloatArray]:
         channels = np.moveaxis(self._centred, 1, 0).reshape(self._centred.shape[1], -1)
@@ -229,6 +232,9 @@ def correlation_names(correlation: FloatArray, channels: int) -> list[str]:
     return [*(f"pixels {lag}" for lag in lag_names(correlation)), *between]
 
 
+_cells = cache(Cells)  # of all sets of images of a check, so that it is made once
+
+
 def _positive(value: float) -> float:
     return max(value, float(np.finfo(np.float64).tiny))
 
@@ -237,10 +243,11 @@ def _evened(standard: FloatArray, energies: FloatArray, cells: Cells) -> tuple[F
     """Return residuals divided by the standard deviations of their cell and of their image, and those of the images."""
     of_cells = np.sqrt(energies.mean(axis=0))
     of_cells = np.maximum(of_cells, SMALLEST_SHARE * _positive(float(of_cells.max())))
-    even = standard / cells.spread(of_cells)
-    of_images = np.sqrt((even**2).mean(axis=(1, 2, 3)))
+    of_images = np.sqrt(cells.image_means(energies / of_cells / of_cells).mean(axis=1))
     of_images = np.maximum(of_images, SMALLEST_SHARE * _positive(float(of_images.max())))
-    return even / of_images[:, None, None, None], of_images / np.sqrt((of_images**2).mean())
+    even = standard / cells.spread(of_cells)
+    even /= of_images[:, None, None, None]
+    return even, of_images / np.sqrt((of_images**2).mean())
 
 
 def _student(table: FloatArray) -> float:
@@ -262,8 +269,10 @@ def _gaussian(even: FloatArray, cells: Cells, count: int) -> tuple[FloatArray, F
     Moments of heavy tails are dominated by single values, so u exp(-u^2/2) and exp(-u^2/2) are averaged instead.
     """
     squares = even * even
-    bell = np.exp(-squares / 2)
-    tested = [_student(cells.means(even * bell)), _student(cells.means(bell) - HALF_NORMAL)]
+    bell = np.exp(squares * -0.5)
+    tails = _student(cells.means(bell) - HALF_NORMAL)
+    bell *= even
+    tested = [_student(cells.means(bell)), tails]
     # The residuals of the mean of K images have smaller cumulants than the images.
     of_image, of_others = 1 - 1 / count, -1 / count
     third, fourth = (of_image**power + (count - 1) * of_others**power for power in (3, 4))
@@ -284,15 +293,16 @@ def _variance_map(
 
     With few images the second is too small, because the median is as close to the values as it can be.
     """
-    standard = standard / np.maximum(np.sqrt(energies.mean(axis=(0, 2))), least)[:, None, None]  # for each channel
     # Absolute deviations from the median over images, by Brown and Forsythe: squares would have heavy tails, and an
     # outlier would shift the mean and so enlarge the residuals of all images in its pixel.
     ordered, count = np.sort(standard, axis=0), len(standard)  # faster than a median along the first axis
-    sizes = np.abs(standard - (ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
+    sizes = standard - (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
+    np.abs(sizes, out=sizes)
+    sizes /= np.maximum(np.sqrt(energies.mean(axis=(0, 2))), least)[:, None, None]  # for each channel
     parts = cells.means(sizes), sizes.mean(axis=3), sizes.mean(axis=2)
     tables = [np.log(np.maximum(part, SMALLEST_SHARE)) for part in parts]
-    of_images = np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
-    tables.append(sizes / of_images)
+    sizes /= np.maximum(sizes.mean(axis=(1, 2, 3), keepdims=True), SMALLEST_SHARE)
+    tables.append(sizes)
     return row_effects(table.reshape(len(standard), -1).T for table in tables)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -44,8 +44,11 @@ FEWEST, MOST = 19, 100_000
 """Limits of the number of simulated sets of images."""
 
 FIRST = 100
-"""After every so many simulated sets of images it is asked which verdicts are still open. All is measured on the first,
-for pictures and for what is expected; on later ones, what is still open."""
+"""Simulated sets of images on which all is measured, for pictures and for what is expected; on later ones, that whose
+verdict is still open."""
+
+STEP = 20
+"""After every so many further sets it is asked which verdicts are still open. So many are drawn at once, if small."""
 
 DRAWN_AT_ONCE = 2**21
 """Most values that are drawn at once, which bounds the memory of models that draw more than they return."""
@@ -258,10 +261,9 @@ def noise_check(
         drawn: list[Measures] = []
         tested = {name: [numbers] for name, numbers in measures.tested.items()}
         names, variance = list(tested), np.square(reference.residuals).mean()
-        for done in range(count):
+        for done, images_drawn in enumerate(_drawn(model, generator, reference, count)):
             if report is not None:
                 report(done, count)
-            images_drawn = _drawn(model, generator, reference)
             if estimator is not None:
                 deviations_drawn = _deviations(_fitted(estimator, images_drawn), shape)
             values_drawn = images_drawn.residuals
@@ -274,7 +276,7 @@ def noise_check(
             for name in names:
                 tested[name].append(drawn[done].tested[name] if done < FIRST else sample.numbers(name)[0])
             drawn_sets = done + 1
-            if drawn_sets % FIRST == 0:
+            if drawn_sets >= FIRST and drawn_sets % STEP == 0:
                 names = undecided(tested, count, level)
                 if not names:
                     break
@@ -345,16 +347,20 @@ def _deviations(noise: NoiseModel, shape: tuple[int, ...]) -> FloatArray:
     return np.asarray(np.maximum(deviations, SMALLEST_SHARE * deviations.max()))
 
 
-def _drawn(noise: NoiseModel, rng: np.random.Generator, reference: ReferenceImages) -> ReferenceImages:
-    """Return as many images as there are, drawn from a noise model, around the same mean."""
+def _drawn(
+    noise: NoiseModel, rng: np.random.Generator, reference: ReferenceImages, count: int
+) -> Iterator[ReferenceImages]:
+    """Yield sets of as many images as there are, drawn from a noise model, around the same mean."""
     size = reference.mean.size
     at_once = max(1, DRAWN_AT_ONCE // size)
-    drawn = np.empty((reference.count, size))
-    for start in range(0, reference.count, at_once):
-        part = drawn[start : start + at_once]
-        part[:] = noise.sample(rng, len(part), size)
-    drawn -= drawn.mean(axis=0)
-    return replace(reference, residuals=drawn.reshape(reference.residuals.shape))
+    sets = min(STEP, max(1, at_once // reference.count))
+    for done in range(0, count, sets):
+        drawn = np.empty((min(sets, count - done) * reference.count, size))
+        for start in range(0, len(drawn), at_once):
+            part = drawn[start : start + at_once]
+            part[:] = noise.sample(rng, len(part), size)
+        for images in drawn.reshape(-1, *reference.residuals.shape):
+            yield replace(reference, residuals=images - images.mean(axis=0))
 
 
 def _whole_band(sets: Sequence[FloatArray]) -> FloatArray:

@@ -17,8 +17,8 @@ from attentest.studies.reproduction import measures
 from attentest.studies.reproduction.experiment import COUNTS, EXPERIMENTS, PRESETS
 from attentest.studies.reproduction.figures import FIGURES, drawn_figures
 from attentest.studies.reproduction.measures import PERMUTATION, POWER, Setting, chosen, label
+from attentest.studies.reproduction.run import DERIVATIVE_COST
 from attentest.studies.reproduction.statements import findings
-from attentest.studies.reproduction.summary import DERIVATIVE_COST
 from attentest.studies.reproduction.trial import TOL
 from attentest.training.paper_model import MODELS
 
