@@ -131,6 +131,32 @@ def test_p_is_that_of_many_points_of_the_line(kind: str) -> None:
             assert result.pvalue == pytest.approx(dense_pvalue(test, result, kind), abs=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "overlapping" not in kind or "image" in kind])
+def test_no_bar_of_p_leaves_out_that_of_many_points(kind: str) -> None:
+    """100 cases of each kind, with tolerances of 1e-3 to 1e-6; the plain computation is right to 1e-7."""
+    for tol in (1e-3, 1e-6):
+        test = a_test(kind, search=SpectralSearch(tol=tol))
+        for result in test.map([image_of(kind, seed) for seed in range(50)]):
+            low, high = result.pvalue_bounds
+            assert low - 1e-7 <= dense_pvalue(test, result, kind) <= high + 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+@pytest.mark.parametrize("unit", ["pixels", "patches"])
+@pytest.mark.parametrize("noise", [1.0, AR1(0.5)], ids=["independent", "correlated"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "nine voxels"])
+def test_p_is_uniform(kind: str, noise: Any, unit: str, gamma: float) -> None:
+    """1,000 null images: the share at most 0.05, with four standard errors, and Kolmogorov's test at 1e-4."""
+    test = a_test(kind, noise=noise, region_unit=unit, randomise=gamma, search=SpectralSearch(tol=1e-3))
+    rng, shape = np.random.default_rng(4), KINDS[kind][0]
+    images = AR1(0.5 if noise != 1.0 else 0.0).sample(rng, 1000, math.prod(shape)).reshape(1000, *shape)
+    p = np.array([result.pvalue for result in test.map([image[0] if len(image) == 1 else image for image in images])])
+    assert abs((p <= 0.05).mean() - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 1000)
+    assert stats.kstest(p, "uniform").pvalue > 1e-4
+
+
 OPTIONS = {
     "patches": {"region_unit": "patches"},
     "randomised": {"randomise": 0.5},
